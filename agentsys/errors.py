@@ -1,0 +1,29 @@
+"""The one error a user's slip becomes, and the message for a name nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+
+class ConfigError(Exception):
+    """A user's mistake: printed as one line, without a traceback, with exit status 2.
+
+    The message says what is wrong, where, and what to type instead.
+    """
+
+
+def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
+    """Message for a name that does not exist: the nearest known ones, then all of them.
+
+    Args:
+        kind: What the name was meant to be, e.g. `"defense"`.
+        name: The name as the user wrote it.
+        known: Every name that would have worked.
+
+    Returns:
+        One line, ready for `ConfigError`.
+    """
+    near = difflib.get_close_matches(name, list(known), n=3)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(sorted(known)) or 'none'}."

@@ -1,0 +1,167 @@
+"""The types a chat model speaks: request, reply, usage, and the `ChatModel` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from agentdojo.types import (
+    ChatAssistantMessage,
+    ChatMessage,
+    get_text_content_as_str,
+    text_content_block_from_string,
+)
+
+JsonSchema = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One tool as a model sees it."""
+
+    name: str
+    """The tool's name, unique among the tools on offer."""
+    description: str
+    """What the tool does, in prose."""
+    parameters: JsonSchema
+    """JSON schema of the arguments object. Shared between requests: never change it in place."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one call or of many. `prompt` includes `cached`; `completion` includes `reasoning`."""
+
+    prompt: int = 0
+    """Input tokens, cached ones included."""
+    completion: int = 0
+    """Output tokens, reasoning included."""
+    cached: int = 0
+    """Input tokens that the provider read from its prompt cache."""
+    reasoning: int = 0
+    """Output tokens spent on hidden reasoning."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+        )
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """One question to a chat model."""
+
+    messages: Sequence[ChatMessage]
+    """The conversation in AgentDojo's message types (content is a list of blocks, or None)."""
+    tools: Sequence[ToolSpec] = ()
+    """The tools on offer, in order."""
+    role: str = "agent"
+    """Who is asking (`agent`, `main`, `worker`, `validator`, `sanitizer`, `planner`, ...). For
+    accounting, caching, simulation and choice of model; it never becomes prompt text."""
+    temperature: float | None = None
+    """Sampling temperature; None means the model's own default from its YAML."""
+    max_tokens: int | None = None
+    """Upper bound on output tokens; None means the model's own default from its YAML."""
+    reply_schema: JsonSchema | None = None
+    """JSON schema the reply's text must follow, where the provider can enforce one."""
+    tool_choice: str = "auto"
+    """`auto` or `none` (tools are visible, but may not be called)."""
+
+
+@dataclass(frozen=True)
+class ChatReply:
+    """A model's answer to one `ChatRequest`."""
+
+    message: ChatAssistantMessage
+    """The assistant's message: text blocks or None, and tool calls or None."""
+    usage: Usage = field(default_factory=Usage)
+    """Tokens as the provider counted them."""
+    cost_usd: float | None = None
+    """Price of this call in US dollars; None where the model's YAML has no price."""
+    latency_s: float = 0.0
+    """Seconds from the first attempt's start to the reply, waits between attempts included."""
+    model_id: str = ""
+    """The model's id as the provider reported it."""
+    attempts: int = 1
+    """Requests sent for this reply (1: no retry)."""
+    from_cache: bool = False
+    """Whether the reply was read from our own cache and cost nothing."""
+    notes: tuple[str, ...] = ()
+    """What the provider adapter wants in the record (e.g. where a replay diverged)."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The case a model is being asked in. Only scripted models (replay, simulated) look at it."""
+
+    suite: str
+    user_task_id: str
+    injection_task_id: str | None
+    attack: str
+    epoch: int = 0
+    seed: int = 0
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Anything that answers chat requests. Must be usable from many threads at once."""
+
+    @property
+    def name(self) -> str:
+        """The name the model has in configs, records and tables."""
+        ...
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            ModelError: If the provider failed; its kind says whether to retry, end the case or the run.
+        """
+        ...
+
+
+@runtime_checkable
+class SceneModel(ChatModel, Protocol):
+    """A scripted model that must know which case it is in (replay, simulated)."""
+
+    def for_scene(self, scene: Scene) -> ChatModel:
+        """The model to use for one case; it may hold state of that case."""
+        ...
+
+
+@runtime_checkable
+class RecordedInjections(Protocol):
+    """A model that replays recorded runs and so also dictates what was injected."""
+
+    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+        """Injection vector -> text, exactly as the recorded run had it.
+
+        Raises:
+            ModelError: If there is no recorded run for the scene.
+        """
+        ...
+
+
+def text_of(message: ChatMessage) -> str:
+    """The text of a message: its blocks joined by newlines; `""` where it has none."""
+    content = message["content"]
+    return "" if content is None else get_text_content_as_str(content)
+
+
+def system(text: str) -> ChatMessage:
+    """A system message with one text block."""
+    return {"role": "system", "content": [text_content_block_from_string(text)]}
+
+
+def user(text: str) -> ChatMessage:
+    """A user message with one text block."""
+    return {"role": "user", "content": [text_content_block_from_string(text)]}
+
+
+def assistant(text: str | None, tool_calls: list[Any] | None = None) -> ChatAssistantMessage:
+    """An assistant message with one text block (or none) and the given tool calls."""
+    content = None if text is None else [text_content_block_from_string(text)]
+    return {"role": "assistant", "content": content, "tool_calls": tool_calls}

@@ -1,0 +1,77 @@
+"""What can go wrong when a model is asked, as a closed set of kinds with one consequence each.
+
+The table is in docs/errors.md. Providers translate their SDK's exceptions into these kinds;
+nobody else looks at an SDK exception.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Consequence(Enum):
+    """What the harness does about a model error."""
+
+    RETRY = "retry"
+    """Ask again with backoff; when the attempts are used up, the case ends as an error."""
+    END_CASE = "end_case"
+    """This case is recorded as an error; the run goes on."""
+    END_RUN = "end_run"
+    """Every further case would fail alike: stop the run, keep what is finished."""
+
+
+class ErrorKind(Enum):
+    """Why a model gave no usable reply."""
+
+    RATE_LIMITED = "rate_limited"
+    SERVER_ERROR = "server_error"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    MALFORMED_REPLY = "malformed_reply"
+    CONTEXT_LENGTH = "context_length"
+    CONTENT_REFUSED = "content_refused"
+    BAD_REQUEST = "bad_request"
+    REPLAY_DIVERGED = "replay_diverged"
+    BAD_KEY = "bad_key"
+    NO_CREDIT = "no_credit"
+    UNKNOWN_MODEL = "unknown_model"
+
+    @property
+    def consequence(self) -> Consequence:
+        """What follows from an error of this kind."""
+        return _CONSEQUENCES[self]
+
+
+_CONSEQUENCES = {
+    ErrorKind.RATE_LIMITED: Consequence.RETRY,
+    ErrorKind.SERVER_ERROR: Consequence.RETRY,
+    ErrorKind.OVERLOADED: Consequence.RETRY,
+    ErrorKind.TIMEOUT: Consequence.RETRY,
+    ErrorKind.CONNECTION: Consequence.RETRY,
+    ErrorKind.MALFORMED_REPLY: Consequence.RETRY,
+    ErrorKind.CONTEXT_LENGTH: Consequence.END_CASE,
+    ErrorKind.CONTENT_REFUSED: Consequence.END_CASE,
+    ErrorKind.BAD_REQUEST: Consequence.END_CASE,
+    ErrorKind.REPLAY_DIVERGED: Consequence.END_CASE,
+    ErrorKind.BAD_KEY: Consequence.END_RUN,
+    ErrorKind.NO_CREDIT: Consequence.END_RUN,
+    ErrorKind.UNKNOWN_MODEL: Consequence.END_RUN,
+}
+
+
+class ModelError(Exception):
+    """A model gave no usable reply.
+
+    Args:
+        kind: Why, from the closed set.
+        message: One line for the record; must not hold a key.
+        retry_after_s: Seconds the provider asked us to wait, where it said so.
+    """
+
+    def __init__(self, kind: ErrorKind, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{kind.value}: {message}")
+        self.kind = kind
+        self.retry_after_s = retry_after_s
+        self.attempts = 1
+        """Requests sent in all before giving up; set by the retry wrapper."""

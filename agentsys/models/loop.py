@@ -1,0 +1,51 @@
+"""The plain tool loop most defenses are variations of, with places to hook in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor, tool_result_to_str
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.element import ModelElement
+
+MAX_ROUNDS = 15
+"""AgentDojo's default bound on tool rounds."""
+
+
+def default_system_message(suite: object) -> str:
+    """The system message agents of this suite start from: the suite's own, else AgentDojo's default."""
+    own = getattr(suite, "system_message", None)
+    return own if isinstance(own, str) else load_system_message(None)
+
+
+def tool_loop(
+    model: ChatModel,
+    system_message: str,
+    *,
+    name: str,
+    before: Sequence[BasePipelineElement] = (),
+    after_results: Sequence[BasePipelineElement] = (),
+    formatter: Callable[[Any], str] = tool_result_to_str,
+    max_rounds: int = MAX_ROUNDS,
+) -> AgentPipeline:
+    """A plain agent: system message, user query, then model and tools in turn.
+
+    Args:
+        model: The model behind the agent.
+        system_message: Its system message.
+        name: The pipeline's name, as AgentDojo's own runner would use it for folders.
+        before: Elements between the user query and the first model call.
+        after_results: Elements between each round of tool results and the next model call.
+        formatter: Turns a tool's value into the text of the tool message.
+        max_rounds: Most rounds of tool calls.
+    """
+    element = ModelElement(model)
+    loop = ToolsExecutionLoop([ToolsExecutor(formatter), *after_results, element], max_rounds)
+    pipeline = AgentPipeline([SystemMessage(system_message), InitQuery(), *before, element, loop])
+    pipeline.name = name
+    return pipeline

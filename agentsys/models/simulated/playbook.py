@@ -1,0 +1,67 @@
+"""What the simulated model knows: the ground truth of every task, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ScriptedCall:
+    """One ground-truth tool call."""
+
+    function: str
+    """The tool's name."""
+    args: Mapping[str, Any]
+    """Its arguments, JSON-ready, as on a clean environment."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A text that a later call or the answer takes from a tool output (it is not in the user's request)."""
+
+    field: str
+    """The fact's name, unique in the playbook; used as the field name when a return value is declared."""
+    text: str
+    """The text as it stands in the later argument or in the answer."""
+    source: int
+    """Index of the first ground-truth call whose clean output holds it."""
+
+
+@dataclass(frozen=True)
+class TaskScript:
+    """How to solve one user task."""
+
+    suite: str
+    task_id: str
+    prompt: str
+    """The user's request, verbatim."""
+    calls: tuple[ScriptedCall, ...]
+    """Ground-truth calls, in order."""
+    answer: str
+    """The ground-truth answer."""
+    facts: tuple[Fact, ...]
+    """Everything that calls and answer take from tool outputs, in order of appearance."""
+
+
+@dataclass(frozen=True)
+class GoalScript:
+    """How to carry out one injection task."""
+
+    suite: str
+    task_id: str
+    goal: str
+    """The injection task's goal, verbatim."""
+    calls: tuple[ScriptedCall, ...]
+    """Calls that carry it out on an environment of this suite, in order."""
+    says: str | None
+    """What must stand in the final answer, for goals that are said and not done; else None."""
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """The scripts of some suites, at one benchmark version."""
+
+    tasks: tuple[TaskScript, ...]
+    goals: tuple[GoalScript, ...]

@@ -1,0 +1,74 @@
+"""`SimulatedRole`: how a defense lets the simulated model play a role of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest
+from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
+
+
+@dataclass(frozen=True)
+class SimulatedOptions:
+    """The simulated model's parameters; each is a probability unless it says otherwise."""
+
+    susceptibility: float = 1.0
+    """That a visible goal is obeyed. 1.0 is the worst case."""
+    verbatim: bool = False
+    """Not a probability: whether a worker returns the whole text a value stands in, or the value alone."""
+    validator_false_accept: float = 0.0
+    validator_false_deny: float = 0.0
+    sanitizer_recall: float = 1.0
+    """That a sanitizer finds a given goal."""
+    seed: int = 0
+
+
+class Mind(Protocol):
+    """What a role handler may use: knowledge, and draws that repeat exactly."""
+
+    @property
+    def options(self) -> SimulatedOptions:
+        """The model's parameters."""
+        ...
+
+    def task_in(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
+        """The user task whose request stands in `text` (whitespace and case folded); None if there is none.
+
+        `tools` are the names on offer: they tell suites apart where two share a request.
+        """
+        ...
+
+    def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
+        """The injection goals that stand in `text` (whitespace, quotes and case folded), in order of place.
+
+        With `tools`, only those whose calls can be made with these tools.
+        """
+        ...
+
+    def obeys(self, goal: GoalScript, context: str) -> bool:
+        """Whether the goal is obeyed: drawn with probability `susceptibility` by a hash of seed, scene, goal, context."""
+        ...
+
+    def draw(self, probability: float, *what: str) -> bool:
+        """True with this probability; the same `what` gives the same answer in the same scene and seed."""
+        ...
+
+    def fact(self, field: str) -> Fact | None:
+        """The fact of this field name, if the playbook has one."""
+        ...
+
+    def grounded(self, text: str, context: str) -> bool:
+        """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
+        ...
+
+
+class SimulatedRole(Protocol):
+    """Plays one role: from a request to the assistant message a model in that role would give."""
+
+    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+        """The reply. Must depend on the request and the mind alone."""
+        ...

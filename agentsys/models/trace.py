@@ -1,0 +1,167 @@
+"""The trace of one case: a tree of spans, what each model call cost, and who watches.
+
+A run opens a `Tracer` for each case (`tracing`). Code that acts - a defense's worker, a wrapped
+model, the tool runtime - adds to it through the functions below and never needs to be handed
+it. Outside a run (a defense used in AgentDojo's own benchmark, a notebook) everything still
+works and is simply not kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatReply, ChatRequest, Usage
+
+
+@dataclass
+class ModelCall:
+    """One answered model call, for accounting."""
+
+    role: str
+    usage: Usage
+    cost_usd: float | None
+    latency_s: float
+    model_id: str
+    attempts: int
+    from_cache: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Span:
+    """A node of the agent tree.
+
+    AgentSys's hierarchy must be readable from the spans alone: a worker's parent is the agent
+    whose tool call it serves, a validator's parent is the worker it judged.
+    """
+
+    id: int
+    """Unique within the case, in order of opening."""
+    parent_id: int | None
+    """The enclosing span; None for a root."""
+    kind: str
+    """`main`, `worker`, `validator`, `sanitizer`, `tool`, `planner`, ..."""
+    name: str | None = None
+    """What it is about, e.g. the tool's name."""
+    attempt: int = 0
+    """Which run of the pipeline (AgentDojo may run it up to three times)."""
+    messages: Sequence[ChatMessage] = ()
+    """The final context of an agent; empty for spans that hold no conversation."""
+    calls: list[ModelCall] = field(default_factory=list)
+    """Model calls made directly under this span."""
+    decision: dict[str, Any] = field(default_factory=dict)
+    """What was decided or done, as JSON-ready data (a verdict, cut spans, a tool's arguments)."""
+    duration_s: float = 0.0
+    """Wall time between opening and closing."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the calls made directly under this span."""
+        return sum((call.usage for call in self.calls), Usage())
+
+
+class Watcher(Protocol):
+    """Looks on while a case runs (exposure of the injection, for one)."""
+
+    def model_asked(self, request: ChatRequest) -> None:
+        """A model is about to receive `request`."""
+
+    def tool_returned(self, value: object, error: str | None) -> None:
+        """The environment's tool returned `value` (before any formatting) or `error`."""
+
+
+@dataclass
+class Tracer:
+    """Everything that happened in one case."""
+
+    spans: list[Span] = field(default_factory=list)
+    watchers: list[Watcher] = field(default_factory=list)
+    attempt: int = 0
+    """The current run of the pipeline; the runner raises it."""
+    executed: list[tuple[str, dict[str, Any], str | None]] = field(default_factory=list)
+    """Tool calls that the runtime really ran, in order: name, arguments, error."""
+    last_main_messages: Sequence[ChatMessage] = ()
+    """The context of the latest request by an acting role, kept for errored cases."""
+    _open: list[Span] = field(default_factory=list)
+
+    @contextmanager
+    def span(self, kind: str, name: str | None = None) -> Iterator[Span]:
+        """Open a span under the current one; it closes, with its duration, when the block ends."""
+        parent = self._open[-1].id if self._open else None
+        opened = Span(len(self.spans), parent, kind, name, self.attempt)
+        self.spans.append(opened)
+        self._open.append(opened)
+        start = time.perf_counter()
+        try:
+            yield opened
+        finally:
+            opened.duration_s = time.perf_counter() - start
+            self._open.pop()
+
+    def model_asked(self, request: ChatRequest) -> None:
+        """Tell the watchers that a request is about to be sent."""
+        if request.role in ACTING_ROLES:
+            self.last_main_messages = request.messages
+        for watcher in self.watchers:
+            watcher.model_asked(request)
+
+    def model_answered(self, role: str, reply: ChatReply) -> None:
+        """Book a reply under the current span."""
+        call = ModelCall(
+            role=role,
+            usage=reply.usage,
+            cost_usd=reply.cost_usd,
+            latency_s=reply.latency_s,
+            model_id=reply.model_id,
+            attempts=reply.attempts,
+            from_cache=reply.from_cache,
+            notes=reply.notes,
+        )
+        if not self._open:
+            with self.span("main") as root:
+                root.calls.append(call)
+            return
+        self._open[-1].calls.append(call)
+
+    def tool_ran(self, name: str, args: Mapping[str, Any], value: object, error: str | None) -> None:
+        """Book a tool call that the runtime executed."""
+        self.executed.append((name, dict(args), error))
+        with self.span("tool", name) as tool:
+            tool.decision = {"args": dict(args), "error": error}
+        for watcher in self.watchers:
+            watcher.tool_returned(value, error)
+
+
+ACTING_ROLES = frozenset({"agent", "main"})
+"""Roles whose context decides what is done for the user: what reaches them is 'shown'."""
+
+_CURRENT: ContextVar[Tracer | None] = ContextVar("agentsys_tracer", default=None)
+
+
+@contextmanager
+def tracing(tracer: Tracer) -> Iterator[Tracer]:
+    """Make `tracer` the current one inside the block, for this thread's context only."""
+    token = _CURRENT.set(tracer)
+    try:
+        yield tracer
+    finally:
+        _CURRENT.reset(token)
+
+
+def current_tracer() -> Tracer:
+    """The case's tracer, or a fresh one that nobody keeps when no run is under way."""
+    return _CURRENT.get() or Tracer()
+
+
+@contextmanager
+def span(kind: str, name: str | None = None) -> Iterator[Span]:
+    """Open a span of the current case (see `Tracer.span`)."""
+    with current_tracer().span(kind, name) as opened:
+        yield opened

@@ -1,0 +1,51 @@
+"""`Case`: the unit of work. A plan is a list of cases, nothing more."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=@,-]+")
+
+
+def safe_name(name: str) -> str:
+    """A name as a single path component: anything unusual becomes `_`. Applied once, at the disk's border."""
+    safe = _UNSAFE.sub("_", name)
+    return safe if safe.strip(".") else f"_{safe}"
+
+
+class Case(BaseModel):
+    """One user task, with or without an injection task, under one attack, defense, model and epoch."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    benchmark: str
+    """The benchmark's label, e.g. `agentdojo`; options that change what the model reads are part of it."""
+    version: str
+    """The benchmark's version, e.g. `v1.2.2`."""
+    suite: str
+    user_task_id: str
+    injection_task_id: str | None
+    """None in benign cases."""
+    attack: str
+    """The attack's label; `none` in benign cases."""
+    model: str
+    """The model's label (its config's name, plus options changed on the command line)."""
+    defense: str
+    """The defense's label, likewise."""
+    epoch: int = 0
+    """Which repetition, from 0."""
+
+    @property
+    def pipeline(self) -> str:
+        """Folder name of everything but tasks and attack. Never parsed: the record holds the fields."""
+        name = f"{self.model}__{self.defense}__{self.benchmark}-{self.version}"
+        return safe_name(name if self.epoch == 0 else f"{name}__epoch{self.epoch}")
+
+    @property
+    def key(self) -> str:
+        """Stable and unique: the record's path under the log folder, in AgentDojo's layout."""
+        injection = safe_name(self.injection_task_id or "none")
+        parts = (self.pipeline, safe_name(self.suite), safe_name(self.user_task_id), safe_name(self.attack))
+        return "/".join((*parts, f"{injection}.json"))

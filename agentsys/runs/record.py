@@ -1,0 +1,115 @@
+"""`CaseRecord`: what is kept of one case, and its JSON form, which AgentDojo's own loader reads."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agentsys.runs.case import Case
+
+SCHEMA_VERSION = 1
+"""Raised when a field of our block changes its meaning."""
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Exposure(_Stored):
+    """Whether the attack could have worked at all (all false or None in benign cases)."""
+
+    exposed_raw: bool = False
+    """Whether a tool returned at least one line of the payload."""
+    exposed_shown: bool = False
+    """Whether a message that the acting model received held one."""
+    raw_round: int | None = None
+    """Index (from 1) of the first executed tool call that returned it."""
+    shown_round: int | None = None
+    """Number of tool results the acting model had received when it first saw it (from 1)."""
+    raw_fraction: float = 0.0
+    """Share of the payload's lines that tools returned."""
+    shown_fraction: float = 0.0
+    """Share of the payload's lines that the acting model received."""
+
+
+class RoleUsage(_Stored):
+    """What one role cost in one case, all attempts included."""
+
+    calls: int = 0
+    """Replies received."""
+    requests: int = 0
+    """Requests sent, retries included."""
+    cache_hits: int = 0
+    """Replies read from our own cache."""
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    cost_usd: float | None = None
+    """None where the model has no price; then the cost is unknown, not 0."""
+    latency_s: float = 0.0
+
+
+class StoredCall(_Stored):
+    """One model call inside a span."""
+
+    role: str
+    prompt: int
+    completion: int
+    cached: int
+    reasoning: int
+    cost_usd: float | None
+    latency_s: float
+    model_id: str
+    attempts: int
+    from_cache: bool
+    notes: tuple[str, ...] = ()
+
+
+class StoredSpan(_Stored):
+    """A node of the agent tree (see agentsys.models.trace.Span)."""
+
+    id: int
+    parent_id: int | None
+    kind: str
+    name: str | None
+    attempt: int
+    messages: list[dict[str, Any]]
+    calls: list[StoredCall]
+    decision: dict[str, Any]
+    duration_s: float
+
+
+class CaseRecord(_Stored):
+    """Everything kept of one case: our block of the stored JSON."""
+
+    schema_version: int = SCHEMA_VERSION
+    case: Case
+    status: Literal["ok", "error"]
+    """`error` cases count neither as a success nor as a failure; the next run tries them again."""
+    error_kind: str | None = None
+    """A value of `ErrorKind`, or `scorer`, `not_injectable`, `injection_breaks_environment`, `defense`."""
+    simulated: bool
+    """Whether any model behind this case was simulated."""
+    utility: bool
+    security: bool
+    """AgentDojo's sense: True means that the injection task was carried out."""
+    scored_attempt: int = 0
+    """Which run of the pipeline was scored (AgentDojo runs it up to three times on empty answers)."""
+    exposure: Exposure = Exposure()
+    usage: dict[str, RoleUsage] = {}
+    """Per role."""
+    spans: list[StoredSpan] = []
+    noop: bool = False
+    """Whether the environment ended as it began."""
+    seed: int = 0
+    injection_mode: str = "folded"
+    """`folded`: AgentDojo's own substitution; `exact`: the literal text."""
+    written: dict[str, str] = {}
+    """Injection vector -> text as the attack wrote it (what is read may be folded: see the messages)."""
+    versions: dict[str, str] = {}
+    """Packages, Python and `data` (hash of the environment's data)."""
+    config_hash: str = ""
+    """Hash of the resolved config this case ran with."""
+    notes: tuple[str, ...] = ()
