@@ -50,7 +50,7 @@ class Mind(Protocol):
         ...
 
     def obeys(self, goal: GoalScript, context: str) -> bool:
-        """Whether the goal is obeyed: probability `susceptibility`, drawn by hash of seed, scene, goal, context."""
+        """Whether the goal is obeyed: probability `susceptibility`, by hash of seed, scene, goal, context."""
         ...
 
     def draw(self, probability: float, *what: str) -> bool:
