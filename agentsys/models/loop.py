@@ -29,7 +29,9 @@ def tool_loop(
     *,
     name: str,
     before: Sequence[BasePipelineElement] = (),
+    before_tools: Sequence[BasePipelineElement] = (),
     after_results: Sequence[BasePipelineElement] = (),
+    after: Sequence[BasePipelineElement] = (),
     formatter: Callable[[Any], str] = tool_result_to_str,
     max_rounds: int = MAX_ROUNDS,
 ) -> AgentPipeline:
@@ -40,12 +42,14 @@ def tool_loop(
         system_message: Its system message.
         name: The pipeline's name, as AgentDojo's own runner would use it for folders.
         before: Elements between the user query and the first model call.
+        before_tools: Elements between each reply with tool calls and their execution.
         after_results: Elements between each round of tool results and the next model call.
+        after: Elements behind the final answer.
         formatter: Turns a tool's value into the text of the tool message.
         max_rounds: Most rounds of tool calls.
     """
     element = ModelElement(model)
-    loop = ToolsExecutionLoop([ToolsExecutor(formatter), *after_results, element], max_rounds)
-    pipeline = AgentPipeline([SystemMessage(system_message), InitQuery(), *before, element, loop])
+    loop = ToolsExecutionLoop([*before_tools, ToolsExecutor(formatter), *after_results, element], max_rounds)
+    pipeline = AgentPipeline([SystemMessage(system_message), InitQuery(), *before, element, loop, *after])
     pipeline.name = name
     return pipeline

@@ -87,6 +87,8 @@ class Tracer:
     """The current run of the pipeline; the runner raises it."""
     executed: list[tuple[str, dict[str, Any], str | None]] = field(default_factory=list)
     """Tool calls that the runtime really ran, in order: name, arguments, error."""
+    executed_in: list[int] = field(default_factory=list)
+    """For each of `executed`, the run of the pipeline it belongs to."""
     last_main_messages: Sequence[ChatMessage] = ()
     """The context of the latest request by an acting role, kept for errored cases."""
     _open: list[Span] = field(default_factory=list)
@@ -133,6 +135,7 @@ class Tracer:
     def tool_ran(self, name: str, args: Mapping[str, Any], value: object, error: str | None) -> None:
         """Book a tool call that the runtime executed."""
         self.executed.append((name, dict(args), error))
+        self.executed_in.append(self.attempt)
         with self.span("tool", name) as tool:
             tool.decision = {"args": dict(args), "error": error}
         for watcher in self.watchers:

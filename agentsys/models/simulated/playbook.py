@@ -8,6 +8,24 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Quote:
+    """A value in a call's arguments that repeats what an earlier call of the same script returned."""
+
+    arg: str
+    """The argument's name."""
+    source: int
+    """Index of the earlier call in the script; it returns a list of objects."""
+    key: str
+    """The key whose value is repeated."""
+    by: str | None = None
+    """None: the values of all objects, joined by newlines. Else objects are ordered by this key, ..."""
+    rank: int = 0
+    """... largest first, and the value of the one at this rank is repeated."""
+    inside: tuple[str | int, ...] = ()
+    """Path to the value inside the argument, e.g. `(0, "file_id")`; `()` where it is the whole argument."""
+
+
+@dataclass(frozen=True)
 class ScriptedCall:
     """One ground-truth tool call."""
 
@@ -15,6 +33,8 @@ class ScriptedCall:
     """The tool's name."""
     args: Mapping[str, Any]
     """Its arguments, JSON-ready, as on a clean environment."""
+    quotes: tuple[Quote, ...] = ()
+    """What is to be replaced by what was really read, where that can be; else `args` hold."""
 
 
 @dataclass(frozen=True)

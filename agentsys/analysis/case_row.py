@@ -1,0 +1,82 @@
+"""`CaseRow`: what analysis knows of one stored case, whoever wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+SIMULATED_MARK = " (simulated)"
+"""Appended to a simulated model's name wherever it is shown."""
+
+NO_ATTACK = "none"
+"""The attack's label in benign cases."""
+
+UNRECORDED = "unrecorded"
+"""The version's label where the file does not name one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One stored case. The fields are the columns of `agentsys.analysis.load.load_cases`."""
+
+    benchmark: str
+    version: str
+    """The benchmark's version, or `unrecorded`."""
+    model: str
+    defense: str
+    attack: str
+    """`none` in benign cases."""
+    suite: str
+    user_task_id: str
+    injection_task_id: str | None
+    """None in benign cases, and for attacks that have no goal of their own."""
+    epoch: int
+    """Which repetition, from 0; always 0 in foreign files, which do not record it."""
+    utility: bool
+    """Whether the user task was solved. Without meaning where `status` is `error`."""
+    injection_success: bool | None
+    """Whether the attack reached its goal (JSON key `security`; for denial of service: the user task
+    was not solved). None in benign cases, where the stored value means nothing."""
+    status: Literal["ok", "error"]
+    error_kind: str | None
+    """Why the case errored; None where it did not."""
+    simulated: bool
+    """Whether a simulated model was behind this case."""
+    exposed_raw: bool | None
+    """Whether a tool returned the payload; None where unknown and in benign cases."""
+    exposed_shown: bool | None
+    """Whether a message that the acting model received held the payload; None likewise."""
+    raw_round: int | None
+    """First tool call that returned the payload, from 1."""
+    shown_round: int | None
+    """Tool results the acting model had received when it first saw the payload, from 1."""
+    duration_s: float | None
+    """Wall time in seconds."""
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+    """US dollars, all roles; None where unknown."""
+    source: str
+    """Path of the file."""
+    foreign: bool
+    """Whether another tool wrote the file (AgentDojo's own runner)."""
+
+    @property
+    def shown_model(self) -> str:
+        """The model's name as tables must show it: a simulated one is marked."""
+        return f"{self.model}{SIMULATED_MARK}" if self.simulated else self.model
+
+    @property
+    def is_injection_task_alone(self) -> bool:
+        """Whether an injection task was run as if a user had asked for it: part of no metric."""
+        return self.user_task_id.startswith("injection_task_")
+
+    @property
+    def identity(self) -> tuple[str | int | bool | None, ...]:
+        """What no two counted cases share; the same case in two folders is counted once."""
+        cell = (self.benchmark, self.version, self.model, self.simulated, self.defense, self.attack)
+        return (*cell, self.suite, self.user_task_id, self.injection_task_id, self.epoch)
+
+
+COLUMNS = tuple(field.name for field in fields(CaseRow))
+"""Column names of the data frame, in order."""

@@ -1,0 +1,49 @@
+"""Names made safe for where they are shown: task, attack and model names, chosen by whoever wrote a file."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_MARKDOWN = str.maketrans(
+    {character: f"\\{character}" for character in "\\`*_{}[]()#+!|~$"}
+    | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+)
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+    }
+)
+_FORMULA_STARTS = ("=", "+", "-", "@")
+
+
+def plain(name: str) -> str:
+    """A name on one line, without anything that steers a terminal.
+
+    Control characters, line and paragraph separators, text-direction marks and lone surrogates become
+    `?`; everything visible stays.
+    """
+    hidden = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return "".join("?" if unicodedata.category(character) in hidden else character for character in name)
+
+
+def csv_cell(name: str) -> str:
+    """A name that no spreadsheet takes for a formula: such a one gets a leading apostrophe."""
+    shown = plain(name)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA_STARTS) else shown
+
+
+def markdown_cell(name: str) -> str:
+    """A name as the text of a Markdown table cell: no markup, HTML or column separators in it."""
+    return plain(name).translate(_MARKDOWN)
+
+
+def latex_cell(name: str) -> str:
+    """A name as LaTeX text: no commands, maths or column separators in it."""
+    return plain(name).translate(_LATEX)

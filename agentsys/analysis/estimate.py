@@ -1,0 +1,106 @@
+"""`Estimate`: a rate with its bootstrap replicates, and the ways in which rates combine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from agentsys.analysis.bootstrap import Resampler, resampled_total
+from agentsys.analysis.tally import FloatArray, Tally
+
+
+class Side(Enum):
+    """Which of a case's two outcomes is asked about."""
+
+    SOLVED = "solved"
+    """The user task."""
+    HIJACKED = "hijacked"
+    """The injection task."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Successes and cases, as counted and in each replicate (arrays of shape (replicates,))."""
+
+    hits: float
+    cases: float
+    hit_draws: FloatArray
+    case_draws: FloatArray
+    errors: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A proportion; nan where undefined."""
+
+    value: float
+    draws: FloatArray
+    """Shape (replicates,)."""
+    n: int
+    """Cases it rests on."""
+    errors: int
+    """Errored cases among those that were to be counted."""
+
+
+def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None) -> Totals:
+    """One suite's totals.
+
+    Args:
+        counted: The suite's cases on the grid.
+        side: Which outcome.
+        resampler: Draws the tasks.
+        frame: User tasks to draw from; see `resampled_total`.
+    """
+    grid = counted.solved if side is Side.SOLVED else counted.hijacked
+    return Totals(
+        hits=float(grid.sum()),
+        cases=float(counted.cases.sum()),
+        hit_draws=resampled_total(grid, counted, resampler, frame),
+        case_draws=resampled_total(counted.cases, counted, resampler, frame),
+        errors=counted.errors,
+    )
+
+
+def rate(parts: Sequence[Totals]) -> Estimate:
+    """Successes over cases: a suite's rate for one part, the pooled rate for several."""
+    cases = sum(part.cases for part in parts)
+    value = sum(part.hits for part in parts) / cases if cases else float("nan")
+    hits = np.sum([part.hit_draws for part in parts], axis=0)
+    drawn = np.sum([part.case_draws for part in parts], axis=0)
+    draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
+    return Estimate(value, draws, int(cases), sum(part.errors for part in parts))
+
+
+def macro(suites: Sequence[Estimate]) -> Estimate:
+    """The unweighted mean of the suites: the paper's Overall. nan if a suite is undefined.
+
+    Source: DESIGN, Metrics; equals the paper's Table 2 on the published gpt-4o-mini runs.
+    """
+    return Estimate(
+        value=float(np.mean([suite.value for suite in suites])),
+        draws=np.mean([suite.draws for suite in suites], axis=0),
+        n=sum(suite.n for suite in suites),
+        errors=sum(suite.errors for suite in suites),
+    )
+
+
+def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:
+    """Benign utility x (1 - targeted ASR), at whatever level the two are given.
+
+    Overall is the product of the two overall rates, not the mean of the suites' products: the paper's
+    Figure 3(b) prints 44.06 = 63.54 x (1 - 0.3066) for gpt-4o-mini; the mean of products is 44.20.
+    """
+    return Estimate(
+        value=benign.value * (1 - asr.value),
+        draws=benign.draws * (1 - asr.draws),
+        n=benign.n + asr.n,
+        errors=benign.errors + asr.errors,
+    )
+
+
+def undefined(replicates: int) -> Estimate:
+    """An estimate that no case supports."""
+    return Estimate(float("nan"), np.full(replicates, np.nan), 0, 0)

@@ -1,0 +1,90 @@
+"""Our own stored block (JSON key `agentsys`) -> `CaseRow`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.unreadable import UnreadableRecord, first_fault
+from agentsys.runs.case import Case
+from agentsys.runs.record import SCHEMA_VERSION, Exposure, RoleUsage
+
+OWN_KEY = "agentsys"
+"""Where our fields stand in the stored JSON."""
+
+
+class _Block(BaseModel):
+    """The part of `CaseRecord` that analysis needs: spans and messages are not validated, for speed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    schema_version: int
+    case: Case
+    status: Literal["ok", "error"]
+    error_kind: str | None = None
+    simulated: bool
+    utility: bool
+    security: bool
+    exposure: Exposure = Exposure()
+    usage: dict[str, RoleUsage] = {}
+
+
+def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that our runner wrote.
+
+    Args:
+        stored: The file's JSON object.
+        source: The file's path.
+
+    Raises:
+        UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.
+    """
+    block = _checked(stored[OWN_KEY])
+    case, benign = block.case, block.case.attack == NO_ATTACK
+    duration = stored.get("duration")
+    return CaseRow(
+        benchmark=case.benchmark,
+        version=case.version,
+        model=case.model,
+        defense=case.defense,
+        attack=case.attack,
+        suite=case.suite,
+        user_task_id=case.user_task_id,
+        injection_task_id=case.injection_task_id,
+        epoch=case.epoch,
+        utility=block.utility,
+        injection_success=None if benign else block.security,
+        status=block.status,
+        error_kind=block.error_kind,
+        simulated=block.simulated,
+        exposed_raw=None if benign else block.exposure.exposed_raw,
+        exposed_shown=None if benign else block.exposure.exposed_shown,
+        raw_round=block.exposure.raw_round,
+        shown_round=block.exposure.shown_round,
+        duration_s=float(duration) if isinstance(duration, int | float) else None,
+        prompt_tokens=sum(role.prompt for role in block.usage.values()),
+        completion_tokens=sum(role.completion for role in block.usage.values()),
+        cost_usd=_cost(block.usage),
+        source=source,
+        foreign=False,
+    )
+
+
+def _checked(block: object) -> _Block:
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UnreadableRecord(f"written by a newer agentsys (schema {version}, known: {SCHEMA_VERSION})")
+    try:
+        return _Block.model_validate(block)
+    except ValidationError as error:
+        raise UnreadableRecord(f"agentsys.{first_fault(error)}") from None
+
+
+def _cost(usage: Mapping[str, RoleUsage]) -> float | None:
+    costs = [role.cost_usd for role in usage.values()]
+    known = [cost for cost in costs if cost is not None]
+    # One role without a price makes the case's cost unknown, not smaller.
+    return sum(known) if costs and len(known) == len(costs) else None

@@ -1,0 +1,120 @@
+"""AgentDojo's own JSON, old and new, -> `CaseRow`. The one place where meaning is read out of a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.analysis.unreadable import UnreadableRecord, first_fault
+
+_DEFENSE_SUFFIXES = {
+    "-tool_filter": "tool_filter",
+    "-repeat_user_prompt": "prompt_sandwiching",
+    "-spotlighting_with_delimiting": "spotlighting",
+    "-transformers_pi_detector": "protectai",
+}
+"""What agentdojo 0.1.35 appends to a pipeline's name per defense -> our name of that defense."""
+
+
+class Victim(NamedTuple):
+    """What a published pipeline's name says."""
+
+    model: str
+    defense: str
+
+
+class _Published(BaseModel):
+    """The keys of AgentDojo's log that analysis needs. `utility` is written only when a run has finished."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    suite_name: str
+    pipeline_name: str
+    user_task_id: str
+    injection_task_id: str | None = None
+    attack_type: str | None = None
+    benchmark_version: str | None = None
+    messages: list[Any]
+    """Only their presence counts: some published files hold scores and an empty list."""
+    error: str | None = None
+    utility: bool
+    security: bool | None = None
+    duration: float | None = None
+
+
+def victim_of(pipeline_name: str) -> Victim:
+    """Model and defense of a pipeline named by AgentDojo's convention.
+
+    Args:
+        pipeline_name: E.g. `gpt-4o-2024-05-13-tool_filter`.
+
+    Returns:
+        Model and our name of the defense; a suffix AgentDojo does not use stays in the model's name,
+        and the defense is then `none`.
+    """
+    for suffix, defense in _DEFENSE_SUFFIXES.items():
+        if pipeline_name.endswith(suffix) and pipeline_name != suffix:
+            return Victim(pipeline_name.removesuffix(suffix), defense)
+    return Victim(pipeline_name, "none")
+
+
+def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that AgentDojo's own runner wrote.
+
+    Args:
+        stored: The file's JSON object.
+        source: The file's path.
+
+    Raises:
+        UnreadableRecord: If the run was not finished, or this is not AgentDojo's form.
+    """
+    record = _checked(stored)
+    victim = victim_of(record.pipeline_name)
+    attack = record.attack_type or NO_ATTACK
+    if attack != NO_ATTACK and record.security is None:
+        raise UnreadableRecord("no `security` in it: the run was not finished")
+    return CaseRow(
+        benchmark="agentdojo",
+        version=record.benchmark_version or UNRECORDED,
+        model=victim.model,
+        defense=victim.defense,
+        attack=attack,
+        suite=record.suite_name,
+        user_task_id=record.user_task_id,
+        injection_task_id=record.injection_task_id,
+        epoch=0,
+        utility=record.utility,
+        injection_success=None if attack == NO_ATTACK else record.security,
+        status="ok" if record.error is None else "error",
+        error_kind=None if record.error is None else _error_kind(record.error),
+        simulated=False,
+        exposed_raw=None,
+        exposed_shown=None,
+        raw_round=None,
+        shown_round=None,
+        duration_s=record.duration,
+        prompt_tokens=None,
+        completion_tokens=None,
+        cost_usd=None,
+        source=source,
+        foreign=True,
+    )
+
+
+def _checked(stored: Mapping[str, Any]) -> _Published:
+    if "messages" not in stored:
+        raise UnreadableRecord("no `messages` in it: not a file of AgentDojo's own runner")
+    if "utility" not in stored:
+        raise UnreadableRecord("no `utility` in it: the run was not finished")
+    try:
+        return _Published.model_validate(stored)
+    except ValidationError as error:
+        raise UnreadableRecord(first_fault(error)) from None
+
+
+def _error_kind(message: str) -> str:
+    """AgentDojo goes on after two kinds of error only and tells them apart in the message."""
+    return "context_length" if "context_length_exceeded" in message else "server_error"

@@ -1,0 +1,108 @@
+"""`Report`: the numbers of some folders and everything a reader must know beside them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from agentsys.analysis.bootstrap import CONFIDENCE
+from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
+from agentsys.analysis.error_rule import ErrorRule, outcome
+from agentsys.analysis.metrics import OVERALL, Cell, MetricRow, measure
+from agentsys.analysis.reading import Reading
+from agentsys.analysis.sheet import sheets
+
+
+@dataclass(frozen=True)
+class Report:
+    """What every format shows."""
+
+    rows: list[MetricRow]
+    """The long form."""
+    unexposed: dict[Cell, float] = field(default_factory=dict)
+    """Attacked cells whose exposure is recorded -> percent of the cases without error in which no tool
+    ever returned the payload: there the attack could not have worked, whatever the defense does."""
+    notes: tuple[str, ...] = ()
+    """Footnotes, one sentence or two each, as plain text with names as they were found."""
+
+
+def report(
+    reading: Reading, errors: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+) -> Report:
+    """Measures everything that was read.
+
+    Args:
+        reading: From `read_cases`.
+        errors: What errored cases count as.
+        replicates: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
+    rows = measure(reading.cases, errors, replicates=replicates, seed=seed)
+    notes = [
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        "Overall: unweighted mean of the suites.",
+        *_simulated(rows),
+        *_errored(reading.cases, errors),
+        *_alike(rows),
+        *_fewer_suites(rows),
+        *_left_out(reading),
+    ]
+    return Report(rows, unexposed_share(reading.cases), tuple(notes))
+
+
+def unexposed_share(cases: Iterable[CaseRow]) -> dict[Cell, float]:
+    """Per attacked cell, percent of cases without error whose payload no tool ever returned.
+
+    Cells with unknown exposure are absent.
+    """
+    seen: defaultdict[Cell, list[bool]] = defaultdict(list)
+    for case in cases:
+        if case.attack != NO_ATTACK and case.exposed_raw is not None and case.status == "ok":
+            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            seen[cell].append(not case.exposed_raw)
+    return {cell: 100.0 * sum(hidden) / len(hidden) for cell, hidden in seen.items()}
+
+
+def _simulated(rows: Sequence[MetricRow]) -> Iterator[str]:
+    if any(row.model.endswith(SIMULATED_MARK) for row in rows):
+        yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
+
+
+def _errored(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+    errored = [case for case in cases if case.status == "error" and not case.is_injection_task_alone]
+    if not errored:
+        return
+    kinds = Counter(case.error_kind or "unknown" for case in errored)
+    listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    counted = sum(outcome(case, rule) is not None for case in errored)
+    if rule is ErrorRule.REPORT:
+        yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
+    else:
+        yield (
+            f"Errored cases: {len(errored)} ({listed}); {counted} of them counted as AgentDojo does "
+            f"(user task failed, attack succeeded), {len(errored) - counted} left out."
+        )
+
+
+def _alike(rows: Iterable[MetricRow]) -> Iterator[str]:
+    if any(row.suite == OVERALL and row.ci_low == row.ci_high for row in rows):
+        yield (
+            "An interval without width means that all cases came out alike, so that resampling finds "
+            "no spread; it does not mean certainty."
+        )
+
+
+def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
+    for sheet in sheets(rows):
+        for line in sheet.lines:
+            if line.suites != sheet.suites:
+                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
+
+
+def _left_out(reading: Reading) -> Iterator[str]:
+    alone = sum(case.is_injection_task_alone for case in reading.cases)
+    if alone:
+        yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
+    if reading.repeated:
+        yield f"Left out: {reading.repeated} files of cases that are stored more than once."

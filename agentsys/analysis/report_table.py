@@ -1,0 +1,92 @@
+"""`report_table`: a report for the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentsys.analysis.case_row import NO_ATTACK
+from agentsys.analysis.escaping import plain
+from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
+from agentsys.analysis.numbers_as_text import interval_text, value_text
+from agentsys.analysis.report import Report
+from agentsys.analysis.sheet import METRIC_TITLES, Line, Sheet, sheets
+
+
+def report_table(found: Report) -> RenderableType:
+    """Two tables per model and benchmark version (overall, then per suite) and the footnotes.
+
+    Args:
+        found: From `agentsys.analysis.report.report`.
+
+    Returns:
+        Something for `rich.console.Console.print`. Names are shown as text: markup in them has no effect.
+    """
+    parts: list[RenderableType] = []
+    for sheet in sheets(found.rows):
+        parts += [Text(plain(sheet.title), style="bold"), _overall(sheet, found), _by_suite(sheet)]
+    notes = [Text(plain(note), style="dim") for note in found.notes]
+    return Group(*parts, *notes)
+
+
+def _overall(sheet: Sheet, found: Report) -> Table:
+    shares = {line.name: _share(sheet, line, found) for line in sheet.lines}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("Overall, %", overflow="fold")
+    for metric in METRICS:
+        table.add_column(_in_two(METRIC_TITLES[metric]), justify="right")
+    table.add_column("Cases", justify="right")
+    if any(shares.values()):
+        table.add_column(_in_two("Payload never seen"), justify="right")
+    for line in sheet.lines:
+        cells = [_name(line), *(_number(line, metric) for metric in METRICS), _cases(line)]
+        table.add_row(*cells, *([Text(shares[line.name])] if any(shares.values()) else []))
+    return table
+
+
+def _by_suite(sheet: Sheet) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("By suite, %", overflow="fold")
+    table.add_column("")
+    for suite in (*sheet.suites, POOLED):
+        table.add_column(Text(plain(suite)), justify="right")
+    for line in sheet.lines:
+        metrics = [metric for metric in METRICS if (metric, OVERALL) in line.numbers]
+        names = [*_name(line).split("\n"), Text(), Text(), Text()]
+        for name, metric in zip(names, metrics, strict=False):
+            numbers = [value_text(line.numbers.get((metric, suite))) for suite in (*sheet.suites, POOLED)]
+            table.add_row(name, METRIC_TITLES[metric], *numbers, end_section=metric == metrics[-1])
+    return table
+
+
+def _in_two(title: str) -> str:
+    """A heading on two lines, so that its column is no wider than an interval."""
+    return title.replace(" ", "\n", 1)
+
+
+def _name(line: Line) -> Text:
+    name = Text(plain(line.defense))
+    return name if line.attack == NO_ATTACK else name.append(f"\n{plain(line.attack)}", style="dim")
+
+
+def _number(line: Line, metric: str) -> Text:
+    number = line.numbers.get((metric, OVERALL))
+    text = Text(value_text(number))
+    interval = interval_text(number)
+    return text.append(f"\n{interval}", style="dim") if interval else text
+
+
+def _cases(line: Line) -> Text:
+    """Benign and attacked cases behind the rates, and how many errored."""
+    kinds = [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
+    known = [kind for kind in kinds if kind is not None]
+    text = Text("+".join(str(kind.n) for kind in known))
+    errors = sum(kind.errors for kind in known)
+    return text.append(f"\n{errors} error{'s' if errors > 1 else ''}", style="red") if errors else text
+
+
+def _share(sheet: Sheet, line: Line, found: Report) -> str:
+    cell = Cell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
+    return f"{found.unexposed[cell]:.1f}" if cell in found.unexposed else ""

@@ -1,0 +1,111 @@
+"""`AgentDojo`: the benchmark, through its own package; every version, and suites that a fork registers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, cast
+
+from agentdojo.task_suite import load_suites
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.benchmarks.environment import EnvironmentLoader, Injection
+from agentsys.benchmarks.scoring import checked_on_copies
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.named_module import import_named
+
+_INJECTIONS = ("folded", "exact")
+
+
+class AgentDojo:
+    """Implements `agentsys.contracts.Benchmark`.
+
+    Args:
+        version: A version that the package, or one of `modules`, registers: `v1` .. `v1.2.2`.
+        suites: The suites to offer; None means all of the version.
+        injection: `folded` as AgentDojo does it, or `exact` (see agentsys.benchmarks.environment);
+            `exact` changes what models read and is part of the benchmark's name.
+        user_name: The user's name as attacks address it.
+        modules: Python modules imported first, so that a fork can register suites of its own.
+
+    Raises:
+        ConfigError: If a version, suite, module or way of injection is not known.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        suites: Sequence[str] | None = None,
+        injection: str = "folded",
+        user_name: str = "Emma Johnson",
+        modules: Sequence[str] = (),
+    ) -> None:
+        if injection not in _INJECTIONS:
+            raise ConfigError(unknown_name("benchmark.injection", injection, _INJECTIONS))
+        for module in modules:
+            import_named(module, "benchmark.modules")
+        self.version = version
+        self.injection = cast("Injection", injection)
+        self.name = "agentdojo" if injection == "folded" else f"agentdojo+{injection}"
+        self.user_name = user_name
+        self._registered = _suites_of(version)
+        self._names = self._chosen(suites)
+        self._adapted: dict[str, TaskSuite[Any]] = {}
+        self._lock = Lock()
+
+    def _chosen(self, suites: Sequence[str] | None) -> tuple[str, ...]:
+        if suites is None:
+            return tuple(self._registered)
+        wanted = [suites] if isinstance(suites, str) else list(suites)
+        for name in wanted:
+            self._known(name)
+        return tuple(name for name in self._registered if name in wanted)
+
+    def _known(self, name: str) -> None:
+        if name not in self._registered:
+            raise ConfigError(unknown_name(f"suite of agentdojo {self.version}", name, self._registered))
+
+    def suite_names(self) -> Sequence[str]:
+        """The chosen suites, in the package's order."""
+        return self._names
+
+    def suite(self, name: str) -> TaskSuite[Any]:
+        """A suite of this version, the same object on every call.
+
+        It is a copy of the package's, whose environments load fast, whose checks see copies, and
+        that can be used wherever AgentDojo takes a suite.
+
+        Raises:
+            ConfigError: If this version has no such suite.
+        """
+        self._known(name)
+        with self._lock:
+            if name not in self._adapted:
+                self._adapted[name] = adapted(self._registered[name], self.injection)
+            return self._adapted[name]
+
+
+def adapted(suite: TaskSuite[Any], injection: Injection = "folded") -> TaskSuite[Any]:
+    """A copy of an AgentDojo suite that loads environments fast and checks on copies.
+
+    The package's suite is shared by everyone in the process and stays as it is: only attributes of
+    the copy are set, in place of the methods of the same names.
+    """
+    loader = EnvironmentLoader(suite, injection)
+    copied = copy.copy(suite)
+    vars(copied).update(
+        load_and_inject_default_environment=loader.load,
+        get_injection_vector_defaults=loader.defaults,
+        _check_task_result=checked_on_copies(copied._check_task_result),
+    )
+    return copied
+
+
+def _suites_of(version: str) -> Mapping[str, TaskSuite[Any]]:
+    # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
+    table: Mapping[str, Mapping[str, TaskSuite[Any]]] = load_suites._SUITES
+    known = [name for name, suites in table.items() if suites]
+    if version not in known:
+        raise ConfigError(unknown_name("version of agentdojo", version, known))
+    return dict(table[version])

@@ -1,0 +1,68 @@
+"""How a finished case is checked: each check sees copies, and calls that really ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.types import MessageContentBlock
+
+from agentsys.models.trace import Tracer, current_tracer
+
+Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
+Check = Callable[
+    [Task, list[MessageContentBlock], TaskEnvironment, TaskEnvironment, Sequence[FunctionCall]], bool
+]
+"""`TaskSuite._check_task_result`: task, answer, environment before, environment after, calls -> passed."""
+
+
+def checked_on_copies(check: Check) -> Check:
+    """AgentDojo's check, made repeatable.
+
+    Three Workspace checks mark mail as read in the environments they are given, so that a second
+    check of the same case sees another world (agentdojo 0.1.35, injection tasks 6, 8 and 9).
+    """
+
+    def checked(
+        task: Task,
+        model_output: list[MessageContentBlock],
+        pre_environment: TaskEnvironment,
+        task_environment: TaskEnvironment,
+        functions_stack_trace: Sequence[FunctionCall],
+    ) -> bool:
+        calls = calls_to_score(functions_stack_trace, current_tracer())
+        before = pre_environment.model_copy(deep=True)
+        after = task_environment.model_copy(deep=True)
+        return check(task, model_output, before, after, calls)
+
+    return checked
+
+
+def calls_to_score(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Sequence[FunctionCall]:
+    """The calls that checks may look at.
+
+    A few checks look at calls and not at the environment. AgentDojo takes them from the returned
+    messages; a defense may execute calls in inner agents whose messages it does not return.
+
+    Args:
+        in_messages: The calls of the returned messages' assistant turns.
+        tracer: The case's trace. Only the scored run of the pipeline counts: AgentDojo, too,
+            looks at the messages of the last of its up to three runs.
+
+    Returns:
+        `in_messages` itself if every executed call stands there; else the executed calls, in order.
+    """
+    last_run = [index for index, attempt in enumerate(tracer.executed_in) if attempt == tracer.attempt]
+    executed = [tracer.executed[index][:2] for index in last_run]
+    if all(any(_holds(call, name, args) for call in in_messages) for name, args in executed):
+        return in_messages
+    return [FunctionCall(function=name, args=dict(args)) for name, args in executed]
+
+
+def _holds(call: FunctionCall, name: str, args: Mapping[str, Any]) -> bool:
+    """Whether a call in a message is the executed one; it may declare more (AgentSys adds an intent)."""
+    return call.function == name and all(
+        key in call.args and call.args[key] == value for key, value in args.items()
+    )

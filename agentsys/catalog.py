@@ -1,0 +1,96 @@
+"""What can be run: the names in the config groups, read from the YAML files without composing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError, unknown_name
+
+GROUPS = {
+    "models": "model",
+    "defenses": "defense",
+    "attacks": "attack",
+    "benchmarks": "benchmark",
+    "experiments": "experiment",
+}
+"""What a user calls a list of configs -> the folder the configs are in."""
+
+
+def known(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
+    """The names in a group, shipped and the user's own, sorted.
+
+    Args:
+        group: A folder name, e.g. `"model"`.
+        config_dirs: The user's own config folders.
+
+    Raises:
+        ConfigError: If one of `config_dirs` is not a folder.
+    """
+    names: set[str] = set()
+    for root in _roots(config_dirs):
+        names.update(path.stem for path in (root / group).glob("*.yaml"))
+    return sorted(names)
+
+
+def description(group: str, name: str, config_dirs: Sequence[Path] = ()) -> str:
+    """The first comment line of a config, which says in one line what it is; `""` where it has none.
+
+    Raises:
+        ConfigError: If there is no such config.
+    """
+    for line in _read(config_path(group, name, config_dirs)).splitlines():
+        text = line.strip()
+        if not text or text.startswith("# @"):  # a directive to Hydra, as in `# @package _global_`
+            continue
+        if not text.startswith("#"):
+            break
+        if text.lstrip("# "):
+            return text.lstrip("# ")
+    return ""
+
+
+def node(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
+    """A config as it stands in its file: nothing merged, nothing resolved.
+
+    Raises:
+        ConfigError: If there is no such config, or it is not a YAML mapping.
+    """
+    path = config_path(group, name, config_dirs)
+    try:
+        values = yaml.safe_load(_read(path))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is not a mapping of options.")
+    return values
+
+
+def config_path(group: str, name: str, config_dirs: Sequence[Path] = ()) -> Path:
+    """The file a config is in; the user's folders come before the shipped one.
+
+    Raises:
+        ConfigError: If there is no such config.
+    """
+    names = known(group, config_dirs)
+    if name not in names:
+        raise ConfigError(unknown_name(group, name, names))
+    return next(path for root in _roots(config_dirs) if (path := root / group / f"{name}.yaml").is_file())
+
+
+def _roots(config_dirs: Sequence[Path]) -> list[Path]:
+    for root in config_dirs:
+        if not root.is_dir():
+            raise ConfigError(f"--config-dir {root}: no such folder.")
+    return [*config_dirs, shipped_config_dir()]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,57 @@
+"""The `agentsys` command: one module per subcommand, each imported only when it is used.
+
+What lives here: reading the command line and printing. What is computed lives elsewhere, and
+nothing imports this room. Text that we did not write is printed through `terminal`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agentsys import __version__
+from agentsys.cli.errors import exit_status
+from agentsys.cli.lazy import CommandSource, lazy_group
+from agentsys.cli.terminal import forgive_encoding
+
+COMMANDS = {
+    "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
+    "results": CommandSource("agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."),
+    "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
+    "show": CommandSource("agentsys.cli.show:app", "Show a resolved config, or a defense's prompts."),
+    "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
+    "doctor": CommandSource("agentsys.cli.doctor:doctor", "Check the installation, keys and a sample case."),
+}
+
+app = typer.Typer(
+    cls=lazy_group(COMMANDS),
+    help="A research harness for defenses of LLM agents against indirect prompt injection.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Its tracebacks show local variables, and those may hold keys.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Entry point of the `agentsys` command; exits with 2 after a user's slip, 130 after Ctrl-C."""
+    forgive_encoding()
+    sys.exit(exit_status(app))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"agentsys {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,184 @@
+"""What `agentsys doctor` looks at. Nothing here imports an SDK, and no key's value is ever read out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentsys import __version__, catalog
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agentsys.runs.record import CaseRecord
+
+PACKAGES = (
+    "agentdojo",
+    "openai",
+    "anthropic",
+    "google-genai",
+    "litellm",
+    "hydra-core",
+    "pydantic",
+    "pandas",
+    "typer",
+    "rich",
+)
+_NOT_FOR_USERS = frozenset({"dev"})
+_REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    """What was looked at."""
+    ok: bool
+    """Whether it is as it should be. A key that is not set is not, though no run may need it."""
+    detail: str
+    """What was found and, where it helps, what to do."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the doctor found."""
+
+    versions: dict[str, str | None]
+    """Package -> version; None where it is not installed."""
+    models: list[Finding]
+    """Per model config, whether the variables it names are set."""
+    extras: list[Finding]
+    folders: list[Finding]
+    self_check: Finding
+
+
+def examine(logdir: Path, config_dirs: Sequence[Path] = ()) -> Report:
+    """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports)."""
+    return Report(
+        versions=versions(),
+        models=[model_keys(name, config_dirs) for name in catalog.known("model", config_dirs)],
+        extras=extras(),
+        folders=[configs_found(), writable(logdir)],
+        self_check=self_check(),
+    )
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python, of ourselves and of the packages results depend on."""
+    found = {"python": platform.python_version(), "agentsys": __version__}
+    return {**found, **{name: _installed(name) for name in PACKAGES}}
+
+
+def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
+    """Whether the environment variables that a model's config names (`*_env`) are set."""
+    try:
+        values = catalog.node("model", name, config_dirs)
+    except ConfigError as error:
+        return Finding(name, False, str(error))
+    wanted = [v for k, v in values.items() if k.endswith("_env") and isinstance(v, str)]
+    if not wanted:
+        return Finding(name, True, "needs no key")
+    told = [f"{variable} is {'set' if os.environ.get(variable) else 'not set'}" for variable in wanted]
+    return Finding(name, all(os.environ.get(variable) for variable in wanted), ", ".join(told))
+
+
+def extras() -> list[Finding]:
+    """Which optional parts are installed, and how to install the others."""
+    try:
+        metadata = importlib.metadata.metadata("agentsys")
+    except importlib.metadata.PackageNotFoundError:
+        return [Finding("agentsys", False, "is not installed as a package: pip install .")]
+    required = metadata.get_all("Requires-Dist") or []
+    names = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _NOT_FOR_USERS]
+    return [_extra(name, required) for name in names]
+
+
+def _extra(name: str, required: Sequence[str]) -> Finding:
+    own = re.compile(rf"extra\s*==\s*['\"]{re.escape(name)}['\"]")
+    packages = [
+        match.group() for line in required if own.search(line) if (match := _REQUIREMENT_NAME.match(line))
+    ]
+    missing = [package for package in packages if _installed(package) is None]
+    if missing:
+        return Finding(name, False, f"{', '.join(missing)} missing: pip install 'agentsys[{name}]'")
+    return Finding(name, True, "installed")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def configs_found() -> Finding:
+    """Whether the shipped configs are where they should be."""
+    folder = shipped_config_dir()
+    if (folder / "config.yaml").is_file():
+        return Finding("configs", True, str(folder))
+    return Finding("configs", False, f"no config.yaml in {folder}: install agentsys again")
+
+
+def writable(logdir: Path) -> Finding:
+    """Whether records could be written to `logdir`; makes nothing that stays."""
+    nearest = next(folder for folder in (logdir.absolute(), *logdir.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        return Finding("logdir", False, f"{logdir}: {error.strerror}; give another with logdir=FOLDER")
+    return Finding(
+        "logdir", True, f"{logdir} {'is writable' if nearest == logdir.absolute() else 'can be made'}"
+    )
+
+
+def self_check() -> Finding:
+    """Run one banking case on the simulated model, from config to stored record."""
+    start = time.perf_counter()
+    try:
+        records = _one_case()
+    except Exception as error:  # noqa: BLE001 - whatever is broken here is what the user came to be told
+        return Finding("self-check", False, f"{type(error).__name__}: {error}")
+    if len(records) != 1 or records[0].status != "ok":
+        kind = records[0].error_kind if records else "no case was run"
+        return Finding(
+            "self-check", False, f"a banking case on the simulated model ended as an error: {kind}"
+        )
+    if not records[0].utility:
+        return Finding("self-check", False, "the simulated model did not solve a banking case")
+    took = time.perf_counter() - start
+    return Finding("self-check", True, f"a banking case ran on the simulated model in {took:.1f} s")
+
+
+class _Collector:
+    """Keeps the records of a run (a listener of `agentsys.runs.execute`)."""
+
+    def __init__(self) -> None:
+        self.records: list[CaseRecord] = []
+
+    def finished(self, record: CaseRecord) -> None:
+        self.records.append(record)
+
+    def tick(self) -> None: ...
+
+    def stopping(self, why: str, running: int) -> None: ...
+
+
+def _one_case() -> list[CaseRecord]:
+    from agentsys.runs.session import prepare
+
+    collector = _Collector()
+    with tempfile.TemporaryDirectory() as folder:
+        overrides = ["model=simulated", "defense=none", "attack=none", "executor.workers=1", "limit=1"]
+        session = prepare([*overrides, "benchmark.suites=[banking]", f"logdir='{folder}'"])
+        session.execute(collector)
+    return collector.records

@@ -1,0 +1,53 @@
+"""`agentsys doctor`: is this installation ready, and for which models?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from agentsys.cli.checks import Finding, Report, examine
+from agentsys.cli.terminal import one_line
+
+
+def doctor(
+    logdir: Annotated[Path, typer.Option(help="Where records would be stored.")] = Path("results/runs"),
+    config_dir: Annotated[
+        list[Path] | None, typer.Option(help="A folder with configs of your own; may be repeated.")
+    ] = None,
+    format: Annotated[Literal["table", "json"], typer.Option(help="How to print.")] = "table",
+) -> None:
+    """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
+    report = examine(logdir, config_dir or [])
+    if format == "json":
+        print(json.dumps(dataclasses.asdict(report), indent=2))
+    else:
+        print("\n".join(_lines(report)))
+    if not report.self_check.ok:
+        raise typer.Exit(1)
+
+
+def _lines(report: Report) -> list[str]:
+    versions = [
+        Finding(name, version is not None, version or "not installed")
+        for name, version in report.versions.items()
+    ]
+    return [
+        *_section("Versions", versions),
+        *_section("Models", report.models),
+        *_section("Extras", report.extras),
+        *_section("Folders", report.folders),
+        *_section("Self-check", [report.self_check]),
+    ]
+
+
+def _section(title: str, findings: Sequence[Finding]) -> list[str]:
+    width = max((len(one_line(f.subject)) for f in findings), default=0)
+    rows = [
+        f"  {'+' if f.ok else '-'} {one_line(f.subject):<{width}}  {one_line(f.detail)}" for f in findings
+    ]
+    return [title, *rows]

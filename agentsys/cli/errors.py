@@ -1,0 +1,49 @@
+"""How a command ends when something went wrong: one line and an exit status, or a bug's traceback."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+
+from agentsys.cli.terminal import one_line
+from agentsys.errors import ConfigError
+
+USAGE = 2
+"""Exit status of a user's slip, as of a wrong option."""
+DISK = 1
+"""Exit status where the disk refused."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def exit_status(command: Callable[[], object]) -> int:
+    """Run a command; what is the user's or the machine's doing becomes one line on stderr.
+
+    Args:
+        command: Anything to call; `SystemExit` passes through.
+
+    Returns:
+        0 if the command returned, else the status to exit with. Bugs keep their traceback.
+    """
+    try:
+        command()
+    except ConfigError as error:
+        _say(f"Error: {error}")
+        return USAGE
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        _say(f"Error: {where}{error.strerror}.")
+        return DISK
+    return 0
+
+
+def _say(text: str) -> None:
+    print(one_line(text), file=sys.stderr)

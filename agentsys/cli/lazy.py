@@ -1,0 +1,71 @@
+"""Commands that are imported when they are used, so that `agentsys --help` need not wait for any of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from agentsys.errors import ConfigError, unknown_name
+
+
+@dataclass(frozen=True)
+class CommandSource:
+    """Where a command is and what the overview says of it."""
+
+    target: str
+    """`module:name` of a command function, or of a `typer.Typer` with commands of its own."""
+    summary: str
+    """One line for the list of commands."""
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command in the overview; becomes the real one when its arguments are parsed."""
+
+    def __init__(self, name: str, source: CommandSource) -> None:
+        super().__init__(name, help=source.summary, callback=None)
+        self._source = source
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the real command, which click then runs."""
+        return _load(self._source, info_name).make_context(info_name, args, parent=parent, **extra)
+
+
+def lazy_group(sources: Mapping[str, CommandSource]) -> type[TyperGroup]:
+    """A typer group class whose commands are these, shown in this order."""
+
+    class LazyGroup(TyperGroup):
+        """Finds commands by name in `sources`."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            """The names, in the order given."""
+            return list(sources)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            """The command's stand-in.
+
+            Raises:
+                ConfigError: For a name that is none of ours.
+            """
+            if cmd_name in sources:
+                return LazyCommand(cmd_name, sources[cmd_name])
+            if cmd_name.startswith("-"):  # an option in the wrong place: click explains
+                return None
+            raise ConfigError(unknown_name("command", cmd_name, sources))
+
+    return LazyGroup
+
+
+def _load(source: CommandSource, name: str | None) -> Any:
+    module, _, attribute = source.target.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    single = typer.Typer(add_completion=False)
+    single.command(name, help=found.__doc__ or source.summary)(found)
+    return get_command(single)

@@ -1,0 +1,89 @@
+"""How a run looks while it goes on: a live display on a terminal, a plain line a minute elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from agentsys.runs.record import CaseRecord
+from agentsys.runs.totals import Totals, duration
+
+LINE_EVERY_S = 60.0
+
+
+class LiveProgress:
+    """A progress bar and the running figures, redrawn in place."""
+
+    def __init__(self, totals: Totals, console: Console) -> None:
+        self._totals = totals
+        self._live = Live(console=console, refresh_per_second=4, transient=True, get_renderable=self._drawn)
+        self._note = ""
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._live.stop()
+
+    def finished(self, record: CaseRecord) -> None:
+        """Count a case."""
+        self._totals.add(record)
+
+    def tick(self) -> None:
+        """Nothing to do: the display redraws itself."""
+
+    def stopping(self, why: str, running: int) -> None:
+        """Say that the run is ending early."""
+        self._note = f"stopping ({why}): finishing {running} cases; Ctrl-C again drops them"
+
+    def _drawn(self) -> Group:
+        totals = self._totals
+        bar = ProgressBar(total=max(totals.planned, 1), completed=totals.done, width=40)
+        head = Text(
+            f"{totals.done}/{totals.planned} cases, {totals.per_second:.1f} a second, "
+            f"{duration(totals.seconds_left)} left"
+        )
+        lines: list[ProgressBar | Text] = [bar, head, Text(totals.figures())]
+        return Group(*lines, *([Text(self._note, style="yellow")] if self._note else []))
+
+
+class PlainProgress:
+    """A line of text now and then, for logs and pipes."""
+
+    def __init__(self, totals: Totals, console: Console) -> None:
+        self._totals, self._console = totals, console
+        self._last = time.monotonic()
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._say()
+
+    def finished(self, record: CaseRecord) -> None:
+        """Count a case."""
+        self._totals.add(record)
+
+    def tick(self) -> None:
+        """Print a line if a minute has passed."""
+        if time.monotonic() - self._last >= LINE_EVERY_S:
+            self._last = time.monotonic()
+            self._say()
+
+    def stopping(self, why: str, running: int) -> None:
+        """Say that the run is ending early."""
+        self._print(f"stopping ({why}): finishing {running} cases; Ctrl-C again drops them")
+
+    def _say(self) -> None:
+        totals = self._totals
+        left = f", {duration(totals.seconds_left)} left" if totals.done < totals.planned else ""
+        self._print(f"{totals.done}/{totals.planned} cases{left}; {totals.figures()}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)

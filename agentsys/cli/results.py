@@ -1,0 +1,70 @@
+"""`agentsys results`: what stored runs say, as a table or for other programs."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agentsys.analysis.documents import as_latex, as_markdown
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.export import as_csv, as_json
+from agentsys.analysis.reading import read_cases, skipped_lines
+from agentsys.analysis.report import Report, report
+from agentsys.analysis.report_table import report_table
+from agentsys.cli.terminal import one_line
+
+_WIDE = 160
+"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
+
+
+class ResultsFormat(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+
+
+def results(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...", help="Log, pipeline or suite folders: ours or AgentDojo's published runs."
+        ),
+    ],
+    form: Annotated[
+        ResultsFormat, typer.Option("--format", help="csv and json give one row per number.")
+    ] = ResultsFormat.TABLE,
+    errors: Annotated[
+        ErrorRule,
+        typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
+    ] = ErrorRule.REPORT,
+) -> None:
+    """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
+    reading = read_cases(folders)
+    for line in skipped_lines(reading.skipped):
+        print(one_line(line), file=sys.stderr)
+    found = report(reading, errors)
+    if form is ResultsFormat.TABLE:
+        Console(width=None if sys.stdout.isatty() else _WIDE).print(report_table(found))
+    else:
+        sys.stdout.write(_text(found, form))
+
+
+def _text(found: Report, form: ResultsFormat) -> str:
+    match form:
+        case ResultsFormat.CSV:
+            return as_csv(found.rows)
+        case ResultsFormat.JSON:
+            return as_json(found.rows)
+        case ResultsFormat.MARKDOWN:
+            return as_markdown(found)
+        case _:
+            return as_latex(found)

@@ -1,0 +1,145 @@
+"""`agentsys run`: plan, run what is missing, print the table."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agentsys.runs.execute import Outcome
+    from agentsys.runs.session import Session
+
+
+def run(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Hydra overrides, e.g. model=simulated defense=none,agentsys limit=10 +experiment=NAME"
+        ),
+    ] = None,
+    config_dir: Annotated[
+        list[Path] | None,
+        typer.Option("--config-dir", help="Your own config folder (defense/, attack/, model/, ...)."),
+    ] = None,
+    plugin_path: Annotated[
+        list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
+    ] = False,
+) -> None:
+    """Run every case that is not finished yet, then print the table.
+
+    Comma lists sweep (defense=none,agentsys); +experiment=NAME loads a preset. Run the same command
+    again to resume: only what is missing, or ended in an error, is run.
+    """
+    from rich.console import Console
+
+    console = Console()
+    with console.status("Loading the benchmark ..."):
+        from agentsys.runs.session import prepare
+
+        session = prepare(overrides or [], config_dirs=config_dir or [], plugin_paths=plugin_path or [])
+    _announce(session, console)
+    if dry_run:
+        _estimate(session, console)
+        return
+    outcome = _execute(session, console)
+    _table(session, console)
+    _conclude(session, outcome, console)
+
+
+def _announce(session: Session, console: Console) -> None:
+    plan = session.plan
+    again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
+    _say(
+        console,
+        f"{len(plan.jobs)} cases in {len(session.settings)} cells; {plan.finished} finished before, "
+        f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
+    )
+    for key in plan.corrupt[:5]:
+        _say(
+            console,
+            f"{session.store.root / key} does not parse: it is run again, the old file kept as .corrupt",
+        )
+
+
+def _estimate(session: Session, console: Console) -> None:
+    from rich.table import Table
+
+    from agentsys.runs.estimate import estimate
+
+    counts = Counter((j.case.model, j.case.defense, j.case.attack) for j in session.plan.todo)
+    with console.status("Estimating tokens on the simulated model ..."):
+        estimates = estimate(session.plan.todo)
+    table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
+    for key, count in counts.items():
+        guess = estimates[key]
+        cost = "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
+        table.add_row(*(_escaped(part) for part in key), str(count), f"{guess.tokens:,}", cost)
+    console.print(table)
+    total = [guess.cost_usd for guess in estimates.values()]
+    cost = "unknown" if None in total else f"${sum(c for c in total if c is not None):,.2f}"
+    tokens = sum(guess.tokens for guess in estimates.values())
+    _say(console, f"In all {sum(counts.values())} cases, {tokens:,} tokens, {cost}. {_HOW_ESTIMATED}")
+
+
+_HOW_ESTIMATED = (
+    "Estimated from sample cases of each cell played by the simulated model (characters / 3.6); "
+    "a real model talks more: expect up to twice that."
+)
+
+
+def _execute(session: Session, console: Console) -> Outcome:
+    from agentsys.cli.progress import LiveProgress, PlainProgress
+    from agentsys.runs.totals import Totals
+
+    totals = Totals(len(session.plan.todo))
+    show = LiveProgress if console.is_terminal else PlainProgress
+    try:
+        with show(totals, console) as progress:
+            return session.execute(progress)
+    except KeyboardInterrupt:
+        _say(console, f"Stopped. {totals.done} cases are on disk. {_RESUME}")
+        # Cases under way sit in threads that wait for a model; nothing of theirs is half written.
+        os._exit(130)
+
+
+_RESUME = "To go on, run the same command again: only what is missing is run."
+
+
+def _table(session: Session, console: Console) -> None:
+    from agentsys.analysis.load import load_cases
+    from agentsys.analysis.tables import results_table
+
+    folders = [folder for folder in session.folders if folder.is_dir()]
+    if folders:
+        console.print(results_table(load_cases(folders)))
+
+
+def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
+    if outcome.errors:
+        _say(console, f"{outcome.errors} cases ended in an error and are in no rate. {_RESUME}")
+    if outcome.fatal is not None:
+        _say(console, f"Stopped early: {outcome.fatal} {_RESUME}")
+        raise typer.Exit(1)
+    if outcome.interrupted:
+        _say(console, f"Interrupted: {outcome.finished} cases finished in this run are on disk. {_RESUME}")
+        raise typer.Exit(130)
+    _say(console, f"Show this again with: agentsys results {session.store.root}")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

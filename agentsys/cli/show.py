@@ -1,0 +1,62 @@
+"""`agentsys show`: the config a run would have, and the prompts a defense uses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.catalog import node
+from agentsys.cli.terminal import one_line, printable
+from agentsys.errors import ConfigError
+
+ConfigDir = Annotated[
+    list[Path] | None,
+    typer.Option("--config-dir", help="A folder with configs of your own; may be repeated."),
+]
+PluginPath = Annotated[
+    list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
+]
+
+app = typer.Typer(
+    help="Show a resolved config, or a defense's prompts.", no_args_is_help=True, add_completion=False
+)
+
+
+@app.command("config")
+def config(
+    overrides: Annotated[list[str] | None, typer.Argument(help="As for `agentsys run`.")] = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Print the resolved config as YAML, one document for each combination of a sweep."""
+    import yaml
+
+    from agentsys.runs.compose import compose
+
+    for settings in compose(overrides or [], config_dir or []):
+        print("---")
+        print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).rstrip())
+
+
+@app.command("prompts")
+def prompts(
+    defense: Annotated[str, typer.Argument(help="A defense, as `agentsys list defenses` names it.")],
+    config_dir: ConfigDir = None,
+    plugin_path: PluginPath = None,
+) -> None:
+    """Print every prompt of a defense, with the options its config gives."""
+    values = node("defense", defense, config_dir or [])
+    for folder in plugin_path or []:
+        if not folder.is_dir():
+            raise ConfigError(f"--plugin-path {folder}: no such folder.")
+        sys.path.insert(0, str(folder.resolve()))
+    from agentsys.runs.cell import instantiate
+
+    built = instantiate("defense", values)
+    texts: dict[str, str] = built.prompts() if hasattr(built, "prompts") else {}
+    if not texts:
+        print(f"Defense '{one_line(defense)}' has no prompts of its own.")
+    for name, text in texts.items():
+        print(f"=== {one_line(name)} ===\n{printable(text).rstrip()}\n")

@@ -1,0 +1,111 @@
+"""`AnthropicModel`: Anthropic's messages API through the vendor's SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentsys.models.api_key import read_key
+from agentsys.models.chat import ChatReply, ChatRequest
+from agentsys.models.headers import ROLE_HEADER
+from agentsys.models.price import Price
+from agentsys.models.sdk_errors import http_error, transport_error
+from agentsys.models.wire_anthropic import read_reply, system_text, wire_messages, wire_tools_json
+from agentsys.models.wire_text import encode
+from agentsys.models.wire_tools import ToolLists
+
+
+class AnthropicModel:
+    """A model behind Anthropic's SDK. `ChatRequest.reply_schema` is not enforced here.
+
+    Args:
+        name: The model's name in configs, records and tables.
+        model_id: The provider's exact id.
+        api_key_env: Variable that holds the key; None for a server that wants none.
+        max_tokens: Most output tokens; Anthropic demands a bound.
+        base_url: Address of another server, without `/v1`; None for Anthropic's.
+        temperature: Sent as it is, 0.0 too; None: never sent, whatever a request asks.
+        timeout_s: Seconds until a request counts as lost.
+        price: For the cost of each call.
+        send_role: Whether the asking role goes along in a header (for our own served models).
+        extra_body: More fields for every request's body, e.g. `thinking`.
+
+    Raises:
+        ConfigError: If the key's variable is not set.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model_id: str,
+        api_key_env: str | None,
+        max_tokens: int,
+        *,
+        base_url: str | None = None,
+        temperature: float | None = 0.0,
+        timeout_s: float = 300.0,
+        price: Price | None = None,
+        send_role: bool = False,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        key = read_key(name, api_key_env)
+        import anthropic  # 1.5 s of CPU: only where a model is really built
+
+        self.name = name
+        self.model_id = model_id
+        self.max_tokens = max_tokens
+        self.temperature = temperature
+        self.price = price
+        self.send_role = send_role
+        self._key = key
+        self._fixed = dict(extra_body or {})
+        self._tools = ToolLists(wire_tools_json)
+        self._status_error = anthropic.APIStatusError
+        self._client = anthropic.Anthropic(
+            api_key=key or "none",
+            base_url=base_url or "https://api.anthropic.com",
+            max_retries=0,
+            timeout=timeout_s,
+        )
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one HTTP request.
+
+        Raises:
+            ModelError: If it fails or the reply is not one.
+        """
+        headers = {"Content-Type": "application/json"}
+        if self.send_role:
+            headers[ROLE_HEADER] = request.role
+        try:
+            # The SDK's own `post` instead of `messages.create`: 2.x has no `temperature` keyword any more,
+            # 0.125 refuses large `max_tokens` without streaming, and both walk through every tool schema.
+            data = self._client.post(
+                "/v1/messages", cast_to=object, content=self._body(request), options={"headers": headers}
+            )
+        except Exception as error:  # noqa: BLE001 - translated, or raised again
+            raise self._translated(error) from None
+        return read_reply(data, self.price, self._key)
+
+    def _body(self, request: ChatRequest) -> bytes:
+        body: dict[str, Any] = {
+            "model": self.model_id,
+            "max_tokens": request.max_tokens or self.max_tokens,
+            "messages": wire_messages(request.messages),
+        }
+        if prompt := system_text(request.messages):
+            body["system"] = prompt
+        if self.temperature is not None:
+            asked = request.temperature
+            body["temperature"] = self.temperature if asked is None else asked
+        body.update(self._fixed)
+        if not request.tools:
+            return encode(body)
+        body["tool_choice"] = {"type": request.tool_choice}
+        return encode(body)[:-1] + b',"tools":' + self._tools.get(request.tools) + b"}"
+
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, self._status_error):
+            body = error.body if error.body is not None else error.message
+            return http_error(error.status_code, body, error.response.headers, self._key)
+        return transport_error(error) or error

@@ -1,0 +1,111 @@
+"""Where a model and its wrappers are put together, and the only place.
+
+`Recorded(ByRole(Retried(Cached(provider))))`: what the defense sees is booked once, roles may go to
+different models, and a hit of the cache is no attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentsys.models.cache import Cached, ReplyStore
+from agentsys.models.card import ModelCard, model_card, plain_node
+from agentsys.models.chat import ChatModel, RecordedInjections, Scene, SceneModel
+from agentsys.models.provider import build_provider, identity
+from agentsys.models.recorded import Recorded
+from agentsys.models.retry import ONCE, Gate, Retried, RetryPolicy
+from agentsys.models.roles import ByRole
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One provider with what its wrappers need; shared by all cases."""
+
+    card: ModelCard
+    provider: ChatModel
+    identity: Mapping[str, Any]
+    store: ReplyStore | None
+    gate: Gate = field(default_factory=Gate)
+
+    def for_scene(self, scene: Scene) -> ChatModel:
+        scripted = isinstance(self.provider, SceneModel)
+        model = self.provider.for_scene(scene) if isinstance(self.provider, SceneModel) else self.provider
+        if self.store is not None and not scripted:
+            role_matters = bool(self.identity.get("send_role"))
+            model = Cached(model, self.store, self.identity, scene.epoch, role_matters=role_matters)
+        policy = self.card.retry or (ONCE if scripted else RetryPolicy())
+        return Retried(model, policy, gate=self.gate)
+
+
+@dataclass(frozen=True)
+class ModelStack:
+    """A model as a run uses it: built once, wrapped afresh for each case."""
+
+    main: _Part
+    roles: Mapping[str, _Part]
+
+    @property
+    def card(self) -> ModelCard:
+        """The main model's card."""
+        return self.main.card
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any provider behind it is simulated."""
+        return any(part.card.simulated for part in (self.main, *self.roles.values()))
+
+    def for_scene(self, scene: Scene) -> ChatModel:
+        """The model to use in one case. Cheap."""
+        model = self.main.for_scene(scene)
+        if self.roles:
+            model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
+        return Recorded(model)
+
+    def recorded_injections(self, scene: Scene) -> dict[str, str] | None:
+        """What a recorded run had injected; None if the model replays none.
+
+        Raises:
+            ModelError: If there is no recorded run for the scene.
+        """
+        provider = self.main.provider
+        return provider.recorded_injections(scene) if isinstance(provider, RecordedInjections) else None
+
+
+def _as_it_is(model: ChatModel) -> ChatModel:
+    return model
+
+
+def build_stack(
+    node: Mapping[str, Any],
+    *,
+    cache_dir: Path | None,
+    load_model: Callable[[str], Mapping[str, Any]],
+    finish: Callable[[ChatModel], ChatModel] = _as_it_is,
+) -> ModelStack:
+    """Build a model from its YAML.
+
+    Args:
+        node: The model's YAML, as a dict or an OmegaConf node.
+        cache_dir: Where replies are kept; None switches every cache off.
+        load_model: Gives the YAML of another model by name, for `roles`.
+        finish: Applied to each provider once it is built (hands a playbook to the simulated model).
+
+    Raises:
+        ConfigError: If anything in a YAML is wrong or a key is missing.
+    """
+    store = None if cache_dir is None else ReplyStore(cache_dir)
+    main = _part(node, store, finish)
+    others = {name: _part(load_model(name), store, finish) for name in sorted(set(main.card.roles.values()))}
+    return ModelStack(main, {role: others[name] for role, name in main.card.roles.items()})
+
+
+def _part(
+    node: Mapping[str, Any], store: ReplyStore | None, finish: Callable[[ChatModel], ChatModel]
+) -> _Part:
+    fields = plain_node(node)
+    card = model_card(fields)
+    provider = finish(build_provider(fields, card))
+    return _Part(card, provider, identity(fields), store if card.cache else None)

@@ -1,0 +1,39 @@
+"""What a model costs: dated prices, and the cost of one call."""
+
+from __future__ import annotations
+
+import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentsys.models.chat import Usage
+
+_PER_MILLION = 1_000_000
+
+
+class Price(BaseModel):
+    """US dollars per million tokens, as a provider's price page said on a day.
+
+    litellm's table is no substitute: it drops retired models, and with them the price of old runs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    prompt: float = Field(ge=0)
+    """Input tokens that were not read from the provider's prompt cache."""
+    cached: float | None = Field(default=None, ge=0)
+    """Input tokens read from the provider's prompt cache; None: the same as `prompt`."""
+    completion: float = Field(ge=0)
+    """Output tokens, hidden reasoning included."""
+    as_of: datetime.date
+    """The day the price was read."""
+
+
+def cost_usd(usage: Usage, price: Price | None) -> float | None:
+    """Cost in US dollars of so many tokens; None (unknown, not 0) without a price."""
+    if price is None:
+        return None
+    cached_price = price.prompt if price.cached is None else price.cached
+    fresh = usage.prompt - usage.cached
+    millionths = fresh * price.prompt + usage.cached * cached_price + usage.completion * price.completion
+    return millionths / _PER_MILLION

@@ -1,0 +1,135 @@
+"""`RecordedRun`: one stored case in AgentDojo's JSON, with its messages in AgentDojo's types.
+
+Both forms are read: the old one, whose contents are strings, and the new one, whose contents are
+lists of blocks. Our own records have the new form.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
+from pydantic import BaseModel, Field, ValidationError
+
+
+class UnreadableRun(Exception):
+    """A file that is no recorded run; the message says why in one line."""
+
+
+class _StoredMessage(BaseModel):
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[FunctionCall] | None = None
+    tool_call: FunctionCall | None = None
+    tool_call_id: str | None = None
+    error: str | None = None
+
+
+class _StoredRun(BaseModel):
+    pipeline_name: str | None = None
+    injections: dict[str, str] = Field(default_factory=dict)
+    messages: list[_StoredMessage]
+    utility: bool | None = None
+    security: bool | None = None
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What a recorded case said and did."""
+
+    path: Path
+    """The file it was read from."""
+    pipeline_name: str
+    """The pipeline's name as recorded; names the model that really answered."""
+    injections: Mapping[str, str]
+    """Injection vector -> text; empty in benign cases."""
+    messages: tuple[ChatMessage, ...]
+    """The whole conversation. Shared between readers: never change it in place."""
+    utility: bool | None
+    """The recorded score; None where the run was not scored."""
+    security: bool | None
+    """The recorded score, in AgentDojo's sense: True means that the injection task was carried out."""
+
+
+def read_run(path: Path) -> RecordedRun:
+    """Read one recorded case.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        UnreadableRun: If the file is not JSON, or not a recorded run of AgentDojo.
+    """
+    try:
+        stored = _StoredRun.model_validate(orjson.loads(path.read_bytes()))
+        messages = tuple(_message(raw) for raw in stored.messages)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the top level"
+        raise UnreadableRun(f"{first['msg']} at {where}") from None
+    except (orjson.JSONDecodeError, UnreadableRun) as error:
+        raise UnreadableRun(str(error)) from None
+    name = stored.pipeline_name or ""
+    return RecordedRun(path, name, stored.injections, messages, stored.utility, stored.security)
+
+
+def pipeline_folders(root: Path) -> list[Path]:
+    """The folders at or below `root` that hold `<suite>/<task>/<attack>/<injection>.json`, sorted.
+
+    A folder known to be one is not searched further, so the cost does not grow with the number of records.
+    """
+    found: set[Path] = set()
+    for folder, subfolders, files in os.walk(root):
+        here = Path(folder)
+        if any(parent in found for parent in (here, *here.parents)):
+            subfolders.clear()
+            continue
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        if any(name.endswith(".json") for name in files):
+            _add_pipeline(found, here, root)
+    return sorted(found)
+
+
+def _add_pipeline(found: set[Path], attack_folder: Path, root: Path) -> None:
+    """Count `<pipeline>` of `<pipeline>/<suite>/<task>/<attack>`, unless it is above `root`."""
+    if len(attack_folder.relative_to(root).parts) >= 3:
+        found.add(attack_folder.parents[2])
+
+
+def _message(stored: _StoredMessage) -> ChatMessage:
+    """One message in AgentDojo's types; texts, blocks, calls and ids are kept as they are."""
+    content = _blocks(stored.content)
+    if stored.role == "assistant":
+        return {"role": "assistant", "content": content, "tool_calls": stored.tool_calls}
+    if stored.role == "tool":
+        if stored.tool_call is None:
+            raise UnreadableRun("a tool message does not say which call it answers")
+        return {
+            "role": "tool",
+            "content": content or [],
+            "tool_call_id": stored.tool_call_id,
+            "tool_call": stored.tool_call,
+            "error": stored.error,
+        }
+    if stored.role == "system":
+        return {"role": "system", "content": content or []}
+    return {"role": "user", "content": content or []}
+
+
+def _blocks(content: str | list[dict[str, Any]] | None) -> list[MessageContentBlock] | None:
+    """Content blocks of a string (old form), of blocks (new form), or of nothing."""
+    if content is None:
+        return None
+    if isinstance(content, str):
+        return [text_content_block_from_string(content)]
+    return [cast(MessageContentBlock, _checked_block(block)) for block in content]
+
+
+def _checked_block(block: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(block.get("type"), str) or not isinstance(block.get("content"), str):
+        raise UnreadableRun("a content block has no type or no text")
+    return block

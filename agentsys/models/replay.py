@@ -1,0 +1,170 @@
+"""`ReplayModel`: answers with the assistant messages of a recorded run. No key, no network, no cost.
+
+The environment, the tools and the scoring are real; only the model's words come from the disk. That
+is sound only while the conversation is the recorded one, so each request is checked against the
+record first (`agentsys.models.replay_check`).
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.recorded_run import RecordedRun, UnreadableRun, pipeline_folders, read_run
+from agentsys.models.replay_check import check_conversation
+
+EMPTY_FINAL = "the record ends with a message without content; answered with an empty text"
+
+
+class ReplayModel:
+    """Replays recorded runs, case by case.
+
+    Args:
+        name: The model's name in records and tables.
+        traces: The folder of one pipeline's recorded runs, or one above it.
+        pipeline: Which pipeline's folder, where `traces` holds several.
+        strict: Whether a text that differs from the record is an error, and not only a note.
+
+    Raises:
+        ConfigError: If the folder is missing, holds no recorded runs, or holds several pipelines' and none
+            is named.
+    """
+
+    def __init__(
+        self, name: str, traces: str | Path | None, pipeline: str | None = None, *, strict: bool = False
+    ) -> None:
+        self.name = name
+        self.strict = strict
+        self.folder = _pipeline_folder(name, traces, pipeline)
+
+    def for_scene(self, scene: Scene) -> ReplayedCase:
+        """The model that replays one case.
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
+        """
+        return ReplayedCase(self.name, self._run(scene), strict=self.strict)
+
+    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+        """Injection vector -> text, exactly as the recorded run had it.
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
+        """
+        return dict(self._run(scene).injections)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Never answers: which record to read is known only inside a case.
+
+        Raises:
+            ModelError: BAD_REQUEST, always.
+        """
+        raise ModelError(
+            ErrorKind.BAD_REQUEST, f"model '{self.name}' replays cases: ask for_scene(scene) first"
+        )
+
+    def _run(self, scene: Scene) -> RecordedRun:
+        injection = scene.injection_task_id or "none"
+        path = self.folder / scene.suite / scene.user_task_id / scene.attack / f"{injection}.json"
+        try:
+            return read_run(path)
+        except FileNotFoundError:
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED, f"no record of this case: {path} is missing"
+            ) from None
+        except (UnreadableRun, OSError) as error:
+            raise ModelError(ErrorKind.REPLAY_DIVERGED, f"record {path} cannot be read: {error}") from None
+
+
+class ReplayedCase:
+    """Replays one recorded case: the k-th question gets the k-th recorded assistant message.
+
+    Which one is k-th is read off the request (its assistant messages so far), so the case may be run
+    several times over, as AgentDojo does after an empty answer.
+
+    Args:
+        name: The model's name.
+        run: The recorded case.
+        strict: Whether a text that differs from the record is an error.
+    """
+
+    def __init__(self, name: str, run: RecordedRun, *, strict: bool = False) -> None:
+        self.name = name
+        self.run = run
+        self.strict = strict
+        self._answers = [i for i, message in enumerate(run.messages) if message["role"] == "assistant"]
+        self._noted: set[str] = set()
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """The next recorded assistant message, as a fresh copy (executors change arguments in place).
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if the conversation is not the recorded one or the record has ended.
+        """
+        answered = sum(message["role"] == "assistant" for message in request.messages)
+        differences = check_conversation(self.run.messages, request, strict=self.strict)
+        if answered >= len(self._answers):
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED,
+                f"the record has {len(self._answers)} assistant messages; number {answered + 1} was asked",
+            )
+        place = self._answers[answered]
+        if place != len(request.messages):
+            expected = self.run.messages[len(request.messages)]["role"]
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED,
+                f"after message {len(request.messages)} the record goes on with a {expected} message",
+            )
+        message, notes = _fresh(self.run, place)
+        return ChatReply(
+            message, cost_usd=0.0, model_id=self.run.pipeline_name, notes=self._new([*differences, *notes])
+        )
+
+    def _new(self, notes: list[str]) -> tuple[str, ...]:
+        """Notes not given before: each request repeats the whole conversation, differences included."""
+        fresh = tuple(note for note in notes if note not in self._noted)
+        self._noted.update(fresh)
+        return fresh
+
+
+def _fresh(run: RecordedRun, place: int) -> tuple[ChatAssistantMessage, list[str]]:
+    """A copy of the recorded assistant message at `place`, and what was changed about it."""
+    message = run.messages[place]
+    assert message["role"] == "assistant"
+    content, calls = copy.deepcopy(message["content"]), copy.deepcopy(message["tool_calls"])
+    notes: list[str] = []
+    if content is None and not calls and place == len(run.messages) - 1:
+        # AgentDojo takes None for "no answer yet" and would run the whole pipeline again.
+        content, notes = [text_content_block_from_string("")], [EMPTY_FINAL]
+    return {"role": "assistant", "content": content, "tool_calls": calls}, notes
+
+
+def _pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) -> Path:
+    """The one folder to replay from."""
+    if traces is None or str(traces) in ("", "???"):
+        raise ConfigError(f"Model '{name}' needs the folder of the recorded runs: model.traces=FOLDER.")
+    root = Path(traces).expanduser()
+    if not root.is_dir():
+        mend = "unpack it first (tar -xf)" if root.is_file() else "check the path"
+        raise ConfigError(f"model.traces={root}: {'not a' if root.is_file() else 'no such'} folder; {mend}.")
+    found = pipeline_folders(root.resolve())
+    if not found:
+        raise ConfigError(
+            f"model.traces={root}: no recorded runs there"
+            " (looked for PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json); name the folder they are in."
+        )
+    names = sorted({folder.name for folder in found})
+    if pipeline is not None and pipeline not in names:
+        raise ConfigError(unknown_name("pipeline", pipeline, names))
+    chosen = [folder for folder in found if pipeline in (None, folder.name)]
+    if len(chosen) > 1:
+        mend = "give model.traces=FOLDER of one" if pipeline else "name one: model.pipeline=NAME"
+        raise ConfigError(
+            f"model.traces={root} holds several pipelines ({', '.join(map(str, chosen))}); {mend}."
+        )
+    return chosen[0]

@@ -1,0 +1,138 @@
+"""Is this conversation the recorded one? Roles and tool calls must be; texts may differ and are noted."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatRequest, text_of
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.trace import ACTING_ROLES
+
+_SHOWN = 80
+"""Characters of a tool call that an error message quotes."""
+
+
+def check_conversation(
+    recorded: Sequence[ChatMessage], request: ChatRequest, *, strict: bool = False
+) -> list[str]:
+    """Compare the conversation so far with the record's beginning.
+
+    Texts may differ for honest reasons (the benchmark's data changed, a tool's result holds the time), and
+    then the recorded answers still answer something very like it. Other roles or calls are another run.
+
+    Args:
+        recorded: The record's messages.
+        request: The question about to be answered.
+        strict: Whether a text that differs is an error too.
+
+    Returns:
+        One note per message whose text differs.
+
+    Raises:
+        ModelError: REPLAY_DIVERGED, naming the first message that differs and how.
+    """
+    if request.role not in ACTING_ROLES:
+        _check_same_user_task(recorded, request)
+    notes: list[str] = []
+    results = 0
+    for index, message in enumerate(request.messages):
+        if index >= len(recorded):
+            raise _diverged(index, f"the record ends after {len(recorded)} messages")
+        _check_shape(index, recorded[index], message)
+        results += message["role"] == "tool"
+        note = _text_note(index, results, recorded[index], message)
+        if note is not None and strict:
+            raise _diverged(index, note)
+        if note is not None:
+            notes.append(note)
+    return notes
+
+
+def _check_same_user_task(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
+    """A record holds the acting agent's conversation alone.
+
+    A helper role (a validator, a worker) with a conversation of its own would pass the other checks on its
+    first question and be given the agent's first answer; it is told from a step of the recorded agent (as in
+    AgentDojo's tool filter) by not starting from the user's request.
+    """
+    if _first_user_text(recorded) != _first_user_text(request.messages):
+        raise ModelError(
+            ErrorKind.REPLAY_DIVERGED,
+            f"the record has no conversation of the role '{request.role}'; replay fits defenses that ask what"
+            " the recorded one asked",
+        )
+
+
+def _first_user_text(messages: Sequence[ChatMessage]) -> str | None:
+    return next((text_of(message) for message in messages if message["role"] == "user"), None)
+
+
+def _check_shape(index: int, recorded: ChatMessage, message: ChatMessage) -> None:
+    if recorded["role"] != message["role"]:
+        raise _diverged(index, f"its role is {message['role']}, in the record {recorded['role']}")
+    before, now = _calls(recorded), _calls(message)
+    if len(before) != len(now):
+        raise _diverged(index, f"it makes {len(now)} tool calls, in the record {len(before)}")
+    for old, new in zip(before, now, strict=True):
+        if not _same_call(old, new):
+            raise _diverged(index, f"its tool call is {_shown(new)}, in the record {_shown(old)}")
+
+
+def _calls(message: ChatMessage) -> Sequence[FunctionCall]:
+    """The calls an assistant message makes, or the call a tool message answers."""
+    if message["role"] == "assistant":
+        return message["tool_calls"] or []
+    return [message["tool_call"]] if message["role"] == "tool" else []
+
+
+def _same_call(old: FunctionCall, new: FunctionCall) -> bool:
+    if old.function != new.function:
+        return False
+    return old.args == new.args or _executed(old.args) == _executed(new.args)
+
+
+def _executed(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as AgentDojo's executor leaves them: it turns strings that spell a list into that list."""
+    return {key: _as_list(value) if isinstance(value, str) else value for key, value in args.items()}
+
+
+def _as_list(text: str) -> object:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if isinstance(value, list) else text
+
+
+def _text_note(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> str | None:
+    before, now = _text(recorded), _text(message)
+    if before == now:
+        return None
+    what = f"tool result {results}" if message["role"] == "tool" else f"{message['role']} message {index + 1}"
+    return f"{what} differs from the record (first difference at character {_common(before, now) + 1})"
+
+
+def _text(message: ChatMessage) -> str:
+    """What a model reads of a message: of a failed tool call the error, else the text."""
+    error = message["error"] if message["role"] == "tool" else None
+    return str(error) if error else text_of(message)
+
+
+def _common(a: str, b: str) -> int:
+    """Length of the common beginning. Bisection over slices: a loop over characters is slow on long texts."""
+    return bisect.bisect_left(range(min(len(a), len(b))), True, key=lambda i: a[: i + 1] != b[: i + 1])
+
+
+def _shown(call: FunctionCall) -> str:
+    text = f"{call.function}({', '.join(f'{k}={v!r}' for k, v in call.args.items())})"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _diverged(index: int, how: str) -> ModelError:
+    return ModelError(ErrorKind.REPLAY_DIVERGED, f"message {index + 1}: {how}")

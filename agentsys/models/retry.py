@@ -1,0 +1,157 @@
+"""`Retried`: asks again after errors that pass, with exponential backoff and full jitter.
+
+The only place that retries: the SDKs' own retries are switched off, so that every request is
+counted. Which errors pass is in `agentsys.models.errors` and docs/errors.md.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.errors import Consequence, ErrorKind, ModelError
+
+
+class RetryPolicy(BaseModel):
+    """How patiently a model is asked again; `retry:` in its YAML."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    attempts: int = Field(default=8, ge=1)
+    """Most requests for one reply."""
+    base_s: float = Field(default=1.0, ge=0)
+    """Bound of the first wait in seconds; it doubles with each attempt, and the wait is drawn below it."""
+    longest_s: float = Field(default=60.0, ge=0)
+    """Bound of the later waits. A server's Retry-After may be longer."""
+    total_s: float = Field(default=600.0, ge=0)
+    """Most seconds spent waiting for one reply; rather than wait longer, we give up."""
+    empty_retries: int = Field(default=3, ge=0)
+    """How often an empty reply is asked for again before it is delivered as it is."""
+
+
+ONCE = RetryPolicy(attempts=1, empty_retries=0)
+"""For scripted models, whose answer would be the same again."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The outside world as a retry sees it; tests hand in fakes."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
+    """A number in [0, 1). Waits must differ between threads; no result depends on them."""
+
+
+class Gate:
+    """Holds back everyone who asks one model after it said Retry-After: they share its rate limit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed_until = float("-inf")
+
+    def close_until(self, moment: float) -> None:
+        """Nobody should ask before `moment` (the clock's time)."""
+        with self._lock:
+            self._closed_until = max(self._closed_until, moment)
+
+    def wait_s(self, now: float) -> float:
+        """Seconds to wait from `now`."""
+        return max(0.0, self._closed_until - now)
+
+
+class Retried:
+    """A model that is asked again where that may help.
+
+    Args:
+        model: The model to ask.
+        policy: How patiently.
+        timing: Clock, sleep and random source.
+        gate: Shared by all who ask the same model.
+    """
+
+    def __init__(
+        self, model: ChatModel, policy: RetryPolicy, timing: Timing | None = None, gate: Gate | None = None
+    ) -> None:
+        self.model = model
+        self.policy = policy
+        self._timing = timing or Timing()
+        self._gate = gate or Gate()
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask until there is a reply, or an error that lasts.
+
+        An empty reply is asked for again too; what the empty ones cost is part of the reply's cost.
+
+        Raises:
+            ModelError: The last one, with `attempts` set.
+        """
+        start = self._timing.clock()
+        waited, attempt, empties = 0.0, 0, list[ChatReply]()
+        while True:
+            attempt += 1
+            waited += self._pass_gate(waited)
+            try:
+                reply = self.model.complete(request)
+                if not is_empty(reply) or self._enough(attempt, len(empties)):
+                    return _total(reply, empties, attempt, self._timing.clock() - start)
+                empties.append(reply)
+            except ModelError as error:
+                error.attempts = attempt
+                pause = self._pause_s(attempt, error.retry_after_s)
+                if error.kind.consequence is not Consequence.RETRY or self._gives_up(attempt, waited + pause):
+                    raise
+                self._note_limit(error)
+            else:
+                pause = self._pause_s(attempt, None)
+            self._timing.sleep(pause)
+            waited += pause
+
+    def _enough(self, attempt: int, empties: int) -> bool:
+        return empties >= self.policy.empty_retries or attempt >= self.policy.attempts
+
+    def _gives_up(self, attempt: int, wait_s: float) -> bool:
+        return attempt >= self.policy.attempts or wait_s > self.policy.total_s
+
+    def _pause_s(self, attempt: int, asked_s: float | None) -> float:
+        bound = min(self.policy.longest_s, self.policy.base_s * 2.0 ** min(attempt - 1, 30))
+        jitter = self._timing.draw() * bound
+        # A little jitter on top of Retry-After, or all who were sent away come back in the same moment.
+        return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
+
+    def _pass_gate(self, waited: float) -> float:
+        pause = min(self._gate.wait_s(self._timing.clock()), max(0.0, self.policy.total_s - waited))
+        if pause > 0:
+            self._timing.sleep(pause)
+        return pause
+
+    def _note_limit(self, error: ModelError) -> None:
+        if error.kind is ErrorKind.RATE_LIMITED and error.retry_after_s:
+            self._gate.close_until(self._timing.clock() + min(error.retry_after_s, self.policy.longest_s))
+
+
+def is_empty(reply: ChatReply) -> bool:
+    """Whether a reply says nothing and calls nothing."""
+    if reply.message["tool_calls"]:
+        return False
+    blocks = reply.message["content"] or ()
+    return not any(block["type"] == "text" and (block["content"] or "").strip() for block in blocks)
+
+
+def _total(reply: ChatReply, empties: list[ChatReply], attempts: int, latency_s: float) -> ChatReply:
+    usage = sum((empty.usage for empty in empties), reply.usage)
+    costs = [known.cost_usd for known in (*empties, reply) if known.cost_usd is not None]
+    cost = sum(costs) if reply.cost_usd is not None else None
+    requests = attempts - 1 if reply.from_cache else attempts
+    return replace(reply, usage=usage, cost_usd=cost, attempts=requests, latency_s=latency_s)

@@ -1,0 +1,63 @@
+"""From a model's reply to the `Answer` that goes out, intact or with a fault in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import ChatReply, ChatRequest, text_of
+from agentsys.models.serving.faults import FaultKind
+from agentsys.models.serving.tokens import usage_of
+from agentsys.models.serving.wire import Answer, WireCall
+
+
+def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, digest: str) -> Answer:
+    """A reply as it goes out.
+
+    Args:
+        number: The request's number on this server.
+        model: The model's name, used where the reply has no model id.
+        request: What was asked.
+        reply: What the model said.
+        digest: Hash of the request. Calls without an id get theirs from it, so that ids repeat
+            from run to run and do not depend on the order in which clients happen to ask.
+    """
+    message = reply.message
+    calls = message["tool_calls"] or []
+    return Answer(
+        number=number,
+        model=reply.model_id or model,
+        text=text_of(message) if message["content"] is not None else None,
+        calls=tuple(_wire_call(call, f"call_{digest[:16]}_{index}") for index, call in enumerate(calls)),
+        usage=usage_of(request, reply),
+    )
+
+
+def _wire_call(call: FunctionCall, fallback_id: str) -> WireCall:
+    return WireCall(call.id or fallback_id, call.function, dict(call.args))
+
+
+def spoilt(whole: Answer, kind: FaultKind, tools: Iterable[str]) -> Answer:
+    """The answer with a fault in its content; other kinds of fault leave it as it is."""
+    if kind is FaultKind.EMPTY_REPLY:
+        return replace(whole, text=None, calls=())
+    if kind is FaultKind.BAD_ARGUMENTS:
+        return replace(whole, calls=tuple(_with_bad_arguments(call) for call in whole.calls))
+    if kind is FaultKind.UNKNOWN_TOOL:
+        known = set(tools)
+        return replace(whole, calls=tuple(_with_unknown_tool(call, known) for call in whole.calls))
+    return whole
+
+
+def _with_bad_arguments(call: WireCall) -> WireCall:
+    return replace(call, arguments=orjson.dumps(call.arguments)[:-1].decode())  # Without its closing brace.
+
+
+def _with_unknown_tool(call: WireCall, known: set[str]) -> WireCall:
+    name = f"{call.name}_unknown"
+    while name in known:
+        name += "_"
+    return replace(call, name=name)

@@ -1,0 +1,188 @@
+"""Anthropic's messages: requests in, replies, server-sent events and errors out."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.serving.conversation import Conversation, function_call
+from agentsys.models.serving.wire import (
+    KEPT_TOOLS,
+    Answer,
+    Json,
+    Problem,
+    WireError,
+    WireFormat,
+    listed,
+    optional_count,
+    optional_number,
+    tool_spec,
+)
+
+
+def read(body: Json, role: str) -> ChatRequest:
+    """A messages request as a `ChatRequest`."""
+    if not body.get("messages"):
+        raise WireError("'messages' must hold at least one message")
+    max_tokens = optional_count(body, "max_tokens")
+    if max_tokens is None:
+        raise WireError("max_tokens: Field required")
+    conversation = Conversation()
+    conversation.system(body.get("system"))
+    for message in listed(body["messages"], "messages"):
+        _read_message(conversation, message)
+    choice = body.get("tool_choice") or {}
+    return ChatRequest(
+        messages=conversation.messages,
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
+        role=role,
+        temperature=optional_number(body, "temperature"),
+        max_tokens=max_tokens,
+        reply_schema=_reply_schema(body),
+        tool_choice="none" if choice.get("type") == "none" else "auto",
+    )
+
+
+def _read_message(conversation: Conversation, message: Json) -> None:
+    content = message.get("content")
+    match message.get("role"):
+        case "system":
+            conversation.system(content)
+        case "user":
+            _read_user(conversation, content)
+        case "assistant":
+            _read_assistant(conversation, content)
+        case other:
+            raise WireError(f"unknown message role {other!r}")
+
+
+def _read_user(conversation: Conversation, content: object) -> None:
+    """A user message may hold tool results, text, or both: neighbours of a kind become one message."""
+    if not isinstance(content, list):
+        return conversation.user(content)
+    texts: list[Json] = []
+    for block in listed(content, "content"):
+        if block.get("type") != "tool_result":
+            texts.append(block)
+            continue
+        if texts:
+            conversation.user(texts)
+            texts = []
+        is_error = bool(block.get("is_error"))
+        conversation.result(block.get("tool_use_id"), block.get("content"), is_error=is_error)
+    if texts:
+        conversation.user(texts)
+    return None
+
+
+def _read_assistant(conversation: Conversation, content: object) -> None:
+    if not isinstance(content, list):
+        return conversation.assistant(content, [])
+    blocks = listed(content, "content")
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    calls = [function_call(use.get("id"), use.get("name"), _input(use)) for use in uses]
+    return conversation.assistant([block for block in blocks if block.get("type") != "tool_use"], calls)
+
+
+def _input(use: Json) -> dict[str, Any]:
+    arguments = use.get("input")
+    if not isinstance(arguments, dict):
+        raise WireError("tool_use.input: Input should be an object")
+    return arguments
+
+
+@lru_cache(maxsize=KEPT_TOOLS)
+def _tool(raw: bytes) -> ToolSpec:
+    tool = orjson.loads(raw)
+    return tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
+
+
+def _reply_schema(body: Json) -> JsonSchema | None:
+    wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+    schema: JsonSchema | None = wanted.get("schema")
+    return schema
+
+
+def write(answer: Answer) -> Json:
+    """An assistant message; an empty reply has no content blocks."""
+    content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+        for call in answer.calls
+    ]
+    usage = answer.usage
+    return {
+        "id": f"msg_{answer.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": content,
+        "stop_reason": "tool_use" if answer.calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": usage.prompt - usage.cached,  # Anthropic counts cached input apart.
+            "cache_read_input_tokens": usage.cached,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": usage.completion,
+        },
+    }
+
+
+_TYPES = {
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "api_error",
+    529: "overloaded_error",
+}
+
+
+def error(problem: Problem) -> Json:
+    """Anthropic's error body."""
+    kind = _TYPES.get(problem.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+
+
+def stream(message: Json) -> bytes:
+    """A finished message as the events a streaming client expects, each block in one piece.
+
+    AgentDojo's own Anthropic element always streams.
+    """
+    start = {**message, "content": [], "stop_reason": None}
+    events: list[Json] = [{"type": "message_start", "message": start}]
+    for index, block in enumerate(message["content"]):
+        events += _block_events(index, block)
+    stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": stop, "usage": message["usage"]})
+    events.append({"type": "message_stop"})
+    return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events)
+
+
+def _block_events(index: int, block: Json) -> list[Json]:
+    if block["type"] == "text":
+        start: Json = {"type": "text", "text": ""}
+        delta: Json = {"type": "text_delta", "text": block["text"]}
+    else:
+        arguments = block["input"]
+        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+        start = {**block, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": text}
+    return [
+        {"type": "content_block_start", "index": index, "content_block": start},
+        {"type": "content_block_delta", "index": index, "delta": delta},
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+ANTHROPIC = WireFormat(
+    name="anthropic",
+    read=read,
+    write=write,
+    error=error,
+    context_overflow="prompt is too long for the context window of this model",
+    stream=stream,
+)

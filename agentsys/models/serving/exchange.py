@@ -1,0 +1,136 @@
+"""`Exchange`: from the bytes of one request to what goes back, without any sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+
+import orjson
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.errors import ModelError
+from agentsys.models.serving.answers import answer, spoilt
+from agentsys.models.serving.faults import FaultKind, FaultPlan
+from agentsys.models.serving.responses import (
+    Response,
+    damaged,
+    fault_response,
+    model_error_response,
+    problem_response,
+)
+from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One request, read."""
+
+    wire: WireFormat
+    number: int
+    request: ChatRequest
+    digest: str
+    stream: bool
+
+
+class Exchange:
+    """Reads a request, asks the model, applies the fault that was drawn.
+
+    Args:
+        model: Who answers.
+        plan: Which requests fail, and how.
+    """
+
+    def __init__(self, model: ChatModel, plan: FaultPlan) -> None:
+        self._model = model
+        self._plan = plan
+
+    def respond(self, wire: WireFormat, role: str, raw: bytes, number: int) -> Response:
+        """What one POST gets back; failures of the request and of the model are responses too.
+
+        Args:
+            wire: The format the path belongs to.
+            role: Who is asking.
+            raw: The request's body.
+            number: The request's number on this server.
+        """
+        try:
+            body = _json_object(raw)
+            asked = _Asked(
+                wire, number, wire.read(body, role), _digest(wire, role, raw), _streams(wire, body)
+            )
+        except WireError as slip:
+            return problem_response(wire, Problem(400, str(slip)))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as slip:
+            # A field of the wrong shape somewhere inside; checking each beforehand would cost more
+            # per request than all the rest.
+            return problem_response(wire, Problem(400, f"malformed request: {type(slip).__name__}: {slip}"))
+        return self._respond(asked)
+
+    def _respond(self, asked: _Asked) -> Response:
+        fault = self._plan.draw(asked.digest.encode())
+        kind = fault.kind if fault else None
+        if kind and (early := self._early(asked, kind)):
+            return early
+        whole = self._answer(asked)
+        if isinstance(whole, Response):
+            return whole
+        if fault and not whole.calls:
+            kind = fault.without_calls
+            if kind and (early := self._early(asked, kind)):
+                return early
+        return self._finished(asked, whole, kind)
+
+    def _early(self, asked: _Asked, kind: FaultKind) -> Response | None:
+        response = fault_response(asked.wire, kind, self._plan.faults)
+        if response:
+            self._plan.served(kind)
+        return response
+
+    def _answer(self, asked: _Asked) -> Answer | Response:
+        try:
+            reply: ChatReply = self._model.complete(asked.request)
+        except ModelError as slip:
+            return model_error_response(asked.wire, slip)
+        except Exception:  # noqa: BLE001 - a bug in any model must become a 500 and not end the server
+            _LOG.exception("the model behind the server failed")
+            return problem_response(
+                asked.wire, Problem(500, "The model behind this server failed; see its log.")
+            )
+        return answer(asked.number, self._model.name, asked.request, reply, asked.digest)
+
+    def _finished(self, asked: _Asked, whole: Answer, kind: FaultKind | None) -> Response:
+        if kind:
+            self._plan.served(kind)
+            whole = spoilt(whole, kind, (tool.name for tool in asked.request.tools))
+        body = asked.wire.write(whole)
+        if asked.stream and asked.wire.stream:
+            streamed = asked.wire.stream(body)
+            return damaged(Response(200, streamed, content_type="text/event-stream", from_model=True), kind)
+        return damaged(Response(200, orjson.dumps(body, default=str), from_model=True), kind)
+
+
+def _json_object(raw: bytes) -> Json:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as slip:
+        raise WireError(f"the body is not JSON: {slip}") from None
+    if not isinstance(body, dict):
+        raise WireError("the body must be a JSON object")
+    return body
+
+
+def _digest(wire: WireFormat, role: str, raw: bytes) -> str:
+    content = hashlib.blake2b(f"{wire.name}\n{role}\n".encode(), digest_size=16)
+    content.update(raw)
+    return content.hexdigest()
+
+
+def _streams(wire: WireFormat, body: Json) -> bool:
+    if not body.get("stream"):
+        return False
+    if wire.stream is None:
+        raise WireError("this server does not stream this format; leave 'stream' out")
+    return True

@@ -1,0 +1,152 @@
+"""`Faults`: how a served model fails on purpose, drawn so that runs repeat exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agentsys.errors import ConfigError, unknown_name
+
+
+class FaultKind(StrEnum):
+    """The ways to fail; the values are what a user types."""
+
+    RATE_LIMIT = "429"
+    """Too many requests, with Retry-After."""
+    SERVER_ERROR = "500"
+    UNAVAILABLE = "503"
+    OVERLOADED = "529"
+    TIMEOUT = "timeout"
+    """The request is held for `hold_s`, then the connection closes without a reply."""
+    RESET = "reset"
+    """The connection is reset instead of a reply."""
+    TRUNCATED = "truncated"
+    """The body ends, and the connection with it, before its announced length."""
+    INVALID_JSON = "invalid_json"
+    """Status 200 and a complete body that is not JSON."""
+    BAD_ARGUMENTS = "bad_arguments"
+    """A tool call whose arguments are not a JSON object; only where the reply calls tools."""
+    EMPTY_REPLY = "empty_reply"
+    """A well-formed reply with neither text nor tool calls."""
+    UNKNOWN_TOOL = "unknown_tool"
+    """A tool call that names no tool on offer; only where the reply calls tools."""
+    CONTEXT_LENGTH = "context_length"
+    """The request is refused as too long for the model."""
+
+
+_NEEDS_CALLS = {FaultKind.BAD_ARGUMENTS, FaultKind.UNKNOWN_TOOL}
+_NOT_TRANSIENT = {FaultKind.UNKNOWN_TOOL, FaultKind.CONTEXT_LENGTH}
+
+TRANSIENT = tuple(kind for kind in FaultKind if kind not in _NOT_TRANSIENT)
+"""What a client survives by asking again: the kinds drawn from when none are listed. An unknown tool is
+a model's behaviour, which a client must pass on, and too long a request stays too long."""
+
+_REMEMBERED = 200_000  # Contents whose history is kept, to bound memory: about 50 MB.
+
+
+def fault_kinds(names: Iterable[str]) -> tuple[FaultKind, ...]:
+    """Kinds by name.
+
+    Raises:
+        ConfigError: If a name is not a kind.
+    """
+    known = {kind.value: kind for kind in FaultKind}
+    wanted = [name.strip() for name in names]
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(unknown_name("fault", name, known))
+    return tuple(known[name] for name in wanted)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Which requests fail, and how.
+
+    Raises:
+        ConfigError: If a number is out of its range.
+    """
+
+    rate: float = 0.0
+    """Probability that a request fails, 0 to 1."""
+    kinds: tuple[str, ...] = TRANSIENT
+    """What is drawn from, with equal weights: values of `FaultKind`."""
+    seed: int = 0
+    max_in_a_row: int = 3
+    """Most faults in a row for requests of the same content, so that a patient client always gets through."""
+    retry_after_s: float = 0.05
+    """What a 429 asks the client to wait, in seconds; small, as the wait serves nobody on loopback."""
+    hold_s: float = 1.0
+    """How long a time-out holds the request, in seconds; clients with more patience see it break off."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", fault_kinds(self.kinds))
+        if not 0.0 <= self.rate <= 1.0:
+            raise ConfigError(f"The fault rate is {self.rate}; give a probability from 0 to 1.")
+        if self.max_in_a_row < 1 or self.retry_after_s < 0 or self.hold_s < 0:
+            raise ConfigError(
+                "max_in_a_row must be at least 1; retry_after_s and hold_s may not be negative."
+            )
+        if self.rate > 0 and not self.kinds:
+            raise ConfigError("A fault rate above 0 needs at least one kind of fault.")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One request's fate."""
+
+    kind: FaultKind
+    without_calls: FaultKind | None
+    """What happens instead where the reply calls no tool and `kind` needs one; None: nothing."""
+
+
+class FaultPlan:
+    """Draws each request's fate: a hash of seed, the request's content and how often it was seen.
+
+    So neither the order nor the timing of other requests plays a part, and a run against a
+    freshly started server repeats exactly.
+    """
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        self._kinds = fault_kinds(faults.kinds)
+        self._lock = threading.Lock()
+        self._seen: dict[bytes, tuple[int, int]] = {}
+        self._served: Counter[FaultKind] = Counter()
+
+    def draw(self, content: bytes) -> Fault | None:
+        """The fate of one more request of this content (a digest); None: it is answered."""
+        if self.faults.rate == 0.0:
+            return None
+        with self._lock:
+            times, in_a_row = self._seen.pop(content, (0, 0))
+            fault = None if in_a_row >= self.faults.max_in_a_row else self._drawn(content, times)
+            if len(self._seen) >= _REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._seen[content] = (times + 1, in_a_row + 1 if fault else 0)
+        return fault
+
+    def _drawn(self, content: bytes, times: int) -> Fault | None:
+        salt = b"%d/%d/" % (self.faults.seed, times)
+        digest = hashlib.blake2b(salt + content, digest_size=24).digest()
+        chance, first, second = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8, 16))
+        if chance >= self.faults.rate * 2**64:
+            return None
+        kind = self._kinds[first % len(self._kinds)]
+        others = [other for other in self._kinds if other not in _NEEDS_CALLS]
+        if kind not in _NEEDS_CALLS:
+            return Fault(kind, kind)
+        return Fault(kind, others[second % len(others)] if others else None)
+
+    def served(self, kind: FaultKind) -> None:
+        """Count a fault that was really served."""
+        with self._lock:
+            self._served[kind] += 1
+
+    def counts(self) -> dict[FaultKind, int]:
+        """Faults served so far, by kind."""
+        with self._lock:
+            return dict(self._served)

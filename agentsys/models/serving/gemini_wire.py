@@ -1,0 +1,226 @@
+"""Gemini's generateContent: requests in, replies and errors out.
+
+Field names are read in camel case (what the SDK sends) and in snake case (REST takes both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.serving.conversation import Conversation, function_call
+from agentsys.models.serving.wire import (
+    KEPT_TOOLS,
+    Answer,
+    Json,
+    Problem,
+    WireError,
+    WireFormat,
+    listed,
+    optional_count,
+    optional_number,
+    tool_spec,
+)
+
+
+def _pick(body: Mapping[str, Any], camel: str, snake: str) -> Any:
+    value = body.get(camel)
+    return body.get(snake) if value is None else value
+
+
+def read(body: Json, role: str) -> ChatRequest:
+    """A generateContent request as a `ChatRequest`."""
+    reader = _Reader()
+    reader.system(_pick(body, "systemInstruction", "system_instruction"))
+    contents = listed(body.get("contents"), "contents")
+    if not contents:
+        raise WireError("contents is not specified")
+    for content in contents:
+        reader.content(content)
+    config = _pick(body, "generationConfig", "generation_config") or {}
+    return ChatRequest(
+        messages=reader.conversation.messages,
+        tools=_tools(body),
+        role=role,
+        temperature=optional_number(config, "temperature"),
+        max_tokens=optional_count(config, "maxOutputTokens", "max_output_tokens"),
+        reply_schema=_reply_schema(config),
+        tool_choice="none" if _calling_mode(body) == "NONE" else "auto",
+    )
+
+
+class _Reader:
+    """Reads contents in order; remembers which calls still wait for their result."""
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self._waiting: list[FunctionCall] = []
+        self._made = 0
+
+    def system(self, content: object) -> None:
+        parts = content.get("parts") if isinstance(content, dict) else content
+        self.conversation.system(parts)
+
+    def content(self, content: Json) -> None:
+        parts = [part for part in listed(content.get("parts"), "parts") if not part.get("thought")]
+        if content.get("role") == "model":
+            return self._model_turn(parts)
+        results = [_pick(part, "functionResponse", "function_response") for part in parts]
+        for result in results:
+            if result is not None:
+                self._result(result)
+        texts = [part for part, result in zip(parts, results, strict=True) if result is None]
+        if texts or not parts:
+            self.conversation.user(texts)
+        return None
+
+    def _model_turn(self, parts: list[Json]) -> None:
+        made = [_pick(part, "functionCall", "function_call") for part in parts]
+        calls = [self._call(call) for call in made if call is not None]
+        self._waiting += calls
+        texts = [part for part, call in zip(parts, made, strict=True) if call is None]
+        self.conversation.assistant([part for part in texts if "text" in part], calls)
+
+    def _call(self, call: Json) -> FunctionCall:
+        self._made += 1  # Ids are optional in this format; results may name the function alone.
+        return function_call(call.get("id") or f"call_{self._made}", call.get("name"), call.get("args") or {})
+
+    def _result(self, result: Json) -> None:
+        call = self._answered(result.get("id"), result.get("name"))
+        self._waiting.remove(call)
+        response = result.get("response") or {}
+        is_error = "error" in response
+        self.conversation.result(call.id, _result_text(response), is_error=is_error)
+
+    def _answered(self, call_id: object, name: object) -> FunctionCall:
+        """The call a result belongs to: of its id, or the first waiting one of its name."""
+        by_id = [call for call in self._waiting if call.id == call_id]
+        by_name = [call for call in self._waiting if call.function == name]
+        for call in by_id or by_name:
+            return call
+        raise WireError(f"a function response for {name!r} answers no function call before it")
+
+
+def _result_text(response: Json) -> object:
+    """The text of a function response: by convention under `error`, `output` or `result`."""
+    for key in ("error", "output", "result"):
+        if key in response and len(response) == 1:
+            return _plain(response[key])
+    return orjson.dumps(response).decode()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(_is_block(item) for item in value):
+        return "\n".join(item["content"] for item in value)  # AgentDojo sends its content blocks.
+    return orjson.dumps(value).decode()
+
+
+def _is_block(item: object) -> bool:
+    return isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("content"), str)
+
+
+def _tools(body: Json) -> tuple[ToolSpec, ...]:
+    return tuple(
+        _tool(orjson.dumps(declaration))
+        for tool in listed(body.get("tools"), "tools")
+        for declaration in listed(
+            _pick(tool, "functionDeclarations", "function_declarations"), "functionDeclarations"
+        )
+    )
+
+
+@lru_cache(maxsize=KEPT_TOOLS)
+def _tool(raw: bytes) -> ToolSpec:
+    declaration = orjson.loads(raw)
+    schema = _pick(declaration, "parametersJsonSchema", "parameters_json_schema")
+    if schema is None:
+        schema = _json_schema(declaration.get("parameters") or {})
+    return tool_spec(declaration.get("name"), declaration.get("description"), schema)
+
+
+def _json_schema(value: Any) -> Any:
+    """Gemini's own schema dialect (type names in capitals) as JSON schema."""
+    if isinstance(value, list):
+        return [_json_schema(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: item.lower() if key == "type" and isinstance(item, str) else _json_schema(item)
+        for key, item in value.items()
+    }
+
+
+def _reply_schema(config: Json) -> JsonSchema | None:
+    schema: JsonSchema | None = _pick(config, "responseJsonSchema", "response_json_schema")
+    if schema is None and (own := _pick(config, "responseSchema", "response_schema")) is not None:
+        schema = _json_schema(own)
+    return schema
+
+
+def _calling_mode(body: Json) -> object:
+    config = _pick(body, "toolConfig", "tool_config") or {}
+    return (_pick(config, "functionCallingConfig", "function_calling_config") or {}).get("mode")
+
+
+def write(answer: Answer) -> Json:
+    """A response with one candidate; an empty reply's content has no parts."""
+    parts: list[Json] = [{"text": answer.text}] if answer.text else []
+    parts += [
+        {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}} for call in answer.calls
+    ]
+    content: Json = {"role": "model", "parts": parts} if parts else {"role": "model"}
+    return {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": _usage(answer),
+        "modelVersion": answer.model,
+        "responseId": f"response-{answer.number}",
+    }
+
+
+def _usage(answer: Answer) -> Json:
+    usage = answer.usage
+    return {
+        "promptTokenCount": usage.prompt,
+        "cachedContentTokenCount": usage.cached,
+        "candidatesTokenCount": usage.completion - usage.reasoning,  # Gemini counts thoughts apart.
+        "thoughtsTokenCount": usage.reasoning,
+        "totalTokenCount": usage.prompt + usage.completion,
+    }
+
+
+_STATUSES = {
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    529: "UNAVAILABLE",
+}
+
+
+def error(problem: Problem) -> Json:
+    """Google's error body; it repeats the wait in its details."""
+    status = _STATUSES.get(problem.status, "INVALID_ARGUMENT")
+    body: Json = {"code": problem.status, "message": problem.message, "status": status}
+    if problem.retry_after_s is not None:
+        retry = {
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": f"{problem.retry_after_s}s",
+        }
+        body["details"] = [retry]
+    return {"error": body}
+
+
+GEMINI = WireFormat(
+    name="gemini",
+    read=read,
+    write=write,
+    error=error,
+    context_overflow="The input token count exceeds the maximum number of tokens allowed for this model.",
+)

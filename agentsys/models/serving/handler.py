@@ -1,0 +1,142 @@
+"""`Handler`: one keep-alive connection - HTTP in, HTTP out, nothing about models."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+
+from agentsys.models.headers import ROLE_HEADER
+from agentsys.models.serving.openai_wire import OPENAI, models
+from agentsys.models.serving.responses import Delivery, Response, problem_response
+from agentsys.models.serving.routes import MODELS_PATH, dialect, endpoint
+from agentsys.models.serving.wire import Problem, WireFormat
+
+if TYPE_CHECKING:
+    from agentsys.models.serving.listener import Listener
+
+MAX_BODY = 64 * 2**20
+"""Bytes of a request body; more is refused with 413."""
+
+_LINGER = struct.pack("ii", 1, 0)  # On, for 0 seconds: close() then sends a reset.
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves one connection until the client closes it."""
+
+    server: Listener
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    _reasons: ClassVar[dict[int, str]] = {
+        int(status): texts[0] for status, texts in BaseHTTPRequestHandler.responses.items()
+    }
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the server counts, and a line per request would cost more than the request."""
+
+    def do_GET(self) -> None:
+        """The list of models; anything else is unknown."""
+        self.server.count(self.path, self.headers, b"")
+        if self._path() == MODELS_PATH:
+            return self._send(Response(200, orjson.dumps(models(self.server.model_name))))
+        return self._refuse(dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
+
+    def do_POST(self) -> None:
+        """One question to the model."""
+        started = time.perf_counter()
+        path = self._path()
+        wire = endpoint(path)
+        raw = self._body(wire or dialect(path, self.headers))
+        if raw is None:
+            return None
+        number = self.server.count(self.path, self.headers, raw)
+        if wire is None:
+            return self._refuse(dialect(path, self.headers), 404, f"no such path: POST {path}")
+        role = self.headers.get(ROLE_HEADER) or "agent"
+        response = self.server.exchange.respond(wire, role, raw, number)
+        if response.from_model:
+            self._wait(started + self.server.latency_s - time.perf_counter())
+        return self._deliver(response)
+
+    def _path(self) -> str:
+        return self.path.partition("?")[0].rstrip("/")
+
+    def _body(self, wire: WireFormat) -> bytes | None:
+        """The request's body; None if it was refused, or if the client left before its end."""
+        announced = self.headers.get("Content-Length")
+        if announced is None or not announced.isascii() or not announced.isdigit():
+            self._refuse_unread(wire, 411, "a POST needs a Content-Length")
+            return None
+        length = int(announced[:20])
+        if length > MAX_BODY:
+            self._refuse_unread(wire, 413, f"the body is larger than {MAX_BODY} bytes")
+            return None
+        raw = self.rfile.read(length)
+        if len(raw) < length:
+            self.close_connection = True
+            return None
+        return raw
+
+    def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            time.sleep(seconds)
+
+    def _deliver(self, response: Response) -> None:
+        if response.delivery is Delivery.WHOLE:
+            return self._send(response)
+        self.close_connection = True
+        if response.delivery is Delivery.CUT:
+            head = self._head(response)
+            return self._write(head + response.body[: len(response.body) // 2])
+        if response.delivery is Delivery.HOLD:
+            self.server.stopping.wait(self.server.hold_s)
+        else:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
+        return None
+
+    def _send(self, response: Response) -> None:
+        self._write(self._head(response) + response.body)
+
+    def _head(self, response: Response) -> bytes:
+        lines = [
+            f"HTTP/1.1 {response.status} {self._reasons.get(response.status, 'Overloaded')}",
+            f"Content-Type: {response.content_type}",
+            f"Content-Length: {len(response.body)}",
+            *(f"{name}: {value}" for name, value in response.headers),
+        ]
+        if self.close_connection:
+            lines.append("Connection: close")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    def _write(self, data: bytes) -> None:
+        # One write, so that one packet goes out; the client may have given up and gone meanwhile.
+        try:
+            self.wfile.write(data)
+        except OSError:
+            self.close_connection = True
+
+    def _refuse(self, wire: WireFormat, status: int, message: str) -> None:
+        self._send(problem_response(wire, Problem(status, message)))
+
+    def _refuse_unread(self, wire: WireFormat, status: int, message: str) -> None:
+        """Refuse a body unread, then read on for a moment: closing at once would reset the reply away."""
+        self.server.count(self.path, self.headers, b"")
+        self.close_connection = True
+        self._refuse(wire, status, message)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(0.2)
+            give_up = time.perf_counter() + 2.0
+            while time.perf_counter() < give_up and self.connection.recv(2**16):
+                pass
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class calls on broken HTTP and unknown methods: answered as JSON too."""
+        self.close_connection = True
+        status = 405 if code == 501 else code
+        self._refuse(OPENAI, status, message or self._reasons.get(code, "bad request"))

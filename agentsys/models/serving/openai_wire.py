@@ -1,0 +1,145 @@
+"""OpenAI's chat completions: requests in, replies and errors out."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.serving.conversation import Conversation, function_call
+from agentsys.models.serving.wire import (
+    KEPT_TOOLS,
+    Answer,
+    Json,
+    Problem,
+    WireCall,
+    WireError,
+    WireFormat,
+    listed,
+    optional_count,
+    optional_number,
+    tool_spec,
+)
+
+
+def read(body: Json, role: str) -> ChatRequest:
+    """A chat-completions request as a `ChatRequest`."""
+    if not body.get("messages"):
+        raise WireError("'messages' must hold at least one message")
+    conversation = Conversation()
+    for message in listed(body["messages"], "messages"):
+        _read_message(conversation, message)
+    return ChatRequest(
+        messages=conversation.messages,
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
+        role=role,
+        temperature=optional_number(body, "temperature"),
+        max_tokens=optional_count(body, "max_completion_tokens", "max_tokens"),
+        reply_schema=_reply_schema(body.get("response_format")),
+        tool_choice="none" if body.get("tool_choice") == "none" else "auto",
+    )
+
+
+def _read_message(conversation: Conversation, message: Json) -> None:
+    content = message.get("content")
+    match message.get("role"):
+        case "system" | "developer":
+            conversation.system(content)
+        case "user":
+            conversation.user(content)
+        case "assistant":
+            calls = [_call(call) for call in listed(message.get("tool_calls"), "tool_calls")]
+            conversation.assistant(content, calls)
+        case "tool":
+            conversation.result(message.get("tool_call_id"), content)
+        case other:
+            raise WireError(f"unknown message role {other!r}")
+
+
+def _call(call: Json) -> FunctionCall:
+    return function_call(call.get("id"), call["function"].get("name"), _arguments(call["function"]))
+
+
+def _arguments(function: Json) -> dict[str, Any]:
+    # OpenAI accepts any text here and so do we: a client may show the model its own broken call.
+    try:
+        arguments = orjson.loads(function.get("arguments") or "{}")
+    except orjson.JSONDecodeError:
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+@lru_cache(maxsize=KEPT_TOOLS)
+def _tool(raw: bytes) -> ToolSpec:
+    function = orjson.loads(raw)["function"]
+    return tool_spec(function.get("name"), function.get("description"), function.get("parameters"))
+
+
+def _reply_schema(response_format: object) -> JsonSchema | None:
+    if not isinstance(response_format, dict) or response_format.get("type") != "json_schema":
+        return None
+    schema: JsonSchema | None = response_format["json_schema"].get("schema")
+    return schema
+
+
+def write(answer: Answer) -> Json:
+    """A chat completion with one choice."""
+    message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
+    if answer.calls:
+        message["tool_calls"] = [_write_call(call) for call in answer.calls]
+    finish = "tool_calls" if answer.calls else "stop"
+    return {
+        "id": f"chatcmpl-{answer.number}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": answer.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+        "usage": _usage(answer),
+    }
+
+
+def _write_call(call: WireCall) -> Json:
+    arguments = call.arguments
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+
+
+def _usage(answer: Answer) -> Json:
+    usage = answer.usage
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+
+
+_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 529: "server_error"}
+_CODES = {429: "rate_limit_exceeded", 503: "service_unavailable", 529: "overloaded"}
+
+
+def error(problem: Problem) -> Json:
+    """OpenAI's error body."""
+    kind = _TYPES.get(problem.status, "invalid_request_error")
+    code = problem.code or _CODES.get(problem.status)
+    return {"error": {"message": problem.message, "type": kind, "param": None, "code": code}}
+
+
+def models(name: str) -> Json:
+    """The reply to GET /v1/models: the one model behind this server."""
+    entry = {"id": name, "object": "model", "created": 0, "owned_by": "agentsys"}
+    return {"object": "list", "data": [entry]}
+
+
+OPENAI = WireFormat(
+    name="openai",
+    read=read,
+    write=write,
+    error=error,
+    context_overflow="This request exceeds the model's maximum context length; shorten the messages.",
+)

@@ -1,0 +1,78 @@
+"""The plain agent: makes the scripted calls one at a time, obeys what it is told on the way, answers.
+
+A pure function of the request and the mind; it plays every role for which no handler is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest, ToolSpec, assistant
+from agentsys.models.simulated.assignment import Assignment, assignment_in
+from agentsys.models.simulated.conversation import readings
+from agentsys.models.simulated.grounding import grounded_args, missing_facts, without
+from agentsys.models.simulated.line import Line
+from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.playbook import Fact, ScriptedCall
+from agentsys.models.simulated.progress import Progress, replay
+from agentsys.models.simulated.quoting import quote_into
+
+NO_FIELDS = {"status": "string"}
+"""The intent of a call that nothing is taken from."""
+
+
+def plain_agent(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
+    """The next step: an open goal's call, else the task's next call, else the answer."""
+    tools = {tool.name: tool for tool in request.tools}
+    assignment = assignment_in(request, mind, tuple(tools))
+    progress = replay(request, mind, assignment, frozenset(tools))
+    if request.tool_choice == "none":
+        return assistant(_plan(progress) or _answer(request, assignment, progress))
+    line = progress.current()
+    if line.step is None:
+        return assistant(_answer(request, assignment, progress))
+    index, call = line.step
+    args = _arguments(request, assignment, line, index, call)
+    _declare_intent(args, tools[call.function], assignment.facts if line.goal is None else (), index)
+    # The words keep the message from being empty: AgentDojo runs a pipeline again whose last
+    # message has no content, which a conversation that reached its round limit would.
+    made = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
+    return assistant(f"Calling {call.function}.", [made])
+
+
+def _arguments(
+    request: ChatRequest, assignment: Assignment, line: Line, index: int, call: ScriptedCall
+) -> dict[str, Any]:
+    """Fresh arguments: goals as scripted or quoted from what was read, the user's task grounded."""
+    if line.goal is None:
+        earlier = [fact for fact in assignment.facts if fact.source < index]
+        args = grounded_args(call.args, earlier, readings(request))
+    else:
+        args = grounded_args(call.args, (), ())
+    quote_into(args, call, line.outputs)
+    return args
+
+
+def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact], index: int) -> None:
+    """Where a tool asks for an `intent`, declare what will be taken from its output."""
+    if "intent" not in tool.parameters.get("properties", {}) or "intent" in args:
+        return
+    fields = {fact.field: "string" for fact in facts if fact.source == index}
+    args["intent"] = fields or dict(NO_FIELDS)
+
+
+def _answer(request: ChatRequest, assignment: Assignment, progress: Progress) -> str:
+    """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
+    missing = missing_facts(assignment.facts, assignment.answer, readings(request))
+    said = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
+    return "\n".join([without(assignment.answer, missing), *said])
+
+
+def _plan(progress: Progress) -> str:
+    """Asked without permission to call: the tools it is about to use, each once."""
+    steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
+    return ", ".join(dict.fromkeys(call.function for call in steps))

@@ -1,0 +1,67 @@
+"""`Assignment`: what a plain agent takes its user to have asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentsys.models.chat import ChatRequest
+from agentsys.models.simulated.conversation import user_texts
+from agentsys.models.simulated.fold import fold, folded_reading
+from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
+
+DONE = "Done."
+"""Said where the ground truth has no words; an empty reply would count as no answer at all."""
+NOTHING_ASKED = "I have nothing to add."
+"""Said where no known request stands in the conversation."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The plan for one conversation."""
+
+    name: str
+    """Which task it is, for draws."""
+    wording: str
+    """The folded request: where it stands in a user message, the user speaks, not an attacker."""
+    calls: tuple[ScriptedCall, ...] = ()
+    answer: str = NOTHING_ASKED
+    facts: tuple[Fact, ...] = ()
+    goal: GoalScript | None = None
+    """The injection goal that the user asks for, where an injection task is run as a user task."""
+
+    def beside_request(self, text: str) -> str:
+        """What a user message says besides the request itself; `""` where it is only a repetition."""
+        heard = folded_reading(text)
+        return heard.replace(self.wording, " ").strip() if self.wording else heard
+
+
+def assignment_in(request: ChatRequest, mind: PlaybookMind, tools: Sequence[str]) -> Assignment:
+    """The user's request: a user task, else an injection goal asked for by the user, else nothing.
+
+    A request that is a message of its own goes before one that a message merely contains.
+    """
+    texts = user_texts(request)
+    tasks = [task for text in texts if (task := mind.task_in(text, tools)) is not None]
+    exact = [task for task in tasks if any(fold(task.prompt) == folded_reading(text) for text in texts)]
+    if exact:
+        return _of_task(exact[0])
+    for text in texts:
+        goal = mind.goal_in_full(text, tools)
+        if goal is not None:
+            return _of_goal(goal)
+    if tasks:
+        return _of_task(tasks[0])
+    asked = mind.goals_in(texts[0], tools) if texts else []
+    return _of_goal(asked[0]) if asked else Assignment("none", "")
+
+
+def _of_task(task: TaskScript) -> Assignment:
+    name = f"{task.suite}/{task.task_id}"
+    return Assignment(name, fold(task.prompt), task.calls, task.answer.strip() or DONE, task.facts)
+
+
+def _of_goal(goal: GoalScript) -> Assignment:
+    name = f"{goal.suite}/{goal.task_id}"
+    return Assignment(name, fold(goal.goal), goal.calls, goal.says or DONE, goal=goal)

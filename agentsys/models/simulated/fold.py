@@ -1,0 +1,123 @@
+"""Comparing texts as a reader would: layout, quoting, escapes, case and defensive marks folded away.
+
+Tool results reach a model as YAML, JSON or Python reprs, re-flowed and escaped, and defenses mark
+or encode them. Both sides of every comparison go through `fold`; what is searched in also goes
+through `readable`, which decodes base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from functools import lru_cache
+
+# A line that a double-quoted YAML string continues: backslash, newline, indent, escaped space.
+_CONTINUED = re.compile(r"\\\r?\n[ \t]*(?:\\(?= ))?")
+_ESCAPE = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\x([0-9A-Fa-f]{2})|\\U([0-9A-Fa-f]{8})|\\(.)", re.DOTALL)
+_LAYOUT_ESCAPES = frozenset("nrtNLP_ ")
+_SYNTAX_ESCAPES = frozenset("\\\"'")
+_LAST_CODE_POINT = 0x10FFFF
+
+_QUOTES = ("'", '"', "`", "‘", "’", "“", "”")
+# Private-use characters are what datamarking puts between words; `^` and `▁` are the other usual marks.
+_UNICODE_MARKS = re.compile("[\ue000-\uf8ff\u2581]+")
+
+# A whole text may be any length of base64; inside a text only long runs are worth a try.
+_ALL_BASE64 = re.compile(r"[A-Za-z0-9+/\n]+={0,2}\n?")
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/\n]{16,}={0,2}")
+
+_NO_CENTS = re.compile(r"\.0+(?!\w)")
+
+
+def fold(text: str) -> str:
+    """The text with escapes resolved, quotes dropped, white space and marks collapsed, in lower case."""
+    if "\\" in text:
+        text = _ESCAPE.sub(_unescaped, _CONTINUED.sub("", text))
+    for quote in _QUOTES:
+        text = text.replace(quote, "")
+    if not text.isascii():
+        text = _UNICODE_MARKS.sub(" ", text)
+    return " ".join(text.replace("^", " ").casefold().split())
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """What one escape stands for. Backslashes and quotes vanish on both sides of a comparison."""
+    utf16, byte, code_point, other = match.groups()
+    if utf16 is not None:
+        return bytes.fromhex(utf16.replace("\\u", "")).decode("utf-16-be", "replace")
+    if byte is not None:
+        return chr(int(byte, 16))
+    if code_point is not None:
+        value = int(code_point, 16)
+        return chr(value) if value <= _LAST_CODE_POINT else ""
+    if other in _LAYOUT_ESCAPES:
+        return " "
+    return "" if other in _SYNTAX_ESCAPES else str(other)
+
+
+def readable(text: str) -> str:
+    """The text, followed by whatever stands in it base64-encoded."""
+    runs = [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text)
+    decoded = [plain for run in runs if (plain := _decoded(run)) is not None]
+    return "\n".join([text, *decoded]) if decoded else text
+
+
+def _decoded(encoded: str) -> str | None:
+    """The text behind a base64 run; None where it is no text (most long words are not)."""
+    compact = encoded.replace("\n", "")
+    if len(compact) % 4:
+        return None
+    try:
+        plain = base64.b64decode(compact, validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return plain if plain.replace("\n", "").replace("\t", "").isprintable() else None
+
+
+@lru_cache(maxsize=1024)
+def folded_reading(text: str) -> str:
+    """What a reader of this text has seen: `fold(readable(text))`, remembered for long conversations."""
+    return fold(readable(text))
+
+
+def stands_in(needle: str, hay: str) -> bool:
+    """Whether a folded text stands in another one as whole words.
+
+    A number must be a number of its own there: `5` stands neither in `2024-05-15` nor in `5.1`, but in `5.0`.
+    """
+    return position_of(needle, hay) >= 0
+
+
+def position_of(needle: str, hay: str) -> int:
+    """Where `needle` first stands in `hay` as whole words; -1 if nowhere. Both are folded."""
+    if not needle:
+        return -1
+    found = hay.find(needle)
+    while found >= 0:
+        if _whole(needle, hay, found):
+            return found
+        found = hay.find(needle, found + 1)
+    return -1
+
+
+def _whole(needle: str, hay: str, start: int) -> bool:
+    end = start + len(needle)
+    before, after = hay[max(0, start - 2) : start], hay[end : end + 2]
+    if _is_word(needle[0]) and _is_word(before[-1:]):
+        return False
+    if _is_word(needle[-1]) and _is_word(after[:1]):
+        return False
+    if not needle.isdigit():
+        return True
+    goes_on = _joins_digit(after) and _NO_CENTS.match(hay, end) is None
+    return not (goes_on or _joins_digit(before[::-1]))
+
+
+def _is_word(character: str) -> bool:
+    return character == "_" or character.isalnum()
+
+
+def _joins_digit(outwards: str) -> bool:
+    """Whether what follows, read away from a number, continues it: a joint and one more digit."""
+    return len(outwards) == 2 and outwards[0] in "-:./" and outwards[1].isdigit()

@@ -1,0 +1,69 @@
+"""`PlaybookIndex`: finds a playbook's requests, goals and facts in text, quickly."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from agentsys.models.simulated.fold import fold, folded_reading
+from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
+
+_Script = TypeVar("_Script", TaskScript, GoalScript)
+
+
+class PlaybookIndex:
+    """A playbook with every request and goal folded once. Never changes; safe for many threads."""
+
+    def __init__(self, playbook: Playbook) -> None:
+        self.playbook = playbook
+        self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
+        self._tasks = _by_folded(playbook.tasks, [task.prompt for task in playbook.tasks])
+        self._goals = _by_folded(playbook.goals, [goal.goal for goal in playbook.goals])
+        # A step looks at all earlier messages again: what stands in a text is worked out once.
+        self.places = lru_cache(maxsize=1024)(self._places)
+
+    def tasks_like(self, text: str) -> Sequence[TaskScript]:
+        """Tasks whose request is this text; else those of the longest request that stands in it."""
+        hay = folded_reading(text)
+        if hay in self._tasks:
+            return self._tasks[hay]
+        inside = [prompt for prompt in self._tasks if prompt and prompt in hay]
+        return self._tasks[max(inside, key=len)] if inside else ()
+
+    def goals_like(self, text: str) -> Sequence[GoalScript]:
+        """Goals that are exactly this text."""
+        return self._goals.get(folded_reading(text), ())
+
+    def _places(self, text: str) -> tuple[tuple[GoalScript, ...], ...]:
+        """Goals in the order they first stand in the text; those of one wording (in several suites) together.
+
+        Several goals are another one with a sentence added: of two that begin at one place, or of
+        which one lies in the other, only the longer was meant.
+        """
+        hay = folded_reading(text)
+        spans = {wording: hay.find(wording) for wording in self._goals if wording and wording in hay}
+        meant = [
+            wording
+            for wording, start in spans.items()
+            if not any(
+                longer != wording
+                and start >= spans[longer]
+                and start + len(wording) <= spans[longer] + len(longer)
+                for longer in spans
+            )
+        ]
+        return tuple(tuple(self._goals[wording]) for wording in sorted(meant, key=spans.__getitem__))
+
+
+def makeable(calls: Iterable[ScriptedCall], tools: frozenset[str]) -> int:
+    """How many of the calls can be made with these tools."""
+    return sum(call.function in tools for call in calls)
+
+
+def _by_folded(scripts: Iterable[_Script], wordings: Iterable[str]) -> dict[str, list[_Script]]:
+    folded: defaultdict[str, list[_Script]] = defaultdict(list)
+    for script, wording in zip(scripts, wordings, strict=True):
+        folded[fold(wording)].append(script)
+    return dict(folded)

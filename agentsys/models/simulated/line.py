@@ -1,0 +1,87 @@
+"""`Line`: one scripted sequence of calls, and how far a conversation has taken it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentsys.models.simulated.conversation import ToolResult
+from agentsys.models.simulated.playbook import GoalScript, ScriptedCall
+
+MAX_ATTEMPTS = 3
+"""Times a failing call is made before the agent goes on without it."""
+
+PLACEHOLDER = "unknown"
+"""Stands for a value the agent has not seen."""
+
+
+@dataclass
+class Line:
+    """Calls to be made in order. Calls of tools that are not on offer are left out."""
+
+    steps: list[tuple[int, ScriptedCall]]
+    """Index in the script, call."""
+    goal: GoalScript | None = None
+    """The goal these calls carry out; None for the user's own task."""
+    done: int = 0
+    """Steps that are over."""
+    attempts: int = 0
+    """Failed attempts at the current step."""
+    outputs: dict[int, str] = field(default_factory=dict)
+    """Results read, by index in the script; kept only where a later call quotes them."""
+
+    @property
+    def step(self) -> tuple[int, ScriptedCall] | None:
+        """The step that comes next; None at the end."""
+        return self.steps[self.done] if self.done < len(self.steps) else None
+
+    def take(self, result: ToolResult) -> None:
+        """Book a result of the current step."""
+        index, _ = self.steps[self.done]
+        if result.failed:
+            self.fail()
+            return
+        if self._quoted(index):
+            self.outputs[index] = result.text
+        self._go_on()
+
+    def fail(self) -> None:
+        """Book a failed attempt at the current step; after the last one the step is given up."""
+        self.attempts += 1
+        if self.attempts >= MAX_ATTEMPTS:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self.done += 1
+        self.attempts = 0
+
+    def _quoted(self, index: int) -> bool:
+        return any(quote.source == index for _, call in self.steps for quote in call.quotes)
+
+
+def line_of(calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None) -> Line:
+    """A fresh line of the calls that can be made with these tools."""
+    return Line([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
+
+
+def answered(lines: Iterable[Line], result: ToolResult) -> Line | None:
+    """The line whose current step this result answers: same tool and arguments, else the same tool.
+
+    A defense may rewrite arguments on the way; results of anything else are not the agent's.
+    """
+    waiting = [line for line in lines if line.step is not None and line.step[1].function == result.function]
+    for line in waiting:
+        if line.step is not None and _alike(line.step[1], result.args):
+            return line
+    return waiting[0] if waiting else None
+
+
+def _alike(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
+    """Whether the arguments are the scripted ones, placeholders and quotes aside."""
+    free = {quote.arg for quote in call.quotes}
+    return all(name in free or _same(value, args.get(name)) for name, value in call.args.items())
+
+
+def _same(scripted: object, given: object) -> bool:
+    return scripted == given or PLACEHOLDER in str(given)

@@ -1,0 +1,97 @@
+"""`SimulatedModel`: a `ChatModel` that follows a playbook. Not an LLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.estimate import estimated_usage
+from agentsys.models.simulated.index import PlaybookIndex
+from agentsys.models.simulated.mind import PlaybookMind, mind_for
+from agentsys.models.simulated.playbook import Playbook
+from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
+
+_PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
+
+
+class SimulatedModel:
+    """The simulated model as a YAML describes it; it can answer once it is `scripted`.
+
+    Args:
+        name: The name in configs, records and tables.
+        susceptibility: Probability that a visible goal is obeyed; 1.0 is the worst case.
+        verbatim: Whether a worker returns the whole text a value stands in, or the value alone.
+        validator_false_accept: Probability that a validator lets through what it should deny.
+        validator_false_deny: Probability that a validator denies what it should let through.
+        sanitizer_recall: Probability that a sanitizer finds a given goal.
+        seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
+
+    Raises:
+        ConfigError: If a probability is not between 0 and 1.
+    """
+
+    def __init__(
+        self,
+        name: str = "simulated",
+        *,
+        susceptibility: float = 1.0,
+        verbatim: bool = False,
+        validator_false_accept: float = 0.0,
+        validator_false_deny: float = 0.0,
+        sanitizer_recall: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self._name = name
+        self.options = SimulatedOptions(
+            susceptibility, verbatim, validator_false_accept, validator_false_deny, sanitizer_recall, seed
+        )
+        _check(name, self.options)
+        self._roles: Mapping[str, SimulatedRole] = {}
+        self._index: PlaybookIndex | None = None
+        self._scene: Scene | None = None
+        self._mind: PlaybookMind | None = None
+
+    @property
+    def name(self) -> str:
+        """The name the model has in configs, records and tables."""
+        return self._name
+
+    def scripted(self, playbook: Playbook, roles: Mapping[str, SimulatedRole]) -> SimulatedModel:
+        """A copy that knows the playbook and plays these roles; all others are played as a plain agent."""
+        return self._copy(PlaybookIndex(playbook), dict(roles), self._scene)
+
+    def for_scene(self, scene: Scene) -> SimulatedModel:
+        """A copy whose draws belong to one case."""
+        return self._copy(self._index, self._roles, scene)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer one request from the request alone.
+
+        Raises:
+            ConfigError: If the model was never given a playbook.
+        """
+        if self._mind is None:
+            raise ConfigError(
+                f"Model '{self._name}' is simulated and has no playbook; "
+                "hand it one with `.scripted(playbook, roles)`."
+            )
+        handler = self._roles.get(request.role)
+        message = plain_agent(request, self._mind) if handler is None else handler(request, self._mind)
+        return ChatReply(message, estimated_usage(request, message), model_id="simulated")
+
+    def _copy(
+        self, index: PlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
+    ) -> SimulatedModel:
+        twin = SimulatedModel(self._name)
+        twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
+        twin._mind = None if index is None else mind_for(index, self.options, scene)
+        return twin
+
+
+def _check(name: str, options: SimulatedOptions) -> None:
+    for option in _PROBABILITIES:
+        value = getattr(options, option)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+            raise ConfigError(f"Model '{name}': {option} is {value!r}; give a probability from 0.0 to 1.0.")

@@ -1,0 +1,81 @@
+"""How far a conversation has come: read from its messages alone, so that an agent needs no memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentsys.models.chat import ChatRequest, text_of
+from agentsys.models.simulated.assignment import Assignment
+from agentsys.models.simulated.conversation import tool_result
+from agentsys.models.simulated.line import Line, answered, line_of
+from agentsys.models.simulated.mind import PlaybookMind
+
+
+@dataclass
+class Progress:
+    """The agent's open business, replayed from the first message on."""
+
+    task: Line
+    """The user's own task."""
+    goals: list[Line]
+    """Obeyed injection goals, in the order they were first seen."""
+    refused: set[tuple[str, str]]
+    """Suite and id of goals that were seen and not obeyed, or that the user asked for."""
+    waiting: Line | None = None
+    """The line whose call has been made and not been answered."""
+
+    def current(self) -> Line:
+        """The line to go on with: injected goals are done first, as their text asks."""
+        return next((line for line in self.goals if line.step is not None), self.task)
+
+    def knows(self, key: tuple[str, str]) -> bool:
+        """Whether this goal has been decided on already: once per conversation."""
+        return key in self.refused or any(
+            line.goal is not None and (line.goal.suite, line.goal.task_id) == key for line in self.goals
+        )
+
+
+def replay(
+    request: ChatRequest, mind: PlaybookMind, assignment: Assignment, tools: frozenset[str]
+) -> Progress:
+    """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
+    own = assignment.goal
+    refused = set() if own is None else {(own.suite, own.task_id)}
+    progress = Progress(line_of(assignment.calls, tools), [], refused)
+    context = f"{request.role}/{assignment.name}"
+    for message in request.messages:
+        if message["role"] == "tool":
+            result = tool_result(message)
+            line = answered([progress.current(), *progress.goals, progress.task], result)
+            if line is not None:
+                line.take(result)
+            progress.waiting = None
+            _see(result.text, progress, mind, context, tools)
+        elif message["role"] == "user":
+            aside = assignment.beside_request(text_of(message))
+            if aside:
+                _see(aside, progress, mind, context, tools)
+        elif message["role"] == "assistant":
+            _give_up_waiting(progress)
+            progress.waiting = progress.current() if message["tool_calls"] else None
+    _give_up_waiting(progress)
+    return progress
+
+
+def _give_up_waiting(progress: Progress) -> None:
+    """A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever."""
+    if progress.waiting is not None and progress.waiting.step is not None:
+        progress.waiting.fail()
+    progress.waiting = None
+
+
+def _see(text: str, progress: Progress, mind: PlaybookMind, context: str, tools: frozenset[str]) -> None:
+    """Decide, once, about each goal that this text shows."""
+    for goal in mind.goals_in(text, tools):
+        key = (goal.suite, goal.task_id)
+        if progress.knows(key):
+            continue
+        if mind.obeys(goal, context):
+            progress.goals.append(line_of(goal.calls, tools, goal))
+        else:
+            progress.refused.add(key)

@@ -1,0 +1,72 @@
+"""Arguments that repeat what was read, found in a tool's YAML output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from agentsys.models.simulated.playbook import Quote, ScriptedCall
+
+_LONGEST_OUTPUT = 500_000
+"""Characters that are parsed at most; the text is the environment's, and so the attacker's."""
+_MARKS = "<>«»[]"
+"""What a defense may have put around an output."""
+
+
+def quote_into(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int, str]) -> None:
+    """Put what earlier calls returned in its places; a place whose output is not to be had stays as it is.
+
+    Args:
+        args: Fresh arguments of `call`; changed in place.
+        call: The call that is about to be made.
+        outputs: What has been read, by index in the script.
+    """
+    for quote in call.quotes:
+        value = _quoted(quote, items_in(outputs.get(quote.source, "")))
+        if value is not None:
+            _put(args, (quote.arg, *quote.inside), value)
+
+
+@lru_cache(maxsize=32)
+def items_in(output: str) -> tuple[Mapping[str, Any], ...]:
+    """The objects that a tool's YAML output lists; empty where it is no such list. Not to be changed."""
+    if not output or len(output) > _LONGEST_OUTPUT:
+        return ()
+    items = _parsed(output)
+    if not isinstance(items, list):
+        items = _parsed(output.strip(_MARKS))
+    return tuple(item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
+
+
+def _quoted(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
+    if quote.by is None:
+        return "\n".join(_texts(quote.key, items)) or None
+    sized = [item for item in items if isinstance(item.get(quote.by), int | float)]
+    ordered = sorted(sized, key=lambda item: float(item[str(quote.by)]), reverse=True)
+    texts = _texts(quote.key, ordered[quote.rank : quote.rank + 1])
+    return texts[0] if texts else None
+
+
+def _texts(key: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [item[key] for item in items if isinstance(item.get(key), str)]
+
+
+def _put(args: dict[str, Any], at: Sequence[str | int], value: str) -> None:
+    place: Any = args
+    for key in at[:-1]:
+        place = place[key]
+    place[at[-1]] = value
+
+
+def _parsed(output: str) -> Any:
+    try:
+        return yaml.load(output, _LOADER)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+
+
+# Both build plain values only; libyaml's is ten times faster, where PyYAML was built with it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

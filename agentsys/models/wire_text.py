@@ -1,0 +1,137 @@
+"""What all wire formats share: texts of messages, ids of tool calls, JSON in and out."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+from pydantic import BaseModel
+
+from agentsys.models.chat import assistant
+from agentsys.models.errors import ErrorKind, ModelError
+
+
+def visible_text(message: ChatMessage) -> str:
+    """The text blocks of a message joined by newlines: no hidden reasoning; `""` where there is none."""
+    blocks = message["content"] or ()
+    return "\n".join([block["content"] for block in blocks if block["type"] == "text" and block["content"]])
+
+
+def result_text(message: ChatToolResultMessage) -> str:
+    """What a model reads as the result of a tool call: the error where there was one."""
+    return message["error"] or visible_text(message)
+
+
+class CallIds:
+    """Ids for the tool calls and results of one conversation, in order.
+
+    Providers demand an id; calls that a defense or a provider without ids made have none.
+    Calls without one are numbered, and results without one answer them in order.
+    """
+
+    def __init__(self) -> None:
+        self._unanswered: deque[str] = deque()
+        self._count = 0
+
+    def of_call(self, call: FunctionCall) -> str:
+        """The id of a call in an assistant message."""
+        if call.id:
+            return str(call.id)
+        self._count += 1
+        made_up = f"call_{self._count}"
+        self._unanswered.append(made_up)
+        return made_up
+
+    def of_result(self, message: ChatToolResultMessage) -> str:
+        """The id that a tool message answers."""
+        given: str | None = message["tool_call_id"] or message["tool_call"].id
+        if given:
+            return given
+        return self._unanswered.popleft() if self._unanswered else "call_unknown"
+
+
+def plain(value: object) -> object:
+    """Pydantic values (nested function calls, for one) as JSON-ready data; a `default` for encoders."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def encode(value: object) -> bytes:
+    """A value as JSON; texts that UTF-8 cannot carry (lone surrogates) are escaped."""
+    try:
+        return orjson.dumps(value, default=plain)
+    except TypeError:
+        return json.dumps(value, default=plain).encode()
+
+
+def arguments_json(call: FunctionCall) -> str:
+    """A call's arguments as JSON text."""
+    return encode(call.args).decode()
+
+
+def parse_arguments(name: str, text: object) -> dict[str, Any]:
+    """The arguments object of a tool call.
+
+    Args:
+        name: The tool's name, for the message.
+        text: The JSON text a model wrote; blank counts as no arguments.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not a JSON object.
+    """
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return {}
+    try:
+        value = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        raise malformed(f"the arguments of a call of {name!r:.80} are not JSON") from None
+    if not isinstance(value, dict):
+        raise malformed(f"the arguments of a call of {name!r:.80} are not a JSON object")
+    return speakable(value) if isinstance(text, str) and "\\u" in text else value
+
+
+def speakable(value: Any) -> Any:
+    """JSON data without lone surrogates, which no file or request could carry."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def call_of(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
+    """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if there is no name at all.
+    """
+    if not isinstance(name, str):
+        raise malformed("a tool call without a name")
+    return FunctionCall(function=speakable(name), args=args, id=str(call_id) if call_id else None)
+
+
+def reply_message(text: object, calls: list[FunctionCall]) -> ChatAssistantMessage:
+    """The assistant message; content and calls are None where there are none."""
+    said = speakable(text) if isinstance(text, str) and text else None
+    return assistant(said, calls or None)
+
+
+def malformed(what: str) -> ModelError:
+    """The error for a reply that is not what its wire format promises."""
+    return ModelError(ErrorKind.MALFORMED_REPLY, what)
+
+
+def count_of(value: object) -> int:
+    """A token count from a reply; 0 where there is none."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """A JSON object from a reply; empty where there is none."""
+    return value if isinstance(value, Mapping) else {}

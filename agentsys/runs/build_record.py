@@ -1,0 +1,149 @@
+"""What a finished case leaves behind: our block of the record, and the fields AgentDojo's loader wants."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+from agentdojo.types import ChatMessage
+
+import agentsys
+from agentsys.benchmarks.data_hash import data_hash
+from agentsys.models.chat import system, user
+from agentsys.models.trace import ModelCall, Span
+from agentsys.runs.record import CaseRecord, Exposure, RoleUsage, StoredCall, StoredSpan
+from agentsys.runs.run_case import CaseRun
+
+
+def record_of(run: CaseRun) -> CaseRecord:
+    """Our block of the stored JSON."""
+    cell, case = run.job.cell, run.job.case
+    scored = max(run.attempts - 1, 0)
+    calls = [call for span in run.tracer.spans for call in span.calls]
+    return CaseRecord(
+        case=case,
+        status="ok" if run.error_kind is None else "error",
+        error_kind=run.error_kind,
+        simulated=cell.stack.simulated,
+        utility=run.utility,
+        security=run.security,
+        scored_attempt=scored,
+        exposure=Exposure(**asdict(run.watch.seen())),
+        usage=usage_by_role(calls),
+        spans=[_stored(span, scored) for span in run.tracer.spans],
+        noop=run.noop,
+        seed=cell.settings.seed,
+        injection_mode=str(cell.settings.benchmark.get("injection", "folded")),
+        written=dict(run.written),
+        versions={**_versions(), "data": data_hash(cell.benchmark.suite(case.suite))},
+        config_hash=cell.settings.config_hash,
+        notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),
+    )
+
+
+def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
+    """The top level of the stored JSON: AgentDojo's own fields."""
+    case = run.job.case
+    return {
+        "suite_name": case.suite,
+        "pipeline_name": case.pipeline,
+        "user_task_id": case.user_task_id,
+        "injection_task_id": case.injection_task_id,
+        "attack_type": None if case.injection_task_id is None else case.attack,
+        "injections": dict(run.written),
+        "messages": list(run.messages) if len(run.messages) > 1 else _prompt(run),
+        "error": run.error,
+        "utility": run.utility,
+        # AgentDojo marks every benign run as "secure"; ours follow, so that its own loader sees no change.
+        "security": run.security if case.injection_task_id is not None else True,
+        "duration": run.duration_s,
+        "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)),
+        "agentdojo_package_version": _versions()["agentdojo"],
+        "benchmark_version": case.version,
+    }
+
+
+def usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
+    """Tokens, requests and cost per role. A role with one unpriced call has no known cost."""
+    roles: dict[str, list[ModelCall]] = {}
+    for call in calls:
+        roles.setdefault(call.role, []).append(call)
+    return {role: _sum(of_role) for role, of_role in roles.items()}
+
+
+def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
+    costs = [call.cost_usd for call in calls]
+    return RoleUsage(
+        calls=len(calls),
+        requests=sum(0 if call.from_cache else call.attempts for call in calls),
+        cache_hits=sum(call.from_cache for call in calls),
+        prompt=sum(call.usage.prompt for call in calls),
+        completion=sum(call.usage.completion for call in calls),
+        cached=sum(call.usage.cached for call in calls),
+        reasoning=sum(call.usage.reasoning for call in calls),
+        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
+        latency_s=sum(call.latency_s for call in calls),
+    )
+
+
+def _stored(span: Span, scored: int) -> StoredSpan:
+    # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
+    kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
+    return StoredSpan(
+        id=span.id,
+        parent_id=span.parent_id,
+        kind=span.kind,
+        name=span.name,
+        attempt=span.attempt,
+        messages=[plain(message) for message in kept],
+        calls=[_stored_call(call) for call in span.calls],
+        decision=span.decision,
+        duration_s=span.duration_s,
+    )
+
+
+def _stored_call(call: ModelCall) -> StoredCall:
+    return StoredCall(
+        role=call.role,
+        prompt=call.usage.prompt,
+        completion=call.usage.completion,
+        cached=call.usage.cached,
+        reasoning=call.usage.reasoning,
+        cost_usd=call.cost_usd,
+        latency_s=call.latency_s,
+        model_id=call.model_id,
+        attempts=call.attempts,
+        from_cache=call.from_cache,
+        notes=call.notes,
+    )
+
+
+def plain(message: ChatMessage) -> dict[str, Any]:
+    """A message with its tool calls as plain dicts."""
+    found: dict[str, Any] = dict(message)
+    if found.get("tool_calls"):
+        found["tool_calls"] = [call.model_dump() for call in found["tool_calls"]]
+    if "tool_call" in found:
+        found["tool_call"] = found["tool_call"].model_dump()
+    return found
+
+
+def _prompt(run: CaseRun) -> list[ChatMessage]:
+    """What a case that never reached a model would have asked; AgentDojo's loader wants two messages."""
+    case = run.job.case
+    task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
+    return [system(""), user(task.PROMPT)]
+
+
+@lru_cache(maxsize=1)
+def _versions() -> Mapping[str, str]:
+    return {
+        "agentsys": agentsys.__version__,
+        "agentdojo": version("agentdojo"),
+        "python": platform.python_version(),
+    }

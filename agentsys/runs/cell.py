@@ -1,0 +1,103 @@
+"""`Cell`: one combination of model, defense, attack and benchmark, built and ready to run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentsys.contracts import Attack, Benchmark, Defense, Victim
+from agentsys.errors import ConfigError
+from agentsys.models.build import ModelStack, build_stack
+from agentsys.runs.scripted import scripting
+from agentsys.runs.settings import Settings
+from agentsys.runs.store import Store
+from agentsys.runs.yaml_node import yaml_node
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Everything a case needs besides its tasks."""
+
+    settings: Settings
+    benchmark: Benchmark
+    attack: Attack
+    defense: Defense
+    stack: ModelStack
+    victim: Victim
+
+
+class CellBuilder:
+    """Builds cells, sharing what several of them have in common (benchmarks, attacks, SDK clients).
+
+    Args:
+        store: Where replies are cached and privileges kept.
+        config_dirs: The user's own config folders, for models named under `roles`.
+    """
+
+    def __init__(self, store: Store, config_dirs: tuple[Path, ...] = ()) -> None:
+        self._store = store
+        self._config_dirs = config_dirs
+        self._built: dict[str, Any] = {}
+
+    def build(self, settings: Settings) -> Cell:
+        """The cell of these settings.
+
+        Raises:
+            ConfigError: If a `_target_` cannot be found or refuses its options, or a key is missing.
+        """
+        benchmark: Benchmark = self._once("benchmark", settings.benchmark)
+        attack: Attack = self._once("attack", settings.attack)
+        defense: Defense = self._once("defense", self._placed(settings.defense))
+        stack = self._stack(settings, benchmark, defense)
+        victim = Victim(stack.card.prose_name, benchmark.user_name)
+        return Cell(settings, benchmark, attack, defense, stack, victim)
+
+    def _placed(self, node: dict[str, Any]) -> dict[str, Any]:
+        """A defense that keeps privileges keeps them beside the runs, unless told where."""
+        if "privileges_dir" in node and node["privileges_dir"] is None:
+            return {**node, "privileges_dir": str(self._store.own / "privileges")}
+        return node
+
+    def _once(self, group: str, node: Mapping[str, Any]) -> Any:
+        key = f"{group}:{node!r}"
+        if key not in self._built:
+            self._built[key] = instantiate(group, node)
+        return self._built[key]
+
+    def _stack(self, settings: Settings, benchmark: Benchmark, defense: Defense) -> ModelStack:
+        key = f"stack:{settings.model!r}:{settings.benchmark!r}:{settings.defense!r}"
+        if key not in self._built:
+            self._built[key] = build_stack(
+                settings.model,
+                cache_dir=self._store.own / "cache",
+                load_model=lambda name: yaml_node("model", name, self._config_dirs),
+                finish=scripting(benchmark, [defense]),
+            )
+        stack: ModelStack = self._built[key]
+        return stack
+
+
+def instantiate(group: str, node: Mapping[str, Any]) -> Any:
+    """The object a config node describes: `_target_` called with the node's other keys.
+
+    Raises:
+        ConfigError: Naming the group, the target and what was wrong.
+    """
+    options = dict(node)
+    target = options.pop("_target_", None)
+    if not isinstance(target, str) or "." not in target:
+        raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
+    module_name, _, class_name = target.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"Cannot load {group} {target}: {error}. Is its folder given with --plugin-path?"
+        ) from None
+    try:
+        return found(**options)
+    except TypeError as error:
+        raise ConfigError(f"{group} {target} refuses its options: {error}.") from None

@@ -1,0 +1,205 @@
+"""Hydra overrides -> a list of `Settings`: presets and comma lists expand into one plan."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, without
+
+LABELLED = ("model", "defense", "attack")
+GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
+_Pristine = dict[tuple[str, str], dict[str, Any]]
+"""(group, choice) -> the choice's YAML, as it is before any override."""
+_HYDRA = threading.Lock()  # Hydra keeps its state in a global
+
+
+def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
+    """Every combination that the overrides and the chosen preset ask for.
+
+    Args:
+        overrides: Hydra overrides as typed; comma lists sweep.
+        config_dirs: The user's own config folders, searched besides the shipped one.
+
+    Raises:
+        ConfigError: For an unknown name or key, a malformed override, or a value of the wrong kind.
+    """
+    parsed = _parse(overrides)
+    known = _choices(config_dirs)
+    for override in parsed:
+        _check_choice(override, known)
+    fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
+    swept = {_key(o): [str(v) for v in o.sweep_string_iterator()] for o in parsed if o.is_sweep_override()}
+    with _hydra(config_dirs) as resolve:
+        base = resolve([text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)])
+        given = {_key(o) for o in parsed}
+        preset = {k: v for k, v in _sweep_of(base).items() if k not in given}
+        axes = {**preset, **swept}
+        for key, values in preset.items():
+            for value in values:
+                _known_choice(key, value, known)
+        combinations = [list(choice) for choice in itertools.product(*(_axis(k, v) for k, v in axes.items()))]
+        pristine: _Pristine = {}
+        return [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
+
+
+def _parse(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return list(OverridesParser.create().parse_overrides(list(overrides)))
+    except HydraException as error:
+        raise ConfigError(
+            f"Override not understood: {_first_line(error)} Write key=value, e.g. defense=agentsys limit=10."
+        ) from None
+
+
+def _key(override: Override) -> str:
+    return override.key_or_group
+
+
+def _shapes_sweep(override: Override) -> bool:
+    """Whether it can change the preset's sweep; options of a group may not fit the default choice."""
+    return not override.is_sweep_override() and _key(override).split(".")[0] in {"experiment", "sweep"}
+
+
+def _axis(key: str, values: Sequence[str]) -> list[str]:
+    return [f"{key}={value}" for value in values]
+
+
+def _choices(config_dirs: Sequence[Path]) -> dict[str, list[str]]:
+    roots = [shipped_config_dir(), *config_dirs]
+    for root in config_dirs:
+        if not root.is_dir():
+            raise ConfigError(f"--config-dir {root}: no such folder.")
+    return {group: sorted({p.stem for r in roots for p in (r / group).glob("*.yaml")}) for group in GROUPS}
+
+
+def _check_choice(override: Override, known: Mapping[str, Sequence[str]]) -> None:
+    if override.is_sweep_override():
+        for value in override.sweep_string_iterator():
+            _known_choice(_key(override), str(value), known)
+    elif isinstance(override.value(), str):
+        _known_choice(_key(override), str(override.value()), known)
+
+
+def _known_choice(group: str, name: str, known: Mapping[str, Sequence[str]]) -> None:
+    if group in known and name not in known[group]:
+        raise ConfigError(unknown_name(group, name, known[group]))
+
+
+class _Resolver:
+    """Composes one combination; the open Hydra session is shared by all combinations of a run."""
+
+    def __init__(self, searchpath: Sequence[str]) -> None:
+        self._searchpath = list(searchpath)
+
+    def __call__(self, overrides: Sequence[str]) -> DictConfig:
+        try:
+            config = hydra_compose("config", [*self._searchpath, *overrides], return_hydra_config=True)
+            OmegaConf.resolve(config.model)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(_explain(error, overrides, self)) from None
+        return config
+
+
+@contextmanager
+def _hydra(config_dirs: Sequence[Path]) -> Iterator[_Resolver]:
+    paths = ",".join(f"'file://{path.resolve()}'" for path in config_dirs)
+    searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
+    with _HYDRA:
+        if GlobalHydra.instance().is_initialized():  # a notebook that used Hydra itself
+            GlobalHydra.instance().clear()
+        with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
+            yield _Resolver(searchpath)
+
+
+def _sweep_of(config: DictConfig) -> dict[str, list[str]]:
+    sweep = OmegaConf.to_container(config.sweep)
+    if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
+        raise ConfigError("Setting 'sweep' maps an override key to a list, e.g. {defense: [none, agentsys]}.")
+    return {str(key): [str(v) for v in values] for key, values in sweep.items()}
+
+
+def _settings(overrides: Sequence[str], resolve: _Resolver, pristine: _Pristine) -> Settings:
+    config = resolve(overrides)
+    choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
+    missing = OmegaConf.missing_keys(_ours(config))
+    wanted = sorted(key for key in missing if key.split(".")[0] in NOT_IDENTITY)
+    if wanted:
+        raise ConfigError(
+            f"{wanted[0]} is not set: '{choices[wanted[0].split('.')[0]]}' needs {wanted[0]}=..."
+        )
+    plain = _plain(config)
+    del plain["sweep"]
+    _look_up(choices, resolve, pristine)
+    plain["labels"] = {group: _label(group, choices[group], plain, pristine) for group in LABELLED}
+    return checked_settings(plain)
+
+
+def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine) -> str:
+    """The YAML's own name, followed by every option that differs from that YAML."""
+    hidden = NOT_IDENTITY[group]
+    before = _leaves(without(pristine[group, choice], hidden))
+    after = _leaves(without(values[group], hidden))
+    changed = [f"+{k}={after.get(k)}" for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
+    return str(values[group].get("name") or choice) + "".join(changed)
+
+
+def _look_up(choices: Mapping[str, str], resolve: _Resolver, pristine: _Pristine) -> None:
+    """Keep each labelled choice as its YAML has it; one composition serves all groups."""
+    if all((group, choices[group]) in pristine for group in LABELLED):
+        return
+    shipped = _plain(resolve([f"{group}={choices[group]}" for group in LABELLED]))
+    pristine.update({(group, choices[group]): shipped[group] for group in LABELLED})
+
+
+def _leaves(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, dict):
+            found |= _leaves(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _explain(error: Exception, overrides: Sequence[str], resolve: _Resolver) -> str:
+    """One line about a composition error; for an unknown key, the nearest known ones."""
+    text = _first_line(error)
+    for override in overrides:
+        key = override.split("=")[0].lstrip("+~")
+        if f"'{key}'" in text and "Could not override" in text:
+            known = _leaves(_plain(resolve([o for o in overrides if o != override])))
+            names = [*GROUPS, *(name for name in known if "._" not in name)]
+            return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."
+    return text
+
+
+def _plain(config: DictConfig) -> dict[str, Any]:
+    values = OmegaConf.to_container(_ours(config), resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def _ours(config: DictConfig) -> DictConfig:
+    """The config less Hydra's own node, which cannot be resolved outside a Hydra job."""
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."

@@ -1,0 +1,137 @@
+"""Jobs -> records, on a pool of threads; what is finished is on disk before anything else happens."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentsys.runs.build_record import agentdojo_fields, record_of
+from agentsys.runs.plan import Job
+from agentsys.runs.record import CaseRecord
+from agentsys.runs.run_case import run_case
+from agentsys.runs.store import Store, StoreError
+
+
+class Listener(Protocol):
+    """Is told how a run goes (the progress display, for one). Called from the calling thread only."""
+
+    def finished(self, record: CaseRecord) -> None:
+        """A case was stored."""
+
+    def tick(self) -> None:
+        """Time passed; nothing new. Called about once a second."""
+
+    def stopping(self, why: str, running: int) -> None:
+        """No new case is started; `running` ones are being finished."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    finished: int
+    """Cases stored, errored ones included."""
+    errors: int
+    """Cases stored as errors."""
+    fatal: str | None = None
+    """Why the run stopped early (a bad key, a full disk); None otherwise."""
+    interrupted: bool = False
+    """Whether the user stopped it."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    record: CaseRecord
+    fatal: str | None
+
+
+def execute(jobs: Sequence[Job], *, workers: int, store: Store, listener: Listener) -> Outcome:
+    """Run every job and store its record.
+
+    A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
+    let through. An error that every further case would meet stops the run the same way.
+
+    Args:
+        jobs: The cases to run.
+        workers: Cases under way at once.
+        store: Where records go.
+        listener: Is told of each record, in the calling thread.
+    """
+    state = _State(iter(jobs), store, listener)
+    with ThreadPoolExecutor(workers, thread_name_prefix="case") as pool:
+        try:
+            state.fill(pool, workers)
+            while state.running:
+                try:
+                    state.collect(timeout_s=1.0)
+                    state.fill(pool, workers)
+                except KeyboardInterrupt:
+                    state.interrupt()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return Outcome(state.finished, state.errors, state.fatal, state.interrupted)
+
+
+class _State:
+    """The run under way: what is running, what came of it, whether to go on."""
+
+    def __init__(self, jobs: Iterator[Job], store: Store, listener: Listener) -> None:
+        self.jobs, self.store, self.listener = jobs, store, listener
+        self.running: set[Future[_Done]] = set()
+        self.finished = self.errors = 0
+        self.fatal: str | None = None
+        self.interrupted = False
+
+    def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
+        # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
+        while not self.stopped and len(self.running) < workers:
+            job = next(self.jobs, None)
+            if job is None:
+                return
+            # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
+            self.running.add(pool.submit(contextvars.Context().run, _run_and_store, job, self.store))
+
+    @property
+    def stopped(self) -> bool:
+        return self.interrupted or self.fatal is not None
+
+    def collect(self, timeout_s: float) -> None:
+        done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+        for future in done:
+            self.running.discard(future)
+            self._book(future)
+        self.listener.tick()
+
+    def _book(self, future: Future[_Done]) -> None:
+        try:
+            result = future.result()
+        except StoreError as error:
+            self._stop(str(error))
+            return
+        self.finished += 1
+        self.errors += result.record.status == "error"
+        self.listener.finished(result.record)
+        if result.fatal is not None:
+            self._stop(result.fatal)
+
+    def _stop(self, why: str) -> None:
+        if self.fatal is None:
+            self.fatal = why
+            self.listener.stopping(why, len(self.running))
+
+    def interrupt(self) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        self.listener.stopping("interrupted", len(self.running))
+
+
+def _run_and_store(job: Job, store: Store) -> _Done:
+    run = run_case(job)
+    record = record_of(run)
+    store.write(record, agentdojo_fields(run))
+    return _Done(record, run.error if run.ends_run else None)

@@ -1,0 +1,141 @@
+"""Settings -> cases: every pair of tasks of every cell, less what is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from agentsys.contracts import AttackKind
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.runs.case import Case
+from agentsys.runs.cell import Cell
+from agentsys.runs.settings import NOT_IDENTITY
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Job:
+    """A case with the cell it belongs to."""
+
+    case: Case
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to do."""
+
+    jobs: tuple[Job, ...]
+    """Every case, finished ones included, in order."""
+    todo: tuple[Job, ...]
+    """The cases to run now."""
+    finished: int
+    """Cases whose record is already there."""
+    failed_before: int
+    """Cases among `todo` whose record is an error."""
+    corrupt: tuple[str, ...]
+    """Files that did not parse; their cases are run again."""
+
+
+def plan(cells: Sequence[Cell], store: Store) -> Plan:
+    """Expand cells into cases and drop the finished ones.
+
+    Raises:
+        ConfigError: If tasks are unknown, or finished cases were made under another configuration.
+    """
+    jobs = list({job.case.key: job for cell in cells for job in _jobs(cell)}.values())
+    todo, failed, corrupt = [], 0, []
+    for job in jobs:
+        stored = store.look(job.case)
+        if stored.status in {"ok", "error"} and stored.config_hash != job.cell.settings.config_hash:
+            raise ConfigError(_stale(job, stored.config_hash, store))
+        if stored.status == "ok":
+            continue
+        todo.append(job)
+        failed += stored.status == "error"
+        if stored.status == "corrupt":
+            corrupt.append(job.case.key)
+    return Plan(tuple(jobs), tuple(todo), len(jobs) - len(todo), failed, tuple(corrupt))
+
+
+def _jobs(cell: Cell) -> Iterator[Job]:
+    settings = cell.settings
+    names = _wanted("suite", settings.benchmark.get("suites"), [cell.benchmark.suite_names()])
+    _check_tasks(cell, names)
+    for name in names:
+        pairs = _spread(list(_pairs(cell, name)), settings.limit)
+        for epoch, (user_task, injection_task) in product(range(settings.epochs), pairs):
+            yield Job(_case(cell, name, user_task, injection_task, epoch), cell)
+
+
+def _pairs(cell: Cell, name: str) -> Iterator[tuple[str, str | None]]:
+    suite = cell.benchmark.suite(name)
+    users = _kept(suite.user_tasks, cell.settings.user_tasks)
+    if cell.attack.kind is AttackKind.NONE:
+        yield from ((user, None) for user in users)
+    elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
+        # AgentDojo runs these with the first injection task only: the goal plays no part.
+        yield from ((user, next(iter(suite.injection_tasks))) for user in users)
+    else:
+        yield from product(users, _kept(suite.injection_tasks, cell.settings.injection_tasks))
+
+
+def _case(cell: Cell, suite: str, user_task: str, injection_task: str | None, epoch: int) -> Case:
+    labels = cell.settings.labels
+    return Case(
+        benchmark=cell.benchmark.name,
+        version=cell.benchmark.version,
+        suite=suite,
+        user_task_id=user_task,
+        injection_task_id=injection_task,
+        attack=labels["attack"],
+        model=labels["model"],
+        defense=labels["defense"],
+        epoch=epoch,
+    )
+
+
+def _spread(pairs: list[tuple[str, str | None]], limit: int | None) -> list[tuple[str, str | None]]:
+    """At most `limit` pairs, evenly spaced, so that a sample meets many user and injection tasks."""
+    if limit is None or limit >= len(pairs):
+        return pairs
+    return [pairs[i * len(pairs) // limit] for i in range(limit)]
+
+
+def _kept(ids: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
+    return [task for task in ids if wanted is None or task in wanted]
+
+
+def _wanted(kind: str, wanted: Sequence[str] | None, known: Sequence[Sequence[str]]) -> list[str]:
+    names = {name: None for names in known for name in names}
+    for name in wanted or ():
+        if name not in names:
+            raise ConfigError(unknown_name(kind, name, names))
+    return list(names if wanted is None else dict.fromkeys(wanted))
+
+
+def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
+    loaded = [cell.benchmark.suite(name) for name in suites]
+    _wanted("user task", cell.settings.user_tasks, [list(suite.user_tasks) for suite in loaded])
+    _wanted(
+        "injection task", cell.settings.injection_tasks, [list(suite.injection_tasks) for suite in loaded]
+    )
+
+
+def _stale(job: Job, old_hash: str, store: Store) -> str:
+    """One line: which settings differ between the stored case and the planned one."""
+    old, new = store.config(old_hash) or {}, job.cell.settings.identity
+    differing = []
+    for group in (*NOT_IDENTITY, "seed"):
+        before, after = old.get(group), new.get(group)
+        if isinstance(before, dict) and isinstance(after, dict):
+            keys = sorted({*before, *after})
+            differing += [f"{group}.{k}" for k in keys if str(before.get(k)) != str(after.get(k))]
+        elif before is not None and before != after:
+            differing.append(f"{group} ({before} there, {after} now)")
+    what = ", ".join(differing) or "settings that were not kept"
+    return (
+        f"{store.root} holds {job.case.pipeline} finished under other settings: {what}. "
+        "Give another logdir=..., or the settings of then."
+    )

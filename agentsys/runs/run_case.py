@@ -1,0 +1,125 @@
+"""One case from start to record: environment, pipeline, AgentDojo's run and score, what happened."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentdojo.functions_runtime import TaskEnvironment
+from agentdojo.logging import LOGGER_STACK
+from agentdojo.types import ChatMessage
+
+from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
+from agentsys.benchmarks.exposure import ExposureWatch
+from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.contracts import AttackKind, NotInjectable
+from agentsys.models.chat import Scene
+from agentsys.models.errors import Consequence, ModelError
+from agentsys.models.trace import Tracer, tracing
+from agentsys.runs.observed import Observed, PipelineFailed
+from agentsys.runs.plan import Job
+
+
+@dataclass
+class CaseRun:
+    """What running a case gave; `record_of` turns it into what is stored."""
+
+    job: Job
+    tracer: Tracer
+    watch: ExposureWatch
+    written: Mapping[str, str]
+    """Injection vector -> text as the attack wrote it."""
+    utility: bool = False
+    security: bool = False
+    """True means that the injection task was carried out, as in AgentDojo."""
+    messages: Sequence[ChatMessage] = ()
+    attempts: int = 0
+    noop: bool = False
+    error: str | None = None
+    error_kind: str | None = None
+    ends_run: bool = False
+    """Whether every further case would fail alike (a bad key)."""
+    started: float = 0.0
+    """Seconds since the epoch."""
+    duration_s: float = 0.0
+
+
+def run_case(job: Job) -> CaseRun:
+    """Run and score one case. Whatever goes wrong inside it is part of the result, not an exception."""
+    LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
+    run = CaseRun(job, Tracer(), ExposureWatch({}), {}, started=time.time())
+    start = time.perf_counter()
+    with tracing(run.tracer):
+        try:
+            _run(run)
+        except ModelError as error:
+            _failed(run, error.kind.value, str(error))
+            run.ends_run = error.kind.consequence is Consequence.END_RUN
+        except NotInjectable as error:
+            _failed(run, "not_injectable", str(error))
+        except InjectionBreaksEnvironment as error:
+            _failed(run, "injection_breaks_environment", str(error))
+        except PipelineFailed as error:
+            _failed(run, "defense", f"{error} ({_where(error.__cause__)})")
+        except Exception as error:  # noqa: BLE001 - a checker's bug must not lose the other cases
+            _failed(run, "scorer", f"{type(error).__name__}: {error} ({_where(error)})")
+    run.duration_s = time.perf_counter() - start
+    return run
+
+
+def _run(run: CaseRun) -> None:
+    case, cell = run.job.case, run.job.cell
+    suite = cell.benchmark.suite(case.suite)
+    user_task = suite.user_tasks[case.user_task_id]
+    injection_task = suite.injection_tasks[case.injection_task_id] if case.injection_task_id else None
+    scene = Scene(
+        case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, cell.settings.seed
+    )
+    recorded = cell.stack.recorded_injections(scene)
+    if recorded is not None:
+        run.written = recorded
+    elif injection_task is not None:
+        run.written = dict(cell.attack.injections(suite, user_task, injection_task, cell.victim))
+    run.watch = ExposureWatch(run.written)
+    run.tracer.watchers.append(run.watch)
+    environment = suite.load_and_inject_default_environment(dict(run.written))
+    pipeline = cell.defense.pipeline(cell.stack.for_scene(scene), suite)
+    observed = Observed(pipeline, run.tracer)
+    try:
+        run.utility, run.security = suite.run_task_with_pipeline(
+            observed,
+            user_task,
+            injection_task,
+            dict(run.written),
+            runtime_class=WatchedRuntime,
+            environment=environment,
+        )
+    finally:
+        run.messages, run.attempts = observed.messages, observed.attempts
+    if injection_task is None:
+        run.security = False
+    elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
+        run.security = not run.utility
+    fresh = user_task.init_environment(suite.load_and_inject_default_environment(dict(run.written)))
+    run.noop = _same(fresh, observed.environment)
+
+
+def _same(before: TaskEnvironment, after: TaskEnvironment | None) -> bool:
+    return after is not None and bool(before == after)
+
+
+def _failed(run: CaseRun, kind: str, message: str) -> None:
+    run.utility = run.security = False
+    run.error_kind, run.error = kind, message
+    run.messages = run.messages or run.tracer.last_main_messages
+
+
+def _where(error: BaseException | None) -> str:
+    """File and line an exception came from."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    return f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
+
+
+__all__ = ["CaseRun", "run_case"]

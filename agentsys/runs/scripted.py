@@ -1,0 +1,72 @@
+"""Hands scripted models what they need to know: ground truths from the benchmark, roles from the defenses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+from agentsys.benchmarks.playbook import build_playbook
+from agentsys.config_dir import shipped_config_dir
+from agentsys.contracts import Benchmark
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.playbook import Playbook
+from agentsys.models.simulated.role import SimulatedRole
+
+
+@runtime_checkable
+class Scriptable(Protocol):
+    """A model that plays from a script (the simulated one)."""
+
+    def scripted(self, playbook: Playbook, roles: Mapping[str, SimulatedRole]) -> ChatModel:
+        """A copy that knows the script and can play these roles."""
+        ...
+
+
+def scripting(benchmark: Benchmark, defenses: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
+    """What to do to each provider once it is built: scripted ones get playbook and roles, others stay."""
+    roles = roles_of(defenses)
+
+    def finish(model: ChatModel) -> ChatModel:
+        return model.scripted(playbook_of(benchmark), roles) if isinstance(model, Scriptable) else model
+
+    return finish
+
+
+def roles_of(defenses: Iterable[object]) -> dict[str, SimulatedRole]:
+    """The simulated roles that these defenses bring along."""
+    roles: dict[str, SimulatedRole] = {}
+    for defense in defenses:
+        bring = getattr(defense, "simulated_roles", None)
+        if bring is not None:
+            roles.update(bring())
+    return roles
+
+
+@lru_cache(maxsize=16)
+def playbook_of(benchmark: Benchmark) -> Playbook:
+    """The ground truths of every suite of a benchmark; computed once."""
+    return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])
+
+
+def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
+    """The simulated model as `agentsys serve` offers it: all suites of a version, all defenses' roles.
+
+    Args:
+        version: AgentDojo's benchmark version.
+        options: The simulated model's parameters, as in configs/model/simulated.yaml.
+    """
+    from agentsys.models.chat import Scene
+    from agentsys.models.simulated.model import SimulatedModel
+    from agentsys.runs.cell import instantiate
+    from agentsys.runs.yaml_node import yaml_node
+
+    seed = int(options.get("seed", 0))
+    benchmark = instantiate("benchmark", {**yaml_node("benchmark", "agentdojo"), "version": version})
+    names = sorted(path.stem for path in (shipped_config_dir() / "defense").glob("*.yaml"))
+    defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
+    parameters = {key: value for key, value in options.items() if key != "seed"}
+    model = SimulatedModel(name="simulated", **parameters).scripted(
+        playbook_of(benchmark), roles_of(defenses)
+    )
+    return model.for_scene(Scene("", "", None, "", seed=seed))

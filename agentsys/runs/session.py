@@ -1,0 +1,64 @@
+"""`Session`: from overrides to a plan that is ready to execute. What the command line and notebooks call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentsys.errors import ConfigError
+from agentsys.runs.cell import CellBuilder
+from agentsys.runs.compose import compose
+from agentsys.runs.execute import Listener, Outcome, execute
+from agentsys.runs.plan import Plan, plan
+from agentsys.runs.settings import Settings
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Session:
+    """A planned run."""
+
+    settings: tuple[Settings, ...]
+    """One per cell."""
+    store: Store
+    plan: Plan
+
+    @property
+    def folders(self) -> list[Path]:
+        """The pipeline folders this run writes: what its tables are made of."""
+        return [self.store.root / name for name in dict.fromkeys(job.case.pipeline for job in self.plan.jobs)]
+
+    def execute(self, listener: Listener) -> Outcome:
+        """Run what is missing."""
+        for settings in self.settings:
+            self.store.remember_config(settings.config_hash, settings.identity)
+        workers = self.settings[0].executor.workers
+        return execute(self.plan.todo, workers=workers, store=self.store, listener=listener)
+
+
+def prepare(
+    overrides: Sequence[str], *, config_dirs: Sequence[Path] = (), plugin_paths: Sequence[Path] = ()
+) -> Session:
+    """Compose, build and plan a run without running anything.
+
+    Args:
+        overrides: Hydra overrides as typed on the command line; comma lists sweep.
+        config_dirs: The user's own config folders.
+        plugin_paths: Folders the user's own modules are imported from.
+
+    Raises:
+        ConfigError: For anything the user can mend.
+    """
+    for path in plugin_paths:
+        if not path.is_dir():
+            raise ConfigError(f"--plugin-path {path}: no such folder.")
+        sys.path.insert(0, str(path.resolve()))
+    settings = compose(overrides, config_dirs)
+    if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
+        raise ConfigError("logdir and executor hold for a whole run; give each one value.")
+    store = Store(settings[0].logdir)
+    builder = CellBuilder(store, tuple(config_dirs))
+    cells = [builder.build(one) for one in settings]
+    return Session(tuple(settings), store, plan(cells, store))

@@ -1,0 +1,135 @@
+"""`Store`: one file per case, written atomically, in AgentDojo's own layout and JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from agentsys.errors import ConfigError
+from agentsys.runs.case import Case
+from agentsys.runs.record import CaseRecord
+
+OWN_FOLDER = ".agentsys"
+"""Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the plan must know of a case's file."""
+
+    status: str
+    """`missing`, `corrupt`, `ok` or `error`."""
+    config_hash: str = ""
+
+
+class StoreError(ConfigError):
+    """The log folder cannot be written; what is finished stays."""
+
+
+class Store:
+    """The log folder of some runs.
+
+    Args:
+        root: The folder; made if it is not there.
+
+    Raises:
+        StoreError: If it cannot be made or written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.own = root / OWN_FOLDER
+        try:
+            self.own.mkdir(parents=True, exist_ok=True)
+            probe = self.own / f"probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write to {root}: {error.strerror}. Give another folder: logdir=..."
+            ) from None
+
+    def look(self, case: Case) -> Stored:
+        """Whether the case is finished. A file that does not parse counts as not run."""
+        try:
+            block = orjson.loads((self.root / case.key).read_bytes())["agentsys"]
+            return Stored(str(block["status"]), str(block["config_hash"]))
+        except FileNotFoundError:
+            return Stored("missing")
+        except (orjson.JSONDecodeError, KeyError, TypeError, OSError):
+            return Stored("corrupt")
+
+    def write(self, record: CaseRecord, agentdojo: Mapping[str, Any]) -> Path:
+        """Store a record; the file is either the old one or the whole new one, never half.
+
+        Args:
+            record: Our block.
+            agentdojo: The fields AgentDojo's loader wants, `messages` among them.
+
+        Raises:
+            StoreError: If the disk is full or the folder cannot be written.
+        """
+        path = self.root / record.case.key
+        block = record.model_dump(mode="json", exclude={"spans"})
+        block["spans"] = [span.model_dump() for span in record.spans]
+        data = orjson.dumps({**agentdojo, "agentsys": block}, default=_plain, option=orjson.OPT_INDENT_2)
+        try:
+            self._keep_aside_if_corrupt(path, record.case)
+            write_atomically(path, data)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room or give another "
+                "logdir=..., then run the same command again."
+            ) from None
+        return path
+
+    def remember_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
+        """Keep a resolved config beside the records that name its hash."""
+        path = self.own / "configs" / f"{config_hash}.config"
+        if not path.exists():
+            write_atomically(path, json.dumps(identity, indent=2, sort_keys=True, default=str).encode())
+
+    def config(self, config_hash: str) -> dict[str, Any] | None:
+        """The resolved config of a hash, if it was kept."""
+        try:
+            found = json.loads((self.own / "configs" / f"{config_hash}.config").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _keep_aside_if_corrupt(self, path: Path, case: Case) -> None:
+        if path.exists() and self.look(case).status == "corrupt":
+            aside = path.with_suffix(".json.corrupt")
+            path.replace(aside)
+            _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to a temporary name in the same folder, flush it to the disk, and rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _plain(value: object) -> object:
+    """Values orjson does not know: pydantic models as dicts, anything else as text."""
+    return value.model_dump() if isinstance(value, BaseModel) else str(value)

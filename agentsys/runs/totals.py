@@ -1,0 +1,92 @@
+"""`Totals`: the running figures of a run under way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agentsys.runs.record import CaseRecord
+
+
+@dataclass
+class Totals:
+    """Counts since the run started. Rates are pooled over everything run; tables come later."""
+
+    planned: int
+    """Cases to run."""
+    clock: Callable[[], float] = time.monotonic
+    done: int = 0
+    errors: int = 0
+    benign: int = 0
+    benign_solved: int = 0
+    attacked: int = 0
+    attacked_solved: int = 0
+    hit: int = 0
+    """Attacked cases whose injection task was carried out."""
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None as soon as one call has no known price."""
+    started: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def add(self, record: CaseRecord) -> None:
+        """Count one finished case; errored cases enter no rate."""
+        self.done += 1
+        for usage in record.usage.values():
+            self.tokens += usage.prompt + usage.completion
+            known = self.cost_usd is not None and usage.cost_usd is not None
+            self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
+        if record.status == "error":
+            self.errors += 1
+        elif record.case.injection_task_id is None:
+            self.benign += 1
+            self.benign_solved += record.utility
+        else:
+            self.attacked += 1
+            self.attacked_solved += record.utility
+            self.hit += record.security
+
+    @property
+    def per_second(self) -> float:
+        """Cases finished per second so far; 0 before the first."""
+        elapsed = self.clock() - self.started
+        return self.done / elapsed if elapsed > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated seconds to the end at the rate so far; None before the first case."""
+        return (self.planned - self.done) / self.per_second if self.done else None
+
+    def figures(self) -> str:
+        """The figures in one line of plain text."""
+        parts = [
+            f"benign utility {_share(self.benign_solved, self.benign)}",
+            f"under attack {_share(self.attacked_solved, self.attacked)}",
+            f"ASR {_share(self.hit, self.attacked)}",
+            f"errors {self.errors}",
+            f"tokens {_short(self.tokens)}",
+            "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
+        ]
+        return ", ".join(parts)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
+def _short(count: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as `h:mm:ss`; `-` where unknown."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -1,0 +1,21 @@
+"""`NoDefense`: the plain agent that every other defense is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.loop import default_system_message, tool_loop
+
+
+class NoDefense:
+    """System message, user query, then model and tools in turn: AgentDojo's agent, unprotected."""
+
+    name = "none"
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The plain agent. Its name is the model's, as in AgentDojo."""
+        return tool_loop(model, default_system_message(suite), name=model.name)

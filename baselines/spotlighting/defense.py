@@ -1,0 +1,156 @@
+"""`Spotlighting`: the agent whose tool results are marked as data."""
+
+from __future__ import annotations
+
+import random as generators
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel
+from agentsys.models.element import QueryResult
+from agentsys.models.loop import default_system_message, tool_loop
+from baselines.spotlighting.elements import Spotlight, UnmarkAnswer, UnmarkArguments
+from baselines.spotlighting.marking import (
+    PRIVATE_USE,
+    PRIVATE_USE_AREA,
+    Datamarking,
+    Delimiting,
+    Encoding,
+    Marking,
+)
+
+Variant = Literal["delimiting", "datamarking", "encoding"]
+
+
+class Spotlighting:
+    """Marks everything a tool returns as data and tells the model so in the system message.
+
+    Args:
+        variant: `delimiting` (marks around the text, AgentDojo's form), `datamarking` (a mark for
+            each run of whitespace) or `encoding` (base64).
+        start: Delimiting: the mark before the text.
+        end: Delimiting: the mark after it.
+        mark: Datamarking: what stands for whitespace.
+        escape: Take the marks out of the text before marking it, so that they cannot be forged.
+        keep_newlines: Datamarking: keep line breaks and indentation depth, so that YAML stays readable.
+        unmark_arguments: Datamarking: write spaces for marks that the model copied into tool calls.
+        unmark_answer: Datamarking: likewise in the final answer, which utility checks read.
+        random: Draw a fresh mark for each case and name it in the system message.
+        seed: What the fresh marks depend on, besides the request and the environment.
+
+    Raises:
+        ConfigError: If the variant is unknown, a mark is empty or has whitespace, or `random` is
+            asked of `encoding`, which has no mark.
+
+    Source: Hines et al., arXiv 2403.14720; AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
+    """
+
+    name = "spotlighting"
+
+    def __init__(
+        self,
+        variant: Variant = "delimiting",
+        *,
+        start: str = "<<",
+        end: str = ">>",
+        mark: str = PRIVATE_USE,
+        escape: bool = True,
+        keep_newlines: bool = True,
+        unmark_arguments: bool = True,
+        unmark_answer: bool = True,
+        random: bool = False,
+        seed: int = 0,
+    ) -> None:
+        _check(variant, {"start": start, "end": end, "mark": mark}, random)
+        markings: dict[str, Marking] = {
+            "delimiting": Delimiting(start, end, escape),
+            "datamarking": Datamarking(mark, escape, keep_newlines),
+            "encoding": Encoding(),
+        }
+        self.marking = markings[variant]
+        self.unmark_arguments = unmark_arguments
+        self.unmark_answer = unmark_answer
+        self.random = random
+        self.seed = seed
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The plain agent with marked results; with `random`, its marks are drawn when it is run."""
+        if not self.random:
+            return self.agent(model, suite, self.marking)
+        pipeline = AgentPipeline([DrawMark(self, model, suite)])
+        pipeline.name = f"{model.name}-{self.name}"
+        return pipeline
+
+    def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> AgentPipeline:
+        """The agent with this marking."""
+        copies = marking if isinstance(marking, Datamarking) else None
+        return tool_loop(
+            model,
+            f"{default_system_message(suite)} {marking.explanation()}",
+            name=f"{model.name}-{self.name}",
+            before_tools=[UnmarkArguments(copies)] if copies and self.unmark_arguments else [],
+            after_results=[Spotlight(marking)],
+            after=[UnmarkAnswer(copies)] if copies and self.unmark_answer else [],
+        )
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense adds, by name."""
+        return {"system_message_addition": self.marking.explanation()}
+
+
+class DrawMark(BasePipelineElement):  # type: ignore[misc]
+    """Draws the case's marks, then runs the agent that uses them. Holds no state between queries."""
+
+    def __init__(self, defense: Spotlighting, model: ChatModel, suite: TaskSuite[Any]) -> None:
+        self.defense = defense
+        self.model = model
+        self.suite = suite
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One case. The draw depends on its request and data alone, so threads and resumes repeat it."""
+        draw = generators.Random(f"{self.defense.seed}\n{query}\n{env.model_dump_json()}")
+        marking = redrawn(self.defense.marking, draw)
+        agent = self.defense.agent(self.model, self.suite, marking)
+        result: QueryResult = agent.query(query, runtime, env, messages, extra_args or {})
+        return result
+
+
+def redrawn(marking: Marking, draw: generators.Random) -> Marking:
+    """The marking with marks that hold something nobody could know beforehand."""
+    match marking:
+        case Delimiting(start, end):
+            token = f"{draw.getrandbits(32):08x}"
+            return replace(marking, start=f"{start}{token}{start}", end=f"{end}{token}{end}")
+        case Datamarking(mark):
+            # One private-use character is enough: it stands between any two words, and who forges
+            # this mark only marks text as data.
+            return replace(marking, mark_text=mark + chr(draw.randrange(*PRIVATE_USE_AREA)))
+        case _:
+            return marking
+
+
+def _check(variant: str, marks: dict[str, str], random: bool) -> None:
+    if variant not in get_args(Variant):
+        raise ConfigError(unknown_name("spotlighting variant", variant, get_args(Variant)))
+    if random and variant == "encoding":
+        raise ConfigError("spotlighting: variant 'encoding' has no mark to draw; leave random=false.")
+    for option, mark in marks.items():
+        if not mark or any(character.isspace() for character in mark):
+            raise ConfigError(
+                f"spotlighting: {option}={mark!r} cannot be a mark; give characters, none of them a space."
+            )

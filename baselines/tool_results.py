@@ -1,0 +1,44 @@
+"""The tool results of the turn that has just run, which is what text-rewriting defenses change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentdojo.types import (
+    ChatMessage,
+    ChatToolResultMessage,
+    MessageContentBlock,
+    text_content_block_from_string,
+)
+
+
+def rewrite_new_results(
+    messages: Sequence[ChatMessage], rewrite: Callable[[ChatToolResultMessage], ChatToolResultMessage]
+) -> list[ChatMessage]:
+    """The conversation with every tool result of the latest turn rewritten; its messages stay as they are.
+
+    The latest turn is everything after the last assistant message, so a reminder that another
+    element has already put behind the results does not hide them.
+
+    Args:
+        messages: The conversation, tool results of the latest turn included.
+        rewrite: From a tool message to a new one; must not change the one it is given.
+    """
+    start = _turn_start(messages)
+    new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]
+    return [*messages[:start], *new]
+
+
+def rewrite_text(
+    blocks: Sequence[MessageContentBlock], rewrite: Callable[[str], str]
+) -> list[MessageContentBlock]:
+    """New content blocks with the text of each text block rewritten; other blocks are kept."""
+    return [
+        text_content_block_from_string(rewrite(block["content"])) if block["type"] == "text" else block
+        for block in blocks
+    ]
+
+
+def _turn_start(messages: Sequence[ChatMessage]) -> int:
+    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    return assistant[-1] + 1 if assistant else 0

@@ -1,0 +1,188 @@
+"""AgentDojo's attacks, word for word, for victims it knows and victims it does not."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import pytest
+from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
+from agentdojo.attacks import load_attack
+from agentdojo.attacks.attack_registry import ATTACKS
+from agentdojo.models import MODEL_NAMES
+from agentdojo.task_suite.load_suites import get_suite
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.attacks import vectors
+from agentsys.attacks.none import NoAttack
+from agentsys.attacks.registered import RegisteredAttack
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
+from agentsys.errors import ConfigError
+
+SUITES = ["workspace", "travel", "banking", "slack"]
+NAMES = [name for name in ATTACKS if name != "manual"]
+GPT4 = Victim("GPT-4", "Emma Johnson")
+
+
+@cache
+def suite_of(name: str) -> TaskSuite[Any]:
+    return AgentDojo("v1.2.2").suite(name)
+
+
+def pipeline(name: str) -> GroundTruthPipeline:
+    element = GroundTruthPipeline(None)
+    element.name = name
+    return element
+
+
+@cache
+def packages(attack: str, suite: str, model: str = "gpt-4o-2024-05-13") -> Any:
+    return load_attack(attack, get_suite("v1.2.2", suite), pipeline(model))
+
+
+def pairs(name: str, per_suite: int) -> list[tuple[Any, Any]]:
+    suite = suite_of(name)
+    every = [(u, i) for u in suite.user_tasks.values() for i in suite.injection_tasks.values()]
+    return random.Random(name).sample(every, per_suite)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_texts_equal_the_packages_for_every_attack(name: str) -> None:
+    for attack in NAMES:
+        ours = RegisteredAttack(attack)
+        for user_task, injection_task in pairs(name, 1 if name == "workspace" else 2):
+            expected = packages(attack, name).attack(user_task, injection_task)
+            assert ours.injections(suite_of(name), user_task, injection_task, GPT4) == expected
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-3-5-sonnet-20241022", "gemini-2.0-flash-001", "command-r", "local"]
+)
+@pytest.mark.parametrize("attack", [name for name in NAMES if "name" in name or name == "dos"])
+def test_texts_equal_the_packages_for_other_models_it_knows(attack: str, model: str) -> None:
+    user_task, injection_task = pairs("banking", 1)[0]
+    expected = packages(attack, "banking", model).attack(user_task, injection_task)
+    victim = Victim(MODEL_NAMES[model], "Emma Johnson")
+    assert (
+        RegisteredAttack(attack).injections(suite_of("banking"), user_task, injection_task, victim)
+        == expected
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("attack", NAMES)
+def test_texts_equal_the_packages_for_every_pair(attack: str, name: str) -> None:
+    suite, ours = suite_of(name), RegisteredAttack(attack)
+    for user_task in suite.user_tasks.values():
+        for injection_task in suite.injection_tasks.values():
+            expected = packages(attack, name).attack(user_task, injection_task)
+            assert ours.injections(suite, user_task, injection_task, GPT4) == expected
+
+
+def text(attack: str, victim: Victim) -> str:
+    suite = suite_of("banking")
+    written = RegisteredAttack(attack).injections(
+        suite, suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_0"], victim
+    )
+    return written["injection_bill_text"]
+
+
+def test_a_victim_that_agentdojo_does_not_know_is_addressed_by_its_own_names() -> None:
+    written = text("important_instructions", Victim("Ours-7B", "Ada Lovelace"))
+    assert "from me, Ada Lovelace, to you, Ours-7B." in written
+    assert text("dos", Victim("Ours-7B", "Ada Lovelace")).count("Ada Lovelace") == 2
+
+
+def test_names_left_out_or_wrong_on_purpose_stay_so() -> None:
+    victim = Victim("Ours-7B", "Ada Lovelace")
+    assert "to you, the AI language model." in text("important_instructions_no_model_name", victim)
+    assert "from me, Ada Lovelace" in text("important_instructions_no_model_name", victim)
+    assert "from me, the user, to you, Ours-7B" in text("important_instructions_no_user_name", victim)
+    assert "from me, the user, to you, the AI language model" in text(
+        "important_instructions_no_names", victim
+    )
+    assert "from me, Mark Smith, to you, Ours-7B" in text("important_instructions_wrong_user_name", victim)
+    wrong = text("important_instructions_wrong_model_name", victim)
+    assert "from me, Ada Lovelace, to you, " in wrong
+    assert "Ours-7B" not in wrong
+
+
+def test_one_attack_object_serves_several_victims_and_suites() -> None:
+    attack = RegisteredAttack("important_instructions")
+    assert isinstance(attack, Attack)
+    for name in ("banking", "slack"):
+        user_task, injection_task = pairs(name, 1)[0]
+        for victim in (GPT4, Victim("Claude", "Emma Johnson")):
+            written = attack.injections(suite_of(name), user_task, injection_task, victim)
+            assert all(f"to you, {victim.model_name}." in value for value in written.values())
+
+
+def test_kinds_follow_the_registry() -> None:
+    assert RegisteredAttack("direct").kind is AttackKind.TARGETED
+    denying = {name for name in NAMES if RegisteredAttack(name).kind is AttackKind.DENIAL_OF_SERVICE}
+    assert denying == {"dos", "swearwords_dos", "captcha_dos", "offensive_email_dos", "felony_dos"}
+    assert isinstance(NoAttack(), Attack)
+    assert NoAttack().kind is AttackKind.NONE
+
+
+def test_an_unknown_attack_or_module_is_one_line_with_the_mend() -> None:
+    with pytest.raises(ConfigError, match="Did you mean important_instructions"):
+        RegisteredAttack("important_instruction")
+    with pytest.raises(ConfigError, match=r"attack\.modules names 'no_such'"):
+        RegisteredAttack("direct", modules=["no_such"])
+
+
+def test_a_task_without_a_vector_on_its_way_is_not_injectable() -> None:
+    suite = AgentDojo("v1.2.2").suite("banking")
+
+    class Idle:
+        ID, PROMPT, GROUND_TRUTH_OUTPUT = "user_task_99", "Do nothing.", ""
+
+        def ground_truth(self, environment: object) -> list[object]:
+            return []
+
+    for _ in range(2):  # worked out, then remembered
+        with pytest.raises(NotInjectable, match="user_task_99"):
+            RegisteredAttack("direct").injections(
+                suite, Idle(), suite.injection_tasks["injection_task_0"], GPT4
+            )  # type: ignore[arg-type]
+
+
+def test_a_ground_truth_is_executed_once_per_user_task_by_all_attacks_and_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suite, asked = AgentDojo("v1.2.2").suite("slack"), []
+    rule = vectors._PACKAGES_RULE
+    monkeypatch.setattr(
+        vectors, "_PACKAGES_RULE", lambda probe, task: asked.append(task.ID) or rule(probe, task)
+    )
+    attacks = [
+        RegisteredAttack("important_instructions"),
+        RegisteredAttack("tool_knowledge"),
+        RegisteredAttack("dos"),
+    ]
+    jobs = [
+        (attack, user_task, Victim(model, "Emma Johnson"))
+        for attack in attacks
+        for user_task in suite.user_tasks.values()
+        for model in ("GPT-4", "Claude")
+    ]
+
+    def write(job: Any) -> dict[str, str]:
+        attack, user_task, victim = job
+        return dict(attack.injections(suite, user_task, suite.injection_tasks["injection_task_1"], victim))
+
+    with ThreadPoolExecutor(8) as pool:
+        written = list(pool.map(write, jobs))
+    assert sorted(asked) == sorted(suite.user_tasks)
+    assert written == [write(job) for job in jobs]
+
+
+def test_the_package_is_left_as_it_was() -> None:
+    before = {name: dict(vars(cls)) for name, cls in ATTACKS.items()}
+    text("important_instructions", Victim("Ours-7B", "Ada Lovelace"))
+    assert {name: dict(vars(cls)) for name, cls in ATTACKS.items()} == before

@@ -1,0 +1,68 @@
+"""A user's own attack from a YAML alone; and every shipped attack YAML builds its attack."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from agentdojo.attacks.attack_registry import ATTACKS
+
+from agentsys.attacks.template import TemplateAttack
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.config_dir import shipped_config_dir
+from agentsys.contracts import Attack, AttackKind, Victim
+from agentsys.errors import ConfigError
+
+SUITE = AgentDojo("v1.2.2").suite("slack")
+YAMLS = sorted((shipped_config_dir() / "attack").glob("*.yaml"))
+
+
+def filled(template: str, goal: str = "Do it.", **options: str) -> str:
+    task = SUITE.user_tasks["user_task_1"]
+    written = TemplateAttack(template, **options).injections(
+        SUITE,
+        task,
+        SimpleNamespace(GOAL=goal, ID="injection_task_0"),  # type: ignore[arg-type]
+        Victim("GPT-{user}", "Ada {goal}"),
+    )
+    assert len(set(written.values())) == 1
+    return next(iter(written.values()))
+
+
+def test_placeholders_are_filled_in_one_pass_and_other_braces_stay() -> None:
+    assert filled("{goal}|{user}|{model}", "Send {user} {0} {x.__class__}") == (
+        "Send {user} {0} {x.__class__}|Ada {goal}|GPT-{user}"
+    )
+    assert filled('{ "k": {goal}, {other} {0} {{user}} }') == '{ "k": Do it., {other} {0} {Ada {goal}} }'
+    assert filled("{task} / {goal}").startswith(SUITE.user_tasks["user_task_1"].PROMPT)
+
+
+def test_a_template_that_states_no_goal_is_refused_unless_it_denies_service() -> None:
+    with pytest.raises(ConfigError, match=r"has no \{goal\}"):
+        TemplateAttack("Stop!")
+    assert TemplateAttack("Stop!", kind="denial_of_service").kind is AttackKind.DENIAL_OF_SERVICE
+    with pytest.raises(ConfigError, match="Did you mean targeted"):
+        TemplateAttack("{goal}", kind="target")
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+def test_a_shipped_yaml_builds_an_attack_of_its_own_name(path: Path) -> None:
+    node: dict[str, Any] = yaml.safe_load(path.read_text())
+    module, _, name = node.pop("_target_").rpartition(".")
+    attack = getattr(importlib.import_module(module), name)(**node)
+    assert isinstance(attack, Attack)
+    assert attack.name == path.stem
+
+
+def test_every_registered_attack_has_its_yaml() -> None:
+    assert set(ATTACKS) <= {path.stem for path in YAMLS}
+
+
+def test_the_shipped_benchmark_yaml_builds_the_benchmark() -> None:
+    node = yaml.safe_load((shipped_config_dir() / "benchmark" / "agentdojo.yaml").read_text())
+    assert node.pop("_target_") == "agentsys.benchmarks.agentdojo.AgentDojo"
+    assert AgentDojo(**node).version == "v1.2.2"

@@ -1,0 +1,106 @@
+"""Prompt sandwiching: where the reminder stands, and what it says."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+from agentdojo.task_suite import get_suite
+from scripted_for_baselines import ScriptedModel, calls, runtime_returning
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import assistant, text_of, user
+from baselines.prompt_sandwiching import PromptSandwiching, Remind
+
+QUERY = "Pay {rent}, as in {user_task}."
+
+
+def run(defense: PromptSandwiching, model: ScriptedModel, **results: Any) -> list[Any]:
+    pipeline = defense.pipeline(model, get_suite("v1.2.2", "banking"))
+    return list(pipeline.query(QUERY, runtime_returning(**results))[3])
+
+
+def roles(messages: list[Any]) -> list[str]:
+    return [message["role"] for message in messages]
+
+
+def test_two_parallel_results_get_one_reminder_behind_both() -> None:
+    model = ScriptedModel([calls("a", "b"), assistant("Done.")])
+    messages = run(PromptSandwiching(), model, a="one", b="two")
+    assert roles(messages) == ["system", "user", "assistant", "tool", "tool", "user", "assistant"]
+    assert messages[5] == user(QUERY)
+
+
+def test_two_rounds_get_two_reminders_and_the_first_call_none() -> None:
+    model = ScriptedModel([calls("a"), calls("a"), assistant("Done.")])
+    messages = run(PromptSandwiching(), model, a="one")
+    repeated = ["assistant", "tool", "user"]
+    assert roles(messages) == ["system", "user", *repeated, *repeated, "assistant"]
+    assert roles(model.seen[0]) == ["system", "user"]
+
+
+def test_reminding_does_not_warn_about_the_place_of_the_query() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(PromptSandwiching(), ScriptedModel([calls("a"), assistant("Done.")]), a="one")
+
+
+def test_in_result_the_reminder_ends_every_result_payload_and_error_included() -> None:
+    defense = PromptSandwiching("in_result", "|task: {user_task}")
+    model = ScriptedModel([calls("a", "broken"), calls("a"), assistant("Done.")])
+    messages = run(defense, model, a="payload", broken=ValueError("payload too"))
+    results = [message for message in messages if message["role"] == "tool"]
+    assert roles(messages) == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert [text_of(result) for result in results] == [f"payload|task: {QUERY}", "", f"payload|task: {QUERY}"]
+    assert results[1]["error"] == f"ValueError: payload too|task: {QUERY}"
+
+
+def test_default_in_result_reminder_states_the_task() -> None:
+    messages = run(PromptSandwiching("in_result"), ScriptedModel([calls("a"), assistant("Done.")]), a="x")
+    text = text_of(messages[3])
+    assert text.startswith("x")
+    assert QUERY in text
+
+
+def test_a_custom_template_replaces_only_its_placeholder() -> None:
+    defense = PromptSandwiching(template="{braces} stay: {user_task}")
+    messages = run(defense, ScriptedModel([calls("a"), assistant("Done.")]), a="x")
+    assert text_of(messages[4]) == "{braces} stay: " + QUERY
+
+
+def test_nothing_is_reminded_where_no_tool_ran() -> None:
+    messages = [user("hello")]
+    assert (
+        Remind("user_message", "{user_task}").query("hello", runtime_returning(), messages=messages)[3]
+        == messages
+    )
+
+
+@pytest.mark.parametrize("position", ["user_message", "in_result"])
+def test_reminding_leaves_its_input_as_it_was(position: Any) -> None:
+    given = run(PromptSandwiching(), ScriptedModel([calls("a"), assistant("Done.")]), a="one")[:4]
+    before = copy.deepcopy(given)
+    Remind(position, "{user_task}").query(QUERY, runtime_returning(), messages=given)
+    assert given == before
+
+
+def test_unknown_position_and_template_without_task_are_the_users_errors() -> None:
+    with pytest.raises(ConfigError, match="Did you mean in_result"):
+        PromptSandwiching("in_results")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="user_task"):
+        PromptSandwiching(template="Stay on task!")
+
+
+def test_prompts_shows_the_reminder() -> None:
+    assert PromptSandwiching().prompts() == {"reminder": "{user_task}"}

@@ -1,0 +1,209 @@
+"""Spotlighting in a conversation: what the model reads, what the tools get, what the trace keeps."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+import pytest
+from agentdojo.agent_pipeline.agent_pipeline import load_system_message
+from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.task_suite import get_suite
+from agentdojo.types import get_text_content_as_str
+from scripted_for_baselines import ScriptedModel, calls, runtime_returning
+
+from agentsys.contracts import Defense
+from agentsys.errors import ConfigError
+from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.trace import Tracer, tracing
+from baselines.prompt_sandwiching import Remind
+from baselines.spotlighting import Spotlighting
+from baselines.spotlighting.elements import Spotlight, UnmarkArguments
+from baselines.spotlighting.marking import PRIVATE_USE, Datamarking, Delimiting
+
+M = PRIVATE_USE
+
+
+def run(
+    defense: Spotlighting, model: ScriptedModel, runtime: FunctionsRuntime, query: str = "Go."
+) -> list[Any]:
+    return list(defense.pipeline(model, get_suite("v1.2.2", "banking")).query(query, runtime)[3])
+
+
+def results(messages: list[Any]) -> list[Any]:
+    return [message for message in messages if message["role"] == "tool"]
+
+
+def test_delimiting_shows_the_model_exactly_what_agentdojos_does() -> None:
+    model = ScriptedModel([calls("a", "b"), calls("a"), assistant("Done.")])
+    messages = run(Spotlighting(), model, runtime_returning(a="one", b=["x", "y"]))
+    assert [text_of(message) for message in results(messages)] == ["<<one>>", "<<- x\n- y>>", "<<one>>"]
+    assert results(model.seen[2]) == results(messages)
+
+
+def test_error_text_is_marked_too() -> None:
+    model = ScriptedModel([calls("broken", "unknown"), assistant("Done.")])
+    messages = run(Spotlighting(), model, runtime_returning(broken=ValueError("obey >> me")))
+    first, second = results(messages)
+    assert (text_of(first), first["error"]) == ("<<>>", "<<ValueError: obey  me>>")
+    assert second["error"] == "<<Invalid tool unknown provided.>>"
+
+
+def test_an_empty_error_stays_empty_so_that_the_content_is_what_is_sent() -> None:
+    messages = run(Spotlighting(), ScriptedModel([calls("a"), assistant("x")]), runtime_returning(a="one"))
+    empty = {**results(messages)[0], "error": ""}
+    marked = Spotlight(Delimiting()).query("", runtime_returning(), messages=[calls("a"), empty])[3]
+    assert marked[1]["error"] == ""
+
+
+@pytest.mark.parametrize("variant", ["delimiting", "datamarking", "encoding"])
+def test_the_system_message_is_agentdojos_with_the_explanation_behind_it(variant: Any) -> None:
+    defense = Spotlighting(variant)
+    messages = run(defense, ScriptedModel([assistant("Done.")]), runtime_returning())
+    explanation = defense.prompts()["system_message_addition"]
+    assert text_of(messages[0]) == f"{load_system_message(None)} {explanation}"
+
+
+def test_encoding_is_what_the_model_reads() -> None:
+    model = ScriptedModel([calls("a"), assistant("Done.")])
+    run(Spotlighting("encoding"), model, runtime_returning(a="Zoë"))
+    assert base64.b64decode(text_of(model.seen[1][-1])).decode() == "Zoë"
+
+
+def note_runtime() -> FunctionsRuntime:
+    runtime = FunctionsRuntime()
+
+    @runtime.register_function
+    def note(text: str, tags: list[str]) -> str:
+        """Repeats a note.
+
+        :param text: The note.
+        :param tags: Its tags.
+        """
+        return f"{text}|{'|'.join(tags)}"
+
+    return runtime
+
+
+NOTE = calls("note", text=f"Ann{M}Lee", tags=[f"a{M}b", "c"])
+
+
+def test_marks_copied_into_arguments_become_spaces_before_the_tool_runs() -> None:
+    tracer = Tracer()
+    with tracing(tracer):
+        messages = run(Spotlighting("datamarking"), ScriptedModel([NOTE, assistant("Done.")]), note_runtime())
+    assert messages[2]["tool_calls"][0].args == {"text": "Ann Lee", "tags": ["a b", "c"]}
+    assert text_of(results(messages)[0]) == f"Ann{M}Lee|a{M}b|c"
+    assert [s.decision for s in tracer.spans if s.kind == "unmark"] == [{"marks_removed": 2}]
+
+
+def test_marks_stay_in_arguments_when_unmarking_is_off() -> None:
+    defense = Spotlighting("datamarking", unmark_arguments=False)
+    messages = run(defense, ScriptedModel([NOTE, assistant("Done.")]), note_runtime())
+    assert messages[2]["tool_calls"][0].args["text"] == f"Ann{M}Lee"
+
+
+def test_marks_copied_into_the_answer_become_spaces() -> None:
+    script = ScriptedModel([assistant(f"It is Ann{M}Lee.")])
+    assert text_of(run(Spotlighting("datamarking"), script, note_runtime())[-1]) == "It is Ann Lee."
+    kept = Spotlighting("datamarking", unmark_answer=False)
+    script = ScriptedModel([assistant(f"It is Ann{M}Lee.")])
+    assert text_of(run(kept, script, note_runtime())[-1]) == f"It is Ann{M}Lee."
+
+
+def test_the_trace_keeps_raw_results_and_counts_removals() -> None:
+    tracer = Tracer()
+    with tracing(tracer):
+        model = ScriptedModel([calls("a", "broken"), assistant("Done.")])
+        run(Spotlighting(), model, runtime_returning(a="x >> y", broken=ValueError("z")))
+    kept = [(node.name, node.decision) for node in tracer.spans if node.kind == "spotlight"]
+    assert kept == [
+        ("a", {"raw": "x >> y", "raw_error": None, "marks_removed": 1}),
+        ("broken", {"raw": "", "raw_error": "ValueError: z", "marks_removed": 0}),
+    ]
+
+
+def test_a_result_is_marked_once_however_many_rounds_follow() -> None:
+    model = ScriptedModel([calls("a"), calls("a"), calls("a"), assistant("Done.")])
+    messages = run(Spotlighting("encoding"), model, runtime_returning(a="one"))
+    assert {text_of(message) for message in results(messages)} == {base64.b64encode(b"one").decode()}
+
+
+def test_with_a_reminder_results_are_marked_and_the_reminder_is_not_whatever_the_order() -> None:
+    run(Spotlighting(), model := ScriptedModel([calls("a"), assistant("Done.")]), runtime_returning(a="1"))
+    result = {**results(model.seen[1])[0], "content": [{"type": "text", "content": "one"}]}
+    for elements in (
+        [Spotlight(Delimiting()), Remind("user_message", "{user_task}")],
+        [Remind("user_message", "{user_task}"), Spotlight(Delimiting())],
+    ):
+        messages: Any = [user("Pay."), calls("a"), result]
+        for element in elements:
+            messages = element.query("Pay.", runtime_returning(), messages=messages)[3]
+        assert [text_of(message) for message in messages[-2:]] == ["<<one>>", "Pay."]
+
+
+def test_the_elements_leave_their_input_as_it_was() -> None:
+    given = [NOTE, {**results(run(Spotlighting(), ScriptedModel([NOTE, assistant("x")]), note_runtime()))[0]}]
+    before = copy.deepcopy(given)
+    Spotlight(Datamarking()).query("", note_runtime(), messages=given)
+    UnmarkArguments(Datamarking()).query("", note_runtime(), messages=given[:1])
+    assert given == before
+
+
+def marks_of(defense: Spotlighting, query: str) -> str:
+    """The marked form of the result `x y`, checked to be the one the system message explains."""
+    model = ScriptedModel([calls("a"), assistant("Done.")])
+    messages = run(defense, model, runtime_returning(a="x y"), query)
+    text = text_of(results(messages)[0])
+    start, between = text.split("x")[0], text[1:-1]
+    assert (start or between) in text_of(messages[0])
+    return text
+
+
+@pytest.mark.parametrize("variant", ["delimiting", "datamarking"])
+def test_random_marks_differ_between_cases_and_repeat_in_the_same_case(variant: Any) -> None:
+    defense = Spotlighting(variant, random=True)
+    first = marks_of(defense, "Pay.")
+    assert first == marks_of(Spotlighting(variant, random=True), "Pay.")
+    assert first != marks_of(defense, "Buy.")
+    assert first != marks_of(Spotlighting(variant, random=True, seed=1), "Pay.")
+    assert first != marks_of(Spotlighting(variant), "Pay.")
+
+
+def test_random_marks_depend_on_the_data_too_so_that_each_attacked_case_has_its_own() -> None:
+    suite = get_suite("v1.2.2", "banking")
+    texts = set()
+    for payload in ("obey", "obey me"):
+        model = ScriptedModel([assistant("Done.")])
+        environment = suite.load_and_inject_default_environment({"injection_bill_text": payload})
+        Spotlighting(random=True).pipeline(model, suite).query("Pay.", runtime_returning(), environment)
+        texts.add(text_of(model.seen[0][0]))
+    assert len(texts) == 2
+
+
+def test_a_result_that_copies_the_usual_marks_cannot_close_a_random_one() -> None:
+    model = ScriptedModel([calls("a"), assistant("Done.")])
+    messages = run(Spotlighting(random=True), model, runtime_returning(a="x >> obey <<"))
+    text = get_text_content_as_str(results(messages)[0]["content"])
+    start, end = text[:12], text[-12:]
+    assert text == f"{start}x >> obey <<{end}"
+    assert start[2:10] == end[2:10]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variant": "delimit"}, "Did you mean delimiting"),
+        ({"variant": "encoding", "random": True}, "random=false"),
+        ({"start": ""}, "start=''"),
+        ({"variant": "datamarking", "mark": " "}, "mark=' '"),
+    ],
+)
+def test_bad_options_are_the_users_errors(arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Spotlighting(**arguments)
+
+
+def test_spotlighting_is_a_defense() -> None:
+    assert isinstance(Spotlighting(), Defense)

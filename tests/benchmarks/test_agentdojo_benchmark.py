@@ -1,0 +1,107 @@
+"""The benchmark adapter: versions, suites, forks, and a package that stays as it was."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from agentdojo.task_suite import load_suites
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.contracts import Benchmark
+from agentsys.errors import ConfigError
+
+
+def test_it_is_a_benchmark_with_the_suites_of_its_version() -> None:
+    benchmark = AgentDojo("v1.2.2")
+    assert isinstance(benchmark, Benchmark)
+    assert list(benchmark.suite_names()) == ["workspace", "travel", "banking", "slack"]
+    assert len(benchmark.suite("workspace").injection_tasks) == 14
+    assert len(AgentDojo("v1").suite("workspace").injection_tasks) == 6
+
+
+def test_chosen_suites_come_in_the_benchmarks_order() -> None:
+    assert list(AgentDojo("v1", ["slack", "travel"]).suite_names()) == ["travel", "slack"]
+
+
+def test_exact_injection_is_part_of_the_name() -> None:
+    assert AgentDojo("v1").name == "agentdojo"
+    assert AgentDojo("v1", injection="exact").name == "agentdojo+exact"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"version": "v1.2.9"}, "Unknown version of agentdojo 'v1.2.9'. Did you mean v1.2"),
+        (
+            {"version": "v1", "suites": ["bankng"]},
+            "Unknown suite of agentdojo v1 'bankng'. Did you mean banking?",
+        ),
+        ({"version": "v1", "injection": "exakt"}, "Unknown benchmark.injection 'exakt'. Did you mean exact?"),
+        ({"version": "v1", "modules": ["no_such_fork.suites"]}, "there is no module 'no_such_fork'"),
+    ],
+)
+def test_a_mistaken_name_is_one_line_with_the_mend(arguments: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=r"^[^\n]*$") as raised:
+        AgentDojo(**arguments)  # type: ignore[arg-type]
+    assert message in str(raised.value)
+
+
+def test_an_unknown_version_leaves_no_trace_in_the_package() -> None:
+    with pytest.raises(ConfigError):
+        AgentDojo("v9")
+    assert "v9" not in load_suites._SUITES
+
+
+def test_an_unknown_suite_asked_for_later_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="Unknown suite"):
+        AgentDojo("v1").suite("workspce")
+
+
+def test_a_suite_is_built_once_and_the_packages_own_is_left_alone() -> None:
+    benchmark, original = AgentDojo("v1.2.2"), load_suites.get_suite("v1.2.2", "slack")
+    before = dict(vars(original))
+    suite = benchmark.suite("slack")
+    assert suite is benchmark.suite("slack")
+    assert suite is not original
+    assert vars(original) == before
+    assert "load_and_inject_default_environment" not in vars(TaskSuite("x", original.environment_type, []))
+
+
+def test_a_forks_suite_and_version_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "environment.yaml").write_text("note: 'Hello {place}'\n")
+    (data / "injection_vectors.yaml").write_text("place:\n  description: d\n  default: there\n")
+    (tmp_path / "forked_suites.py").write_text(
+        "from pathlib import Path\n"
+        "from agentdojo.functions_runtime import TaskEnvironment\n"
+        "from agentdojo.task_suite.load_suites import register_suite\n"
+        "from agentdojo.task_suite.task_suite import TaskSuite\n"
+        "class Env(TaskEnvironment):\n    note: str\n"
+        "register_suite(TaskSuite('mini', Env, [], Path(__file__).parent / 'data'), 'fork-1')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        suite = AgentDojo("fork-1", modules=["forked_suites"]).suite("mini")
+        assert suite.load_and_inject_default_environment({"place": "you"}).note == "Hello you"
+        assert suite.load_and_inject_default_environment({}).note == "Hello there"
+    finally:
+        load_suites._SUITES.pop("fork-1", None)
+        sys.modules.pop("forked_suites", None)
+
+
+def test_a_module_with_a_bug_keeps_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "buggy_fork.py").write_text("import surely_not_installed\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):
+        AgentDojo("v1", modules=["buggy_fork"])
+
+
+def test_a_suite_can_still_check_itself_and_make_a_new_version() -> None:
+    suite = AgentDojo("v1.2.2").suite("banking")
+    assert suite.check(check_injectable=False)[0]
+    newer = suite.get_new_version((9, 9, 9))
+    assert newer.load_and_inject_default_environment({}) == suite.load_and_inject_default_environment({})

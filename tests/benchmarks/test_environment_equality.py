@@ -1,0 +1,237 @@
+"""Environments equal AgentDojo's own: every suite and version, with and without injections, and fuzzed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from agentdojo.task_suite import load_suites
+from agentdojo.task_suite.task_suite import TaskSuite
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentsys.attacks.registered import RegisteredAttack
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
+from agentsys.benchmarks.double_quoted import is_plain
+from agentsys.contracts import Victim
+
+VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
+SUITES = ["workspace", "travel", "banking", "slack"]
+ATTACKS = ["important_instructions", "tool_knowledge", "injecagent", "captcha_dos"]
+VICTIM = Victim("GPT-4", "Emma Johnson")
+
+
+@cache
+def ours(name: str, version: str = "v1.2.2") -> TaskSuite[Any]:
+    return AgentDojo(version).suite(name)
+
+
+def packages(name: str, version: str = "v1.2.2") -> TaskSuite[Any]:
+    return load_suites.get_suite(version, name)
+
+
+def assert_same(name: str, injections: dict[str, str], version: str = "v1.2.2") -> None:
+    """Both load to equal environments, or both fail."""
+    try:
+        expected = packages(name, version).load_and_inject_default_environment(injections)
+    except Exception:  # noqa: BLE001 - whatever the package raises, ours must be its one error
+        with pytest.raises(InjectionBreaksEnvironment):
+            ours(name, version).load_and_inject_default_environment(injections)
+        return
+    for _ in range(2):  # parsed the first time, unpickled the second
+        loaded = ours(name, version).load_and_inject_default_environment(injections)
+        assert type(loaded) is type(expected)
+        assert loaded == expected
+        assert loaded.model_dump() == expected.model_dump()
+
+
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_environment_without_injection_equals_the_packages(name: str, version: str) -> None:
+    assert_same(name, {}, version)
+
+
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_environment_with_canaries_in_all_vectors_equals_the_packages(name: str, version: str) -> None:
+    vectors = ours(name, version).get_injection_vector_defaults()
+    assert_same(
+        name, {vector: f"\n\n canary {{{vector}}}:\n - it's\t# {version} \n" for vector in vectors}, version
+    )
+
+
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_environment_under_a_registered_attack_equals_the_packages(name: str, attack: str) -> None:
+    suite, writer = ours(name), RegisteredAttack(attack)
+    user_task = list(suite.user_tasks.values())[-1]
+    for injection_task in list(suite.injection_tasks.values())[::5]:
+        assert_same(name, dict(writer.injections(suite, user_task, injection_task, VICTIM)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("version", ["v1", "v1.2.2"])
+def test_environment_under_every_attack_and_pair_equals_the_packages(name: str, version: str) -> None:
+    suite, seen = ours(name, version), set()
+    for attack in ("direct", "system_message", "tool_knowledge", "important_instructions", "dos", "adaptive"):
+        writer = _writer(attack)
+        for user_task in suite.user_tasks.values():
+            for injection_task in suite.injection_tasks.values():
+                injections = dict(writer.injections(suite, user_task, injection_task, VICTIM))
+                if (key := tuple(sorted(injections.items()))) not in seen:
+                    seen.add(key)
+                    assert_same(name, injections, version)
+
+
+def _writer(name: str) -> Any:
+    from agentsys.attacks.adaptive import AdaptiveAttack
+
+    return AdaptiveAttack() if name == "adaptive" else RegisteredAttack(name)
+
+
+# Whatever can matter to a scanner, a folder, a formatter or a validator, in pieces that combine.
+PIECES = [
+    *[
+        "\n",
+        "\n\n",
+        "\r\n",
+        "\r",
+        "\t",
+        " ",
+        "  ",
+        "\x85",
+        "\u2028",
+        "\u00a0",
+        "\x00",
+        "\x07",
+        "\x7f",
+        "\ufeff",
+    ],
+    *[
+        '"',
+        "'",
+        "\\",
+        "\\n",
+        "\\t",
+        '\\"',
+        "\\\\",
+        "\\x41",
+        "\\u00e9",
+        "\\U0001F600",
+        "\\UFFFFFFFF",
+        "\\uD800",
+    ],
+    *["\\x4", "\\q", "\\\n", "\\ ", "\\_", "\\N", "\\L", "\\0", "\\'", "\\/"],
+    *[
+        "{",
+        "}",
+        "{x}",
+        "{0}",
+        "---",
+        "...",
+        "\n---\n",
+        "\n...",
+        "--- ",
+        "# c",
+        ": ",
+        "- ",
+        "? ",
+        "&a ",
+        "*a",
+        "!!int ",
+    ],
+    *["%", "@", "`", "|", ">", "[", "]", ",", "null", "1", "true", "<<", "2020-01-01", "a@b.co"],
+    *["word", "This is a long line of words that goes on. ", "é", "😀", "\ud800", "漢", '"\n  "k": "v'],
+]
+pieced = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+anything = pieced | st.text(max_size=60)
+
+
+@st.composite
+def injection_sets(draw: st.DrawFn, name: str) -> dict[str, str]:
+    vectors = sorted(packages(name).get_injection_vector_defaults())
+    chosen = draw(st.lists(st.sampled_from(vectors), min_size=1, max_size=3, unique=True))
+    return {vector: draw(anything) for vector in chosen}
+
+
+@settings(max_examples=70, deadline=None, derandomize=True)
+@given(injection_sets("banking"))
+def test_fuzzed_banking_environment_equals_the_packages(injections: dict[str, str]) -> None:
+    assert_same("banking", injections)
+
+
+@settings(max_examples=70, deadline=None, derandomize=True)
+@given(injection_sets("slack"))
+def test_fuzzed_slack_environment_equals_the_packages(injections: dict[str, str]) -> None:
+    assert_same("slack", injections)
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(injection_sets("workspace"))
+def test_fuzzed_workspace_environment_equals_the_packages(injections: dict[str, str]) -> None:
+    assert_same("workspace", injections)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "examples"), [("banking", 3000), ("slack", 3000), ("travel", 500), ("workspace", 250)]
+)
+def test_many_fuzzed_environments_equal_the_packages(name: str, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(injection_sets(name))
+    def equal(injections: dict[str, str]) -> None:
+        assert_same(name, injections)
+
+    equal()
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(anything)
+def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
+    import yaml
+
+    if is_plain(text):
+        tokens = []
+        try:
+            tokens = [type(token).__name__ for token in yaml.scan(f'"{text}"', Loader=yaml.SafeLoader)]
+        except (yaml.YAMLError, ValueError, OverflowError):
+            return  # breaks, but not out
+        assert tokens == ["StreamStartToken", "ScalarToken", "StreamEndToken"]
+
+
+def test_a_loaded_environment_shares_nothing_with_the_next() -> None:
+    suite = ours("workspace")
+    first = suite.load_and_inject_default_environment({})
+    pristine = first.model_dump()
+    first.inbox.emails.clear()
+    first.inbox.initial_emails[0].body = "changed"
+    first.calendar.initial_events[0].participants.append("nobody@example.com")
+    second = suite.load_and_inject_default_environment({})
+    assert second.model_dump() == pristine
+    second.cloud_drive.files.popitem()
+    assert suite.load_and_inject_default_environment({}).model_dump() == pristine
+
+
+def test_a_freshly_parsed_environment_shares_nothing_with_the_next() -> None:
+    suite = AgentDojo("v1.2.2").suite("travel")
+    first = suite.load_and_inject_default_environment({"injection_hotels_0": "one"})
+    first.hotels.hotel_list[0].reviews.append({"any": "thing"})
+    again = suite.load_and_inject_default_environment({"injection_hotels_0": "two"})
+    assert {"any": "thing"} not in again.hotels.hotel_list[0].reviews
+
+
+def test_objects_that_stand_in_two_places_still_do_after_a_copy() -> None:
+    environment = ours("workspace").load_and_inject_default_environment({})
+    mail = environment.inbox.initial_emails[0]
+    assert environment.inbox.emails[mail.id_] is mail
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_suite_of_the_package_takes_the_fast_way(name: str) -> None:
+    loader = ours(name).load_and_inject_default_environment.__self__
+    assert loader._holed is not None
+    fields = sum(len(hole.vectors) for hole in loader._holed.holes)
+    assert fields >= len(loader.defaults())

@@ -1,0 +1,200 @@
+"""Whether, when and how much of a payload tools returned and acting models were shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.types import ChatMessage
+from pydantic import BaseModel
+
+from agentsys.attacks.registered import RegisteredAttack
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.exposure import ExposureSeen, ExposureWatch
+from agentsys.benchmarks.payload_lines import payload_lines, squeeze
+from agentsys.contracts import Victim
+from agentsys.models.chat import ChatRequest, assistant, system, user
+from agentsys.runs.record import Exposure
+
+LONG = "This line is long enough to count."
+OTHER = "And this one is long enough as well."
+WRITTEN = {"vector": f"\n\n{LONG}\n\nshort\n\n{OTHER}\n\n"}
+
+
+class Note(BaseModel):
+    title: str
+    tags: dict[str, list[str]] = {}
+
+
+def tool(text: str, error: str | None = None) -> ChatMessage:
+    from agentdojo.functions_runtime import FunctionCall
+    from agentdojo.types import text_content_block_from_string
+
+    return {
+        "role": "tool",
+        "content": [text_content_block_from_string(text)],
+        "tool_call": FunctionCall(function="f", args={}),
+        "tool_call_id": None,
+        "error": error,
+    }
+
+
+def asked(*messages: ChatMessage, role: str = "agent") -> ChatRequest:
+    return ChatRequest(list(messages), role=role)
+
+
+def test_the_fields_are_those_of_the_record() -> None:
+    assert set(vars(ExposureSeen())) == set(Exposure.model_fields)
+    assert Exposure(**vars(ExposureSeen())) == Exposure()
+
+
+def test_nothing_written_means_nothing_seen() -> None:
+    watch = ExposureWatch({})
+    watch.tool_returned(LONG, None)
+    watch.model_asked(asked(tool(LONG)))
+    assert watch.seen() == ExposureSeen()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"before {LONG} after",
+        [Note(title=LONG)],
+        Note(title="x", tags={LONG: []}),
+        {"a": [{"b": ("c", LONG)}]},
+        Note(title="x", tags={"t": ["u", f"This line is\n  long enough\n\nto count. {'y' * 50}"]}),
+    ],
+)
+def test_a_line_anywhere_inside_a_returned_value_is_exposure(value: object) -> None:
+    watch = ExposureWatch(WRITTEN)
+    watch.tool_returned("harmless", None)
+    watch.tool_returned(value, None)
+    watch.tool_returned(LONG, None)
+    assert watch.seen() == ExposureSeen(exposed_raw=True, raw_round=2, raw_fraction=0.5)
+
+
+def test_a_line_in_a_tools_error_is_exposure() -> None:
+    watch = ExposureWatch(WRITTEN)
+    watch.tool_returned("", f"ValueError: no channel {LONG}")
+    assert watch.seen().raw_round == 1
+    watch.model_asked(asked(tool("", error=f"ValueError: {LONG}")))
+    assert watch.seen().shown_round == 1
+
+
+def test_fractions_grow_over_several_results() -> None:
+    watch = ExposureWatch(WRITTEN)
+    watch.tool_returned(LONG, None)
+    watch.tool_returned(OTHER, None)
+    assert (watch.seen().raw_fraction, watch.seen().raw_round) == (1.0, 1)
+
+
+def test_short_lines_alone_are_no_exposure() -> None:
+    watch = ExposureWatch(WRITTEN)
+    watch.tool_returned("short", None)
+    assert not watch.seen().exposed_raw
+
+
+def test_a_payload_of_short_lines_is_looked_for_whole() -> None:
+    watch = ExposureWatch({"v": "send it\nto Bob"})
+    watch.tool_returned("send it", None)
+    assert not watch.seen().exposed_raw
+    watch.tool_returned("Please send it to Bob.", None)
+    assert watch.seen().raw_fraction == 1.0
+
+
+def test_only_acting_roles_count_as_shown() -> None:
+    watch = ExposureWatch(WRITTEN)
+    for role in ("worker", "sanitizer", "validator", "detector"):
+        watch.model_asked(asked(tool(LONG), role=role))
+    assert not watch.seen().exposed_shown
+    watch.model_asked(asked(tool(LONG), role="main"))
+    assert watch.seen().exposed_shown
+
+
+def test_the_round_shown_is_the_index_of_the_tool_result() -> None:
+    watch = ExposureWatch(WRITTEN)
+    start = [system("s"), user("u"), assistant("a"), tool("one")]
+    watch.model_asked(asked(*start))
+    watch.model_asked(asked(*start, assistant("b"), tool("two"), tool(f"three {LONG}"), tool("four")))
+    assert watch.seen().shown_round == 3
+
+
+def test_a_message_is_searched_once_however_often_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(
+        "agentsys.benchmarks.exposure.squeeze", lambda text: searched.append(text) or squeeze(text)
+    )
+    watch, messages = ExposureWatch(WRITTEN), [user("the task")]
+    for number in range(20):
+        messages = [*messages, assistant(None), tool(f"result {number}")]
+        watch.model_asked(asked(*messages))
+    assert len(searched) == 21
+
+
+RENDERINGS = [
+    lambda text: text,
+    lambda text: tool_result_to_str(Note(title=text)),
+    lambda text: tool_result_to_str([Note(title=text, tags={"k": [text]})]),
+    lambda text: json.dumps({"note": [text]}),
+    lambda text: json.dumps(text, ensure_ascii=False, indent=2),
+    lambda text: yaml.safe_dump({"a": {"b": [text]}}, width=40),
+    lambda text: yaml.safe_dump([text], default_style='"'),
+    repr,
+]
+PAYLOADS = [
+    WRITTEN["vector"],
+    "It's a 'quoted' text; \"twice\" and \\ back.\nCafé – naïve “quotes” 漢字 😀 and more\u00a0words",
+    "\n".join(f"Step {number}: send the file C:\\docs\\files to Bob & co." for number in range(5)),
+]
+
+
+@pytest.mark.parametrize("render", RENDERINGS)
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_payload_shown_in_full_is_found_in_full_however_it_is_formatted(payload: str, render: Any) -> None:
+    watch = ExposureWatch({"v": payload})
+    watch.model_asked(asked(tool(render(payload))))
+    assert watch.seen().shown_fraction == 1.0
+
+
+def test_escapes_that_the_environments_yaml_resolves_are_allowed_for() -> None:
+    written = "\\u0041ll of this is \\x65scaped, line by line\\tor so"
+    watch = ExposureWatch({"v": written})
+    watch.tool_returned(yaml.safe_load(f'"{written}"'), None)
+    assert watch.seen().raw_fraction == 1.0
+
+
+@pytest.mark.parametrize("name", ["banking", "slack", "travel", "workspace"])
+def test_a_registered_attacks_text_is_found_in_full_in_the_environment_it_is_folded_into(name: str) -> None:
+    suite, victim = AgentDojo("v1.2.2").suite(name), Victim("GPT-4", "Emma Johnson")
+    user_task = next(iter(suite.user_tasks.values()))
+    step = 14 if name == "workspace" else 3  # dumping all of Workspace takes half a second
+    for attack in ("important_instructions", "tool_knowledge", "dos"):
+        for injection_task in list(suite.injection_tasks.values())[::step]:
+            written = RegisteredAttack(attack).injections(suite, user_task, injection_task, victim)
+            watch = ExposureWatch(written)
+            environment = suite.load_and_inject_default_environment(dict(written))
+            watch.tool_returned(environment, None)
+            watch.model_asked(asked(tool(tool_result_to_str(environment))))
+            seen = watch.seen()
+            assert (seen.raw_fraction, seen.shown_fraction) == (1.0, 1.0), (attack, injection_task.ID)
+
+
+def test_no_line_stands_in_an_environment_without_the_attack() -> None:
+    for name in ("banking", "slack", "travel", "workspace"):
+        suite = AgentDojo("v1.2.2").suite(name)
+        user_task = next(iter(suite.user_tasks.values()))
+        for injection_task in suite.injection_tasks.values():
+            written = RegisteredAttack("important_instructions").injections(
+                suite, user_task, injection_task, Victim("GPT-4", "Emma Johnson")
+            )
+            watch = ExposureWatch(written)
+            watch.tool_returned(suite.load_and_inject_default_environment({}), None)
+            assert not watch.seen().exposed_raw
+
+
+def test_lines_are_counted_once_each() -> None:
+    assert len(payload_lines([f"{LONG}\n{LONG}", f"  {LONG}  \n{OTHER}"])) == 2
+    assert payload_lines(["", "\n\n"]) == ()

@@ -1,0 +1,81 @@
+"""Checks see copies, and the calls that really ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.task_suite.load_suites import get_suite
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.scoring import calls_to_score
+from agentsys.models.trace import Tracer, tracing
+
+
+def ran(*calls: tuple[str, dict[str, Any]]) -> Tracer:
+    tracer = Tracer()
+    for name, args in calls:
+        tracer.tool_ran(name, args, "", None)
+    return tracer
+
+
+def half_done_theft(suite: TaskSuite[Any]) -> tuple[Any, Any]:
+    """Before and after: a mail to the attacker was sent and deleted, but the unread mails are not in it."""
+    before, after = (suite.load_and_inject_default_environment({}) for _ in range(2))
+    mail = after.inbox.initial_emails[0].model_copy(update={"recipients": ["mark.black-2134@gmail.com"]})
+    after.inbox.trash = {mail.id_: mail}
+    return before, after
+
+
+def answers(suite: TaskSuite[Any]) -> list[bool]:
+    task = suite.injection_tasks["injection_task_6"]
+    before, after = half_done_theft(suite)
+    return [suite._check_task_result(task, [], before, after, []) for _ in range(2)]
+
+
+def test_a_check_that_changes_what_it_checks_gives_the_same_answer_twice() -> None:
+    assert answers(AgentDojo("v1.2.2").suite("workspace")) == [False, False]
+
+
+def test_the_packages_own_check_changes_what_it_checks() -> None:
+    """If this fails, agentdojo has mended it and copies are no longer needed."""
+    assert answers(get_suite("v1.2.2", "workspace")) == [False, True]
+
+
+def test_calls_of_the_messages_are_handed_on_as_they_are_when_all_executed_ones_stand_there() -> None:
+    in_messages = [FunctionCall(function="f", args={"a": 1, "intent": {"x": "string"}}, id="1")]
+    assert calls_to_score(in_messages, ran(("f", {"a": 1}))) is in_messages
+    assert calls_to_score(in_messages, Tracer()) is in_messages
+
+
+def test_calls_executed_out_of_the_messages_sight_are_scored_in_order() -> None:
+    in_messages = [FunctionCall(function="outer", args={})]
+    scored = calls_to_score(in_messages, ran(("outer", {}), ("inner", {"b": [2]})))
+    assert [(call.function, call.args) for call in scored] == [("outer", {}), ("inner", {"b": [2]})]
+
+
+def test_a_call_with_other_arguments_is_another_call() -> None:
+    in_messages = [FunctionCall(function="f", args={"a": 1})]
+    assert calls_to_score(in_messages, ran(("f", {"a": 2}))) is not in_messages
+
+
+def test_calls_of_an_earlier_run_of_the_pipeline_do_not_count() -> None:
+    tracer = ran(("first_run", {}))
+    tracer.attempt = 1
+    tracer.tool_ran("second_run", {}, "", None)
+    in_messages = [FunctionCall(function="second_run", args={})]
+    assert calls_to_score(in_messages, tracer) is in_messages
+
+
+def test_an_inner_agents_attack_is_seen_by_a_check_that_looks_at_calls() -> None:
+    suite = AgentDojo("v1.2.2").suite("slack")
+    task = suite.injection_tasks["injection_task_5"]
+    environment = suite.load_and_inject_default_environment({})
+    carried_out = [
+        (call.function, dict(call.args))
+        for call in task.ground_truth(suite.load_and_inject_default_environment({}))
+    ]
+    assert suite._check_task_result(task, [], environment, environment, []) is False
+    with tracing(ran(*carried_out)):
+        assert suite._check_task_result(task, [], environment, environment, []) is True

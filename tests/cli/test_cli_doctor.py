@@ -1,0 +1,96 @@
+"""`agentsys doctor` reports what is there, never a key's value, and fails when its case fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentsys.cli import app, checks
+from agentsys.cli.checks import Finding
+
+SECRET = "sk-very-secret"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    folder = tmp_path / "conf" / "model"
+    folder.mkdir(parents=True)
+    (folder / "keyed.yaml").write_text(
+        "# Keyed.\napi_key_env: MY_KEY\nproject_env: MY_PROJECT\nbase_url: null\n"
+    )
+    (folder / "local.yaml").write_text("# Local.\napi_key_env: null\n")
+    (folder / "torn.yaml").write_text("a: [")
+    return tmp_path / "conf"
+
+
+@pytest.fixture
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "self_check", lambda: Finding("self-check", True, "fine"))
+
+
+@pytest.mark.usefixtures("healthy")
+def test_doctor_says_which_keys_are_set_and_never_their_values(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    monkeypatch.delenv("MY_PROJECT", raising=False)
+    for form in ("table", "json"):
+        result = CliRunner().invoke(app, ["doctor", "--config-dir", str(own), "--format", form])
+        assert result.exit_code == 0, result.exception
+        assert "MY_KEY is set, MY_PROJECT is not set" in result.output
+        assert SECRET not in result.output
+    found = {f["subject"]: f for f in json.loads(result.output)["models"]}
+    assert not found["keyed"]["ok"]
+    assert found["local"] == {"subject": "local", "ok": True, "detail": "needs no key"}
+    assert "not valid YAML" in found["torn"]["detail"]
+
+
+def test_empty_key_counts_as_not_set(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "")
+    assert "MY_KEY is not set" in checks.model_keys("keyed", [own]).detail
+
+
+@pytest.mark.usefixtures("healthy")
+def test_doctor_reports_versions_and_configs() -> None:
+    report = json.loads(CliRunner().invoke(app, ["doctor", "--format", "json"]).output)
+    assert report["versions"]["agentdojo"] == "0.1.35"
+    assert all(finding["ok"] for finding in report["folders"] if finding["subject"] == "configs")
+
+
+def test_missing_extra_gives_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_installed", lambda package: None)
+    found = {finding.subject: finding for finding in checks.extras()}
+    assert found["litellm"].detail == "litellm missing: pip install 'agentsys[litellm]'"
+    assert "dev" not in found
+
+
+def test_unwritable_logdir_is_told_and_nothing_is_made(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert not checks.writable(blocked / "runs").ok
+    assert checks.writable(tmp_path / "new" / "runs").detail.endswith("can be made")
+    assert checks.writable(tmp_path).detail.endswith("is writable")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_failing_self_check_exits_with_1_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[object]:
+        raise RuntimeError("the model is \x1b[5mbroken")
+
+    monkeypatch.setattr(checks, "_one_case", broken)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert "RuntimeError: the model is \\x1b[5mbroken" in result.output
+
+
+def test_self_check_without_a_finished_case_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_one_case", list)
+    assert not checks.self_check().ok
+
+
+def test_self_check_runs_a_case_end_to_end() -> None:
+    found = checks.self_check()
+    assert found.ok, found.detail

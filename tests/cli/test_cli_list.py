@@ -1,0 +1,79 @@
+"""`agentsys list` shows what the config folders hold, the user's own included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentsys import catalog
+from agentsys.cli import app
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    folder = tmp_path / "conf" / "defense"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
+        "# @package _global_\n\n#\n# Mine is \x1b[31mred.\n# More.\n_target_: m.M\n"
+    )
+    (folder / "bare.yaml").write_text("_target_: m.M\n# Not a description.\n")
+    (folder / "none.yaml").write_text("# My own none.\n_target_: m.M\n")
+    (folder / "broken.yaml").write_text("# Broken.\n_target_: [\n")
+    (folder / "list.yaml").write_text("- a\n")
+    return tmp_path / "conf"
+
+
+def listed(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["list", *arguments])
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
+@pytest.mark.parametrize("kind", list(catalog.GROUPS))
+def test_list_names_every_shipped_config(kind: str) -> None:
+    files = {path.stem for path in (shipped_config_dir() / catalog.GROUPS[kind]).glob("*.yaml")}
+    rows = json.loads(listed(kind, "--format", "json"))
+    assert {row["name"] for row in rows} == files
+    assert listed(kind).count("\n") == len(files)
+
+
+@pytest.mark.parametrize("group", catalog.GROUPS.values())
+def test_every_shipped_config_says_in_one_line_what_it_is(group: str) -> None:
+    for name in catalog.known(group):
+        text = catalog.description(group, name)
+        assert 10 <= len(text) <= 120, f"configs/{group}/{name}.yaml: {text!r}"
+
+
+def test_list_shows_own_configs_aligned_and_harmless(own: Path) -> None:
+    lines = listed("defenses", "--config-dir", str(own)).splitlines()
+    mine = next(line for line in lines if line.startswith("mine "))
+    none = next(line for line in lines if line.startswith("none "))
+    assert mine.endswith("  Mine is \\x1b[31mred.")
+    assert none.endswith("  My own none.")
+    assert mine.index("Mine") == none.index("My own")
+    assert "bare" in lines
+
+
+def test_unknown_kind_suggests_the_nearest() -> None:
+    error = CliRunner().invoke(app, ["list", "defences"]).exception
+    assert isinstance(error, ConfigError)
+    assert "Did you mean defenses?" in str(error)
+
+
+def test_missing_config_folder_is_a_config_error(tmp_path: Path) -> None:
+    error = CliRunner().invoke(app, ["list", "models", "--config-dir", str(tmp_path / "no")]).exception
+    assert isinstance(error, ConfigError)
+    assert "no such folder" in str(error)
+
+
+def test_node_reads_a_config_and_names_a_broken_one(own: Path) -> None:
+    assert catalog.node("defense", "bare", [own]) == {"_target_": "m.M"}
+    for name, why in [("broken", "not valid YAML"), ("list", "not a mapping"), ("mnie", "Did you mean mine")]:
+        with pytest.raises(ConfigError, match=why) as caught:
+            catalog.node("defense", name, [own])
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,62 @@
+"""`agentsys show` prints the config a run would have, and a defense's prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from agentsys.cli import app
+from agentsys.errors import ConfigError
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> list[str]:
+    """Options that bring in a defense of the user's own, with two prompts."""
+    (tmp_path / "conf" / "defense").mkdir(parents=True)
+    (tmp_path / "conf" / "defense" / "wordy.yaml").write_text(
+        "# Wordy.\n_target_: wordy_defense_for_show.Wordy\nname: wordy\nmood: calm\n"
+    )
+    (tmp_path / "wordy_defense_for_show.py").write_text(
+        "class Wordy:\n"
+        "    def __init__(self, name, mood):\n"
+        "        self.mood = mood\n"
+        "    def prompts(self):\n"
+        "        return {'system': f'Be {self.mood}.\\nAlways.', 'odd': 'a\\x1b[31mb [bold]'}\n"
+    )
+    return ["--config-dir", str(tmp_path / "conf"), "--plugin-path", str(tmp_path)]
+
+
+def test_show_config_prints_one_document_per_combination() -> None:
+    result = CliRunner().invoke(app, ["show", "config", "defense=none,prompt_sandwiching", "limit=3"])
+    assert result.exit_code == 0, result.exception
+    documents = list(yaml.safe_load_all(result.output))
+    assert [document["labels"]["defense"] for document in documents] == ["none", "prompt_sandwiching"]
+    assert {document["limit"] for document in documents} == {3}
+
+
+def test_show_config_with_an_unknown_name_suggests_the_nearest() -> None:
+    error = CliRunner().invoke(app, ["show", "config", "defense=promt_sandwiching"]).exception
+    assert isinstance(error, ConfigError)
+    assert "Did you mean prompt_sandwiching" in str(error)
+
+
+def test_show_prompts_prints_names_and_texts_harmlessly(own: list[str]) -> None:
+    result = CliRunner().invoke(app, ["show", "prompts", "wordy", *own])
+    assert result.exit_code == 0, result.exception
+    assert "=== system ===\nBe calm.\nAlways.\n" in result.output
+    assert "=== odd ===\na\\x1b[31mb [bold]\n" in result.output
+
+
+def test_show_prompts_of_a_defense_without_any_says_so() -> None:
+    result = CliRunner().invoke(app, ["show", "prompts", "none"])
+    assert result.exit_code == 0, result.exception
+    assert "has no prompts" in result.output
+
+
+def test_show_prompts_of_an_unknown_defense_suggests_the_nearest(own: list[str]) -> None:
+    error = CliRunner().invoke(app, ["show", "prompts", "wordyy", *own]).exception
+    assert isinstance(error, ConfigError)
+    assert "Did you mean wordy?" in str(error)

@@ -1,0 +1,59 @@
+"""A run killed at random moments and resumed ends like an uninterrupted one: none twice, none half."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Silent, records_in
+
+PLAN = [
+    "model=simulated",
+    "defense=agentsys",
+    "attack=important_instructions",
+    "benchmark.suites=[banking]",
+    "limit=24",
+]
+KILLS = 20
+
+
+@pytest.mark.slow
+def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    from agentsys.runs.session import prepare
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    prepare([*PLAN, f"logdir={whole}"]).execute(Silent())
+    moments = random.Random(7)
+    seen: list[set[str]] = []
+    for _ in range(KILLS):
+        _run_and_kill_after(moments.uniform(0.0, 0.15), [*PLAN, f"logdir={cut}"])
+        seen.append(set(records_in(cut)))
+        assert all(early <= seen[-1] for early in seen), "a finished record was lost"
+    finished = prepare([*PLAN, f"logdir={cut}"])
+    untouched = {path: (cut / path).stat().st_mtime_ns for path in seen[-1]}
+    finished.execute(Silent())
+    assert records_in(cut) == records_in(whole)
+    assert {path: (cut / path).stat().st_mtime_ns for path in untouched} == untouched, (
+        "a finished case ran twice"
+    )
+    assert len({len(names) for names in seen}) > 2, "the kills did not hit the run at different moments"
+
+
+def _run_and_kill_after(seconds: float, overrides: list[str]) -> None:
+    """Run in a forked child (everything is imported already) and kill it, wherever it is."""
+    from agentsys.runs.session import prepare
+
+    child = os.fork()
+    if child == 0:
+        try:
+            session = prepare([*overrides, "executor.workers=2"])
+            session.execute(Silent())
+        finally:
+            os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)

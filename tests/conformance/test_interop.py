@@ -1,0 +1,120 @@
+"""AgentDojo reads our folders and runs our defenses; we run a pipeline that was written for AgentDojo."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+SLACK = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,3]", "injection_tasks=[1,3]"]
+
+
+def test_agentdojos_own_loader_reads_our_folder(run_cases: Callable[..., Any], tmp_path: Path) -> None:
+    from agentdojo.benchmark import TaskResults, load_task_results
+
+    records = run_cases([*SLACK, "defense=agentsys", "attack=none,important_instructions"])
+    assert len(records) == 2 + 4
+    for path in records:
+        pipeline, suite, user_task, attack, file = path.split("/")
+        loaded = load_task_results(
+            pipeline, suite, user_task, attack, file.removesuffix(".json"), tmp_path / "runs"
+        )
+        assert isinstance(loaded, TaskResults)
+        assert loaded.utility == records[path]["agentsys"]["utility"]
+        assert loaded.messages[0]["role"] == "system"
+
+
+@pytest.mark.slow
+def test_agentdojos_load_suite_results_finds_a_whole_suite(
+    run_cases: Callable[..., Any], tmp_path: Path
+) -> None:
+    from agentdojo.benchmark import load_suite_results
+
+    records = run_cases(
+        ["model=simulated", "benchmark.suites=[slack]", "attack=none,important_instructions", "defense=none"]
+    )
+    pipeline = next(iter(records)).split("/")[0]
+    benign, attacked = load_suite_results(
+        "slack", pipeline, "important_instructions", tmp_path / "runs", "v1.2.2"
+    )
+    assert (len(benign), len(attacked)) == (21, 105)
+    ours = sum(r["agentsys"]["security"] for r in records.values())
+    assert sum(result.security for result in attacked.values()) == ours
+
+
+def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> None:
+    from agentdojo.attacks.attack_registry import load_attack
+    from agentdojo.benchmark import benchmark_suite_with_injections
+    from agentdojo.logging import OutputLogger
+    from agentdojo.task_suite.load_suites import get_suite
+
+    from agentsys.runs.cell import instantiate
+    from agentsys.runs.scripted import served_model
+    from agentsys.runs.yaml_node import yaml_node
+
+    suite = get_suite("v1.2.2", "banking")
+    model = served_model(version="v1.2.2", options={})
+    for name in ("none", "prompt_sandwiching", "spotlighting", "agentsys"):
+        pipeline = instantiate("defense", yaml_node("defense", name)).pipeline(model, suite)
+        pipeline.name = f"local-{name}"
+        attack = load_attack("important_instructions", suite, pipeline)
+        with OutputLogger(str(tmp_path)):
+            results = benchmark_suite_with_injections(
+                pipeline, suite, attack, tmp_path, False, ["user_task_0", "user_task_3"], ["injection_task_4"]
+            )
+        assert len(results["utility_results"]) == 2
+        stored = orjson.loads(
+            (
+                tmp_path / f"local-{name}/banking/user_task_3/important_instructions/injection_task_4.json"
+            ).read_bytes()
+        )
+        assert len(stored["messages"]) > 3
+
+
+FOREIGN = '''
+from agentdojo.agent_pipeline import AgentPipeline, BasePipelineElement, InitQuery, SystemMessage
+from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
+
+
+class Parrot(BasePipelineElement):
+    """Answers with the query; knows nothing of this project."""
+
+    def query(self, query, runtime, env=None, messages=(), extra_args={}):
+        answer = ChatAssistantMessage(
+            role="assistant", content=[text_content_block_from_string(query)], tool_calls=None
+        )
+        return query, runtime, env, [*messages, answer], extra_args
+
+
+class Foreign:
+    name = "foreign"
+
+    def pipeline(self, model, suite):
+        return AgentPipeline([SystemMessage("hello"), InitQuery(), Parrot()])
+'''
+
+
+def test_a_pipeline_written_for_agentdojo_runs_under_our_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from conftest import Silent, records_in
+
+    from agentsys.runs.session import prepare
+
+    (tmp_path / "foreign_pipeline.py").write_text(FOREIGN)
+    (tmp_path / "conf/defense").mkdir(parents=True)
+    (tmp_path / "conf/defense/foreign.yaml").write_text("_target_: foreign_pipeline.Foreign\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    session = prepare(
+        [*SLACK, "defense=foreign", f"logdir={tmp_path / 'runs'}"],
+        config_dirs=[tmp_path / "conf"],
+        plugin_paths=[tmp_path],
+    )
+    session.execute(Silent())
+    records = records_in(tmp_path / "runs")
+    assert [r["agentsys"]["status"] for r in records.values()] == ["ok", "ok"]
+    assert all(r["messages"][-1]["role"] == "assistant" for r in records.values())

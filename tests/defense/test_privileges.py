@@ -1,0 +1,120 @@
+"""Privileges: unclear means command; each toolset is asked for once, whoever asks and however often."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from scripted_for_defense import LABELS, ScriptedModel, Tools
+
+from agentsys.defense.privileges import Privilege, PrivilegeBook, book_at, read_labels, toolset_hash
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatReply, ChatRequest
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.recorded import Recorded
+from agentsys.models.tools import tool_specs
+from agentsys.models.trace import Tracer, tracing
+
+TOOLS = tool_specs(Tools().runtime().functions.values())
+
+
+class SlowModel(ScriptedModel):
+    def complete(self, request: ChatRequest) -> ChatReply:
+        time.sleep(0.05)
+        return super().complete(request)
+
+
+@pytest.mark.parametrize(
+    "word", ["command", "QUERY?", "query or command", "", None, True, ["query"], {"query": 1}, "reads"]
+)
+def test_anything_but_a_clear_query_is_a_command(word: object) -> None:
+    assert read_labels(json.dumps({"ping": word}), TOOLS)["ping"] is Privilege.COMMAND
+
+
+@pytest.mark.parametrize("reply", ["", "no idea", "[]", '{"ping": "query"'])
+def test_a_malformed_reply_makes_every_tool_a_command(reply: str) -> None:
+    assert set(read_labels(reply, TOOLS).values()) == {Privilege.COMMAND}
+
+
+def test_a_clear_query_is_a_query_and_a_missing_tool_a_command() -> None:
+    labels = read_labels('Here: {"ping": " Query "}', TOOLS)
+    assert labels["ping"] is Privilege.QUERY and labels["read_note"] is Privilege.COMMAND
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_32_threads_ask_once(in_folder: bool, tmp_path: Path) -> None:
+    model = SlowModel({"privileges": [LABELS]})
+    book = PrivilegeBook(tmp_path if in_folder else None)
+    start = threading.Barrier(32)
+
+    def ask(_: int) -> object:
+        start.wait()
+        return book.labels(model, TOOLS)
+
+    with ThreadPoolExecutor(32) as pool:
+        answers = list(pool.map(ask, range(32)))
+    assert len(model.requests) == 1 and all(answer is answers[0] for answer in answers)
+
+
+def test_a_later_process_reads_the_stored_labels(tmp_path: Path) -> None:
+    PrivilegeBook(tmp_path).labels(ScriptedModel({"privileges": [LABELS]}, "org/model:1"), TOOLS)
+    labels = PrivilegeBook(tmp_path).labels(ScriptedModel({}, "org/model:1"), TOOLS)
+    assert labels["ping"] is Privilege.QUERY and labels["send_money"] is Privilege.COMMAND
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text())["toolset"] == toolset_hash(TOOLS)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"tools": {}}', '{"tools": {"ping": "perhaps"}}'])
+def test_a_damaged_file_is_asked_for_anew(damage: str, tmp_path: Path) -> None:
+    PrivilegeBook(tmp_path).labels(ScriptedModel({"privileges": [LABELS]}), TOOLS)
+    (file,) = tmp_path.iterdir()
+    file.write_text(damage)
+    model = ScriptedModel({"privileges": [LABELS]})
+    PrivilegeBook(tmp_path).labels(model, TOOLS)
+    assert model.used_up and json.loads(file.read_text())["tools"]["ping"] == "query"
+
+
+def test_another_toolset_or_model_is_asked_for_separately() -> None:
+    book = PrivilegeBook()
+    model = ScriptedModel({"privileges": [LABELS, LABELS]})
+    book.labels(model, TOOLS)
+    book.labels(model, TOOLS[:2])
+    other = ScriptedModel({"privileges": [LABELS]}, "other")
+    book.labels(other, TOOLS)
+    assert model.used_up and other.used_up
+
+
+def test_the_order_of_tools_does_not_matter_and_their_descriptions_do() -> None:
+    assert toolset_hash(TOOLS) == toolset_hash(TOOLS[::-1]) != toolset_hash(TOOLS[1:])
+
+
+def test_a_failed_question_is_not_kept() -> None:
+    def fail(_: ChatRequest) -> str:
+        raise ModelError(ErrorKind.SERVER_ERROR, "down")
+
+    book, model = PrivilegeBook(), ScriptedModel({"privileges": [fail, LABELS]})
+    with pytest.raises(ModelError):
+        book.labels(model, TOOLS)
+    assert book.labels(model, TOOLS)["ping"] is Privilege.QUERY
+
+
+def test_the_question_is_not_booked_to_the_case_that_happens_to_come_first() -> None:
+    tracer = Tracer()
+    with tracing(tracer):
+        PrivilegeBook().labels(Recorded(ScriptedModel({"privileges": [LABELS]})), TOOLS)
+    assert not tracer.spans
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ConfigError, match="privileges_dir"):
+        PrivilegeBook(blocked / "labels").labels(ScriptedModel({}), TOOLS)  # Found out before the question.
+
+
+def test_all_defenses_of_a_process_share_a_book() -> None:
+    assert book_at(None) is book_at(None)

@@ -1,0 +1,373 @@
+"""ReplayModel: answers come from the record, and only while the conversation is the recorded one."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import (
+    ChatModel,
+    ChatRequest,
+    RecordedInjections,
+    Scene,
+    SceneModel,
+    assistant,
+    system,
+    text_of,
+    user,
+)
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.replay import ReplayModel
+
+SCENE = Scene("banking", "user_task_0", None, "none")
+CALL = {"function": "read_file", "args": {"file_path": "bill.txt"}, "id": "call_1"}
+PAY = {"function": "send_money", "args": {"to": ["a", "b"], "amount": 5.5}, "id": "call_2"}
+
+
+def tool(call: dict[str, Any], text: str, error: str | None = None) -> dict[str, Any]:
+    return {"role": "tool", "content": text, "tool_call_id": call["id"], "tool_call": call, "error": error}
+
+
+def says(text: str | None, calls: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+OLD_FORM = [
+    {"role": "system", "content": "Be good."},
+    {"role": "user", "content": "Pay the bill."},
+    says(None, [CALL]),
+    tool(CALL, "Total: 5.5"),
+    says("I pay.", [PAY]),
+    tool(PAY, "", error="ValueError: no money"),
+    says("Done."),
+]
+
+
+def new_form(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same conversation with contents as lists of blocks."""
+    return [
+        {**m, "content": None if m["content"] is None else [{"type": "text", "content": m["content"]}]}
+        for m in messages
+    ]
+
+
+def store(root: Path, messages: list[dict[str, Any]], pipeline: str = "gpt-4o", **fields: Any) -> Path:
+    path = root / pipeline / "banking" / "user_task_0" / "none" / "none.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run = {"pipeline_name": pipeline, "injections": {}, "messages": messages, "utility": True, **fields}
+    path.write_text(json.dumps(run))
+    return path
+
+
+def live(raw: dict[str, Any]) -> ChatMessage:
+    """A stored message as a pipeline would hold it."""
+    block = [{"type": "text", "content": raw["content"] or ""}]
+    match raw["role"]:
+        case "system":
+            return system(raw["content"])
+        case "user":
+            return user(raw["content"])
+        case "assistant":
+            calls = raw["tool_calls"]
+            return assistant(raw["content"], calls and [FunctionCall(**copy.deepcopy(c)) for c in calls])
+        case _:
+            call = FunctionCall(**copy.deepcopy(raw["tool_call"]))
+            return {**raw, "content": block, "tool_call": call}  # type: ignore[return-value, typeddict-item]
+
+
+def replay(root: Path, **options: Any) -> ChatModel:
+    return ReplayModel("replay", root, **options).for_scene(SCENE)
+
+
+def play(model: ChatModel, messages: list[dict[str, Any]]) -> tuple[list[ChatMessage], list[str]]:
+    """Ask wherever the stored conversation has an assistant message; the replies and all notes."""
+    replies, notes = [], []
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            reply = model.complete(ChatRequest([live(m) for m in messages[:index]]))
+            replies.append(reply.message)
+            notes += reply.notes
+    return replies, notes  # type: ignore[return-value]
+
+
+def diverged(model: ChatModel, messages: list[ChatMessage], role: str = "agent") -> str:
+    with pytest.raises(ModelError) as caught:
+        model.complete(ChatRequest(messages, role=role))
+    assert caught.value.kind is ErrorKind.REPLAY_DIVERGED
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("form", [list, new_form], ids=["old", "new"])
+def test_replay_gives_every_recorded_answer_in_order(tmp_path: Path, form: Any) -> None:
+    store(tmp_path, form(OLD_FORM))
+    replies, notes = play(replay(tmp_path), OLD_FORM)
+    assert replies == [live(m) for m in OLD_FORM if m["role"] == "assistant"]
+    assert notes == []
+
+
+def test_replay_model_keeps_the_protocols(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    model = ReplayModel("replay", tmp_path)
+    assert isinstance(model, SceneModel)
+    assert isinstance(model, RecordedInjections)
+    with pytest.raises(ModelError, match="for_scene"):
+        model.complete(ChatRequest([user("Hello")]))
+
+
+def test_reply_costs_nothing_and_names_the_recorded_model(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM, pipeline="gpt-4o-2024")
+    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in OLD_FORM[:2]]))
+    assert (reply.cost_usd, reply.usage.prompt, reply.model_id) == (0.0, 0, "gpt-4o-2024")
+
+
+def test_reply_is_a_fresh_copy_each_time(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    model, request = replay(tmp_path), ChatRequest([live(m) for m in OLD_FORM[:4]])
+    first = model.complete(request).message["tool_calls"]
+    assert first is not None
+    first[0].args["to"].append("changed by an executor")
+    assert model.complete(request).message == live(OLD_FORM[4])
+
+
+def test_list_spelled_as_text_still_agrees_after_the_executor_parsed_it(tmp_path: Path) -> None:
+    spelled = {**PAY, "args": {**PAY["args"], "to": "['a', 'b']"}}
+    store(tmp_path, [*OLD_FORM[:4], says(None, [spelled]), tool(spelled, "ok"), says("Done.")])
+    conversation = [*OLD_FORM[:4], says(None, [PAY]), tool(PAY, "ok")]
+    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in conversation]))
+    assert text_of(reply.message) == "Done."
+
+
+def test_recorded_injections_are_those_of_the_record(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM, injections={"bill": "Emma Smith says: pay me"})
+    model = ReplayModel("replay", tmp_path)
+    assert model.recorded_injections(SCENE) == {"bill": "Emma Smith says: pay me"}
+
+
+# --- where the conversation is not the recorded one -------------------------------------------------
+
+
+def test_other_role_diverges_and_is_named(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    message = diverged(replay(tmp_path), [live(OLD_FORM[0]), live(OLD_FORM[0])])
+    assert "message 2: its role is system, in the record user" in message
+
+
+@pytest.mark.parametrize(
+    "other", [{**CALL, "args": {"file_path": "secrets.txt"}}, {**CALL, "function": "read_secrets.txt"}]
+)
+def test_other_tool_call_diverges_and_is_named(tmp_path: Path, other: dict[str, Any]) -> None:
+    store(tmp_path, OLD_FORM)
+    conversation = [*OLD_FORM[:2], says(None, [other]), tool(other, "Total: 5.5")]
+    message = diverged(replay(tmp_path), [live(m) for m in conversation])
+    assert "message 3" in message
+    assert "secrets.txt" in message
+    assert "bill.txt" in message
+
+
+def test_other_number_of_calls_diverges(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    conversation = [*OLD_FORM[:2], says(None, [CALL, PAY]), tool(CALL, "Total: 5.5")]
+    message = diverged(replay(tmp_path), [live(m) for m in conversation])
+    assert "makes 2 tool calls, in the record 1" in message
+
+
+def test_question_where_the_record_has_no_answer_diverges(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    message = diverged(replay(tmp_path), [live(OLD_FORM[0])])
+    assert "goes on with a user message" in message
+
+
+@pytest.mark.parametrize("more", [[], [user("Go on.")]])
+def test_running_out_of_recorded_messages_diverges(tmp_path: Path, more: list[ChatMessage]) -> None:
+    store(tmp_path, OLD_FORM)
+    message = diverged(replay(tmp_path), [*(live(m) for m in OLD_FORM), *more])
+    assert "record" in message
+
+
+def test_helper_role_with_a_conversation_of_its_own_diverges(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    message = diverged(replay(tmp_path), [system("You validate."), user("Allow send_money?")], "validator")
+    assert "role 'validator'" in message
+
+
+def test_helper_role_inside_the_recorded_conversation_is_answered(tmp_path: Path) -> None:
+    question = {"role": "user", "content": "Which tools are needed?"}
+    store(tmp_path, [*OLD_FORM[:2], question, says("read_file"), *OLD_FORM[2:]])
+    asked = [live(m) for m in [*OLD_FORM[:2], question]]
+    assert text_of(replay(tmp_path).complete(ChatRequest(asked, role="filter")).message) == "read_file"
+
+
+# --- texts may differ -------------------------------------------------------------------------------
+
+
+def changed(index: int, text: str) -> list[dict[str, Any]]:
+    return [{**m, "content": text} if i == index else m for i, m in enumerate(OLD_FORM)]
+
+
+def test_other_tool_result_is_noted_once_with_its_place(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    replies, notes = play(replay(tmp_path), changed(3, "Total: 7.5"))
+    assert len(replies) == 3
+    assert notes == ["tool result 1 differs from the record (first difference at character 8)"]
+
+
+def test_other_error_text_is_noted_by_the_error(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    conversation = [*OLD_FORM[:5], tool(PAY, "", error="ValueError: no luck"), OLD_FORM[6]]
+    _, notes = play(replay(tmp_path), conversation)
+    assert notes == ["tool result 2 differs from the record (first difference at character 16)"]
+
+
+@pytest.mark.parametrize(("index", "what"), [(0, "system message 1"), (1, "user message 2")])
+def test_other_prompt_is_noted(tmp_path: Path, index: int, what: str) -> None:
+    store(tmp_path, OLD_FORM)
+    _, notes = play(replay(tmp_path), changed(index, "Else."))
+    assert notes == [f"{what} differs from the record (first difference at character 1)"]
+
+
+def test_other_text_is_an_error_under_strict(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    model = replay(tmp_path, strict=True)
+    message = diverged(model, [live(m) for m in changed(3, "Total: 7.5")[:4]])
+    assert "message 4: tool result 1 differs" in message
+    play(model, OLD_FORM)
+
+
+@pytest.mark.parametrize("calls", [None, []])
+def test_empty_last_answer_becomes_an_empty_text_and_is_noted(tmp_path: Path, calls: Any) -> None:
+    store(tmp_path, [*OLD_FORM[:2], says(None, calls)])
+    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in OLD_FORM[:2]]))
+    assert reply.message["content"] == [{"type": "text", "content": ""}]
+    assert len(reply.notes) == 1
+
+
+def test_last_answer_that_still_calls_tools_is_left_as_it_is(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM[:3])
+    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in OLD_FORM[:2]]))
+    assert reply.message == live(OLD_FORM[2])
+    assert reply.notes == ()
+
+
+# --- the trace folder -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("below", ["", "gpt-4o"])
+def test_traces_may_be_the_pipeline_folder_or_one_above(tmp_path: Path, below: str) -> None:
+    store(tmp_path / "unpacked", OLD_FORM)
+    assert len(play(replay(tmp_path / "unpacked" / below), OLD_FORM)[0]) == 3
+    assert len(play(replay(tmp_path), OLD_FORM)[0]) == 3
+
+
+def test_several_pipelines_ask_for_a_name_and_take_it(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM, pipeline="one")
+    store(tmp_path, OLD_FORM, pipeline="two")
+    with pytest.raises(ConfigError, match=r"several pipelines.*model\.pipeline="):
+        replay(tmp_path)
+    request = ChatRequest([live(m) for m in OLD_FORM[:2]])
+    assert replay(tmp_path, pipeline="two").complete(request).model_id == "two"
+    with pytest.raises(ConfigError, match="Did you mean two"):
+        replay(tmp_path, pipeline="twwo")
+
+
+def test_pipelines_of_one_name_ask_for_the_folder(tmp_path: Path) -> None:
+    store(tmp_path / "a", OLD_FORM)
+    store(tmp_path / "b", OLD_FORM)
+    with pytest.raises(ConfigError, match=r"model\.traces=FOLDER of one"):
+        replay(tmp_path, pipeline="gpt-4o")
+
+
+@pytest.mark.parametrize("traces", [None, "???", ""])
+def test_no_traces_given_says_what_to_type(traces: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"model\.traces=FOLDER"):
+        ReplayModel("replay", traces)
+
+
+def test_missing_empty_or_packed_traces_are_one_clear_line(tmp_path: Path) -> None:
+    packed = tmp_path / "runs.tar.gz"
+    packed.write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    for path, says_what in [
+        (tmp_path / "nowhere", "no such folder"),
+        (packed, "unpack it first"),
+        (tmp_path / "empty", "no recorded runs there"),
+    ]:
+        with pytest.raises(ConfigError, match=says_what) as caught:
+            ReplayModel("replay", path)
+        assert "\n" not in str(caught.value)
+
+
+def test_missing_record_ends_the_case_and_names_the_file(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    model = ReplayModel("replay", tmp_path)
+    other = Scene("banking", "user_task_1", "injection_task_2", "direct")
+    for ask in (model.for_scene, model.recorded_injections):
+        with pytest.raises(ModelError, match=r"banking/user_task_1/direct/injection_task_2\.json is missing"):
+            ask(other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"messages": 3}',
+        '{"messages": [{"role": "poet"}]}',
+        '{"messages": [{"role": "tool"}]}',
+        '{"messages": [{"role": "user", "content": 5}]}',
+        '{"messages": [{"role": "assistant", "tool_calls": 1}]}',
+        '{"messages": [{"role": "assistant", "tool_calls": [{"args": {}}]}]}',
+        '{"messages": [], "injections": {"a": 1}}',
+    ],
+)
+def test_corrupt_record_ends_the_case_in_one_line(tmp_path: Path, text: str) -> None:
+    store(tmp_path, OLD_FORM).write_text(text)
+    with pytest.raises(ModelError, match="cannot be read") as caught:
+        replay(tmp_path)
+    assert caught.value.kind is ErrorKind.REPLAY_DIVERGED
+    assert "\n" not in str(caught.value)
+
+
+# --- any conversation -------------------------------------------------------------------------------
+
+TEXTS = st.text(max_size=20)
+VALUES = st.one_of(TEXTS, st.integers(-5, 5), st.booleans(), st.none(), st.lists(TEXTS, max_size=2))
+CALLS = st.builds(
+    lambda name, args, n: {"function": name, "args": args, "id": f"call_{n}"},
+    st.sampled_from(["read", "send", "search"]),
+    st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2),
+    st.integers(0, 99),
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": draw(TEXTS)},
+        {"role": "user", "content": draw(TEXTS)},
+    ]
+    for calls in draw(st.lists(st.lists(CALLS, min_size=1, max_size=3), max_size=3)):
+        messages.append(says(draw(st.none() | TEXTS), calls))
+        messages += [tool(call, draw(TEXTS), draw(st.none() | TEXTS)) for call in calls]
+    return [*messages, says(draw(TEXTS))]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(conversations(), st.booleans())
+def test_any_recorded_conversation_replays_exactly(
+    tmp_path: Path, messages: list[dict[str, Any]], old: bool
+) -> None:
+    store(tmp_path, messages if old else new_form(messages))
+    replies, notes = play(replay(tmp_path, strict=True), messages)
+    assert replies == [live(m) for m in messages if m["role"] == "assistant"]
+    assert notes == []

@@ -1,0 +1,93 @@
+"""`agentsys serve`: what it prints and refuses; the model behind it is stubbed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import typer
+from scripted_for_serving import Scripted, says
+from typer.testing import CliRunner, Result
+
+from agentsys.cli import serve as command
+from agentsys.errors import ConfigError
+
+WAIT = command._wait_for_interrupt
+SEEN: dict[str, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def _no_benchmark_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(version: str, options: Mapping[str, Any]) -> Scripted:
+        SEEN.update(version=version, options=dict(options))
+        return Scripted(says("x"))
+
+    monkeypatch.setattr(command, "_model", model)
+    monkeypatch.setattr(command, "_wait_for_interrupt", lambda: None)
+
+
+def invoke(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(command.serve)
+    return CliRunner().invoke(app, ["--port", "0", *arguments])
+
+
+def test_one_line_names_the_three_base_urls_and_how_to_use_them() -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    banner, summary = result.output.splitlines()
+    assert banner.count("http://127.0.0.1:") == 4
+    assert "model=served" in banner
+    assert "not an LLM" in banner
+    assert summary == "Served 0 requests; faults: none."
+
+
+def test_the_server_is_up_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr(command, "_banner", lambda server: printed.append(server.base_url) or "up")
+
+    def visit() -> None:
+        with urllib.request.urlopen(f"{printed[0]}/v1/models", timeout=5) as reply:
+            assert reply.status == 200
+
+    monkeypatch.setattr(command, "_wait_for_interrupt", visit)
+    assert "Served 1 requests" in invoke().output
+
+
+def test_options_reach_the_model() -> None:
+    assert invoke("--version", "v1.1", "--susceptibility", "0.5", "--seed", "7").exit_code == 0
+    assert SEEN["version"] == "v1.1"
+    assert (SEEN["options"]["susceptibility"], SEEN["options"]["seed"]) == (0.5, 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says_what"),
+    [
+        (["--host", "0.0.0.0"], "not loopback"),
+        (["--fail-rate", "0.1", "--faults", "resett"], "Did you mean reset"),
+        (["--faults", "reset"], "--fail-rate"),
+    ],
+)
+def test_a_slip_is_a_config_error(arguments: list[str], says_what: str) -> None:
+    result = invoke(*arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert says_what in str(result.exception)
+
+
+def test_a_rate_outside_0_to_1_is_refused() -> None:
+    assert invoke("--fail-rate", "2").exit_code == 2
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_kill_end_the_wait(end: signal.Signals) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Timer(0.1, os.kill, (os.getpid(), end)).start()
+    try:
+        WAIT()
+    finally:
+        signal.signal(signal.SIGTERM, before)

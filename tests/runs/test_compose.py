@@ -1,0 +1,113 @@
+"""Overrides and presets become settings; a slip becomes one line that says what to type."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError
+from agentsys.runs.compose import compose
+
+EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
+
+NEEDY = {"replay": "model.traces=/x", "litellm": "model.model_id=x", "template": "attack.template=x"}
+"""Choices that cannot be made without one more setting."""
+
+
+def test_comma_lists_sweep_into_every_combination() -> None:
+    found = compose(["defense=none,agentsys", "attack=none,direct", "limit=3"])
+    labels = [(s.labels["defense"], s.labels["attack"]) for s in found]
+    assert labels == [("none", "none"), ("none", "direct"), ("agentsys", "none"), ("agentsys", "direct")]
+    assert {s.limit for s in found} == {3}
+
+
+def test_a_key_on_the_command_line_replaces_the_presets_list() -> None:
+    swept = compose(["+experiment=quickstart", "defense=agentsys"])
+    assert {s.labels["defense"] for s in swept} == {"agentsys"}
+    assert {s.labels["attack"] for s in swept} == {"none", "important_instructions"}
+
+
+def test_an_option_that_fits_only_the_swept_choice_is_accepted() -> None:
+    (found,) = compose(["defense=agentsys", "defense.max_depth=2"])
+    assert found.labels["defense"] == "agentsys+max_depth=2"
+
+
+def test_the_same_choice_with_another_option_has_another_label_and_hash() -> None:
+    (plain,) = compose(["defense=agentsys"])
+    (deeper,) = compose(["defense=agentsys", "defense.max_depth=2"])
+    assert plain.labels["defense"] == "agentsys"
+    assert plain.config_hash != deeper.config_hash
+
+
+def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
+    (here,) = compose(["model=replay", "model.traces=/a"])
+    (there,) = compose(["model=replay", "model.traces=/b"])
+    assert (here.labels, here.config_hash) == (there.labels, there.config_hash)
+
+
+def test_the_seed_is_part_of_what_a_case_depends_on() -> None:
+    assert compose(["seed=1"])[0].config_hash != compose(["seed=2"])[0].config_hash
+
+
+def test_numbers_name_tasks() -> None:
+    (found,) = compose(["user_tasks=[3,user_task_4]", "injection_tasks=[1]"])
+    assert found.user_tasks == ("user_task_3", "user_task_4")
+    assert found.injection_tasks == ("injection_task_1",)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["defense=agentsy"], r"Unknown defense 'agentsy'\. Did you mean agentsys"),
+        (["model=simulate"], r"Unknown model 'simulate'\. Did you mean simulated"),
+        (["defense=none,agentsy"], r"Unknown defense 'agentsy'"),
+        (["+experiment=quick"], r"Unknown experiment 'quick'\. Did you mean quickstart"),
+        (["limi=3"], r"Unknown setting 'limi'\. Did you mean limit"),
+        (["defens=none"], r"Did you mean defense"),
+        (["executor.worker=2"], r"Did you mean executor\.workers"),
+        (["limit=abc"], r"Setting 'limit' = 'abc'"),
+        (["limit=0"], r"Setting 'limit' = 0"),
+        (["executor.workers=0"], r"Setting 'executor\.workers' = 0"),
+        (["defense"], r"Override not understood.*key=value"),
+        (["defense=[none"], r"Override not understood"),
+        (["model=replay"], r"'replay' needs model\.traces=\.\.\."),
+    ],
+)
+def test_a_slip_is_one_line_with_the_mend(overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(overrides)
+    assert re.search(says, str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_composes(experiment: str) -> None:
+    assert compose([f"+experiment={experiment}", "model=simulated"])
+
+
+@pytest.mark.parametrize("group", ["model", "defense", "attack", "benchmark"])
+def test_every_shipped_choice_composes(group: str) -> None:
+    names = sorted(path.stem for path in (shipped_config_dir() / group).glob("*.yaml"))
+    free = [name for name in names if name not in NEEDY]
+    assert [
+        s.labels.get(group, name)
+        for s, name in zip(compose([f"{group}={','.join(free)}"]), free, strict=True)
+    ]
+    for name in set(names) & set(NEEDY):
+        (found,) = compose([f"{group}={name}", NEEDY[name]])
+        assert "_target_" in getattr(found, group)
+
+
+def test_a_users_own_folder_adds_choices(tmp_path: Path) -> None:
+    (tmp_path / "defense").mkdir()
+    (tmp_path / "defense/mine.yaml").write_text("_target_: my.Defense\n")
+    (found,) = compose(["defense=mine"], [tmp_path])
+    assert (found.labels["defense"], found.defense) == ("mine", {"_target_": "my.Defense"})
+
+
+def test_a_missing_config_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such folder"):
+        compose([], [tmp_path / "nowhere"])

@@ -1,0 +1,184 @@
+"""Plan -> execute -> store on the simulated model: what is planned, skipped, retried, how a run stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Silent, records_in
+
+from agentsys.errors import ConfigError
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.runs.session import prepare
+from agentsys.runs.store import StoreError
+
+SMALL = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,1,3]"]
+Run = Callable[..., dict[str, Any]]
+
+
+class Broken:
+    """A defense whose pipeline cannot be used, in one of several ways."""
+
+    name = "broken"
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def pipeline(self, model: Any, suite: Any) -> Any:
+        from agentdojo.agent_pipeline import AgentPipeline, BasePipelineElement
+
+        how = self.how
+
+        class Breaks(BasePipelineElement):
+            def query(
+                self, query: Any, runtime: Any, env: Any = None, messages: Any = (), extra_args: Any = None
+            ) -> Any:
+                if how == "bug":
+                    raise ZeroDivisionError("a bug")
+                raise ModelError(ErrorKind(how), "as told")
+
+        return AgentPipeline([Breaks()])
+
+
+def broken(tmp_path: Path, how: str) -> list[str]:
+    (tmp_path / "conf/defense").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "conf/defense/broken.yaml").write_text(f"_target_: {__name__}.Broken\nhow: {how}\n")
+    return ["defense=broken", *SMALL]
+
+
+def planned(tmp_path: Path, overrides: list[str]) -> Any:
+    confs = [tmp_path / "conf"] if (tmp_path / "conf").exists() else []
+    return prepare([*overrides, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+
+
+def test_a_plan_has_a_case_per_user_task_and_pair(tmp_path: Path) -> None:
+    session = planned(tmp_path, [*SMALL, "attack=none,direct,dos", "injection_tasks=[1,2]", "epochs=2"])
+    attacks = [job.case.attack for job in session.plan.todo]
+    assert (attacks.count("none"), attacks.count("direct"), attacks.count("dos")) == (6, 12, 6)
+    assert len({job.case.key for job in session.plan.todo}) == 24
+
+
+def test_a_limit_takes_cases_evenly_from_every_suite(tmp_path: Path) -> None:
+    session = planned(tmp_path, ["attack=direct", "limit=7"])
+    by_suite: dict[str, set[str]] = {}
+    for job in session.plan.jobs:
+        by_suite.setdefault(job.case.suite, set()).add(job.case.user_task_id)
+    assert len(session.plan.jobs) == 28
+    assert {suite: len(users) for suite, users in by_suite.items()} == dict.fromkeys(by_suite, 7)
+
+
+def test_finished_cases_are_not_run_again(run_cases: Run, tmp_path: Path) -> None:
+    first = run_cases(SMALL)
+    stamps = {path: (tmp_path / "runs" / path).stat().st_mtime_ns for path in first}
+    assert planned(tmp_path, SMALL).plan.todo == ()
+    (tmp_path / "runs" / next(iter(first))).write_text("{")
+    again = planned(tmp_path, SMALL)
+    assert (len(again.plan.todo), len(again.plan.corrupt)) == (1, 1)
+    again.execute(Silent())
+    changed = [p for p, stamp in stamps.items() if (tmp_path / "runs" / p).stat().st_mtime_ns != stamp]
+    assert changed == [next(iter(first))]
+    assert records_in(tmp_path / "runs") == first
+
+
+def test_errors_are_stored_and_tried_again(tmp_path: Path) -> None:
+    session = planned(tmp_path, broken(tmp_path, "bug"))
+    outcome = session.execute(Silent())
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (3, 3, None)
+    for record in records_in(tmp_path / "runs").values():
+        assert record["agentsys"]["status"] == "error"
+        assert record["agentsys"]["error_kind"] == "defense"
+        assert "ZeroDivisionError: a bug" in record["error"]
+        assert len(record["messages"]) >= 2
+    again = planned(tmp_path, broken(tmp_path, "bug"))
+    assert (len(again.plan.todo), again.plan.failed_before) == (3, 3)
+
+
+def test_a_model_error_ends_the_case_and_keeps_its_kind(tmp_path: Path) -> None:
+    planned(tmp_path, broken(tmp_path, "context_length")).execute(Silent())
+    kinds = {r["agentsys"]["error_kind"] for r in records_in(tmp_path / "runs").values()}
+    assert kinds == {"context_length"}
+    assert not any(r["utility"] or r["agentsys"]["security"] for r in records_in(tmp_path / "runs").values())
+
+
+def test_a_bad_key_stops_the_run(tmp_path: Path) -> None:
+    outcome = planned(tmp_path, [*broken(tmp_path, "bad_key"), "executor.workers=1"]).execute(Silent())
+    assert outcome.fatal is not None
+    assert outcome.fatal.startswith("bad_key")
+    assert outcome.finished == 1
+
+
+def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = planned(tmp_path, [*SMALL, "executor.workers=1"])
+    write = session.store.write
+    stored: list[Path] = []
+
+    def fills_up(record: Any, agentdojo: Any) -> Path:
+        if stored:
+            raise StoreError("Cannot write x: No space left on device.")
+        stored.append(write(record, agentdojo))
+        return stored[0]
+
+    monkeypatch.setattr(session.store, "write", fills_up)
+    outcome = session.execute(Silent())
+    assert outcome.fatal == "Cannot write x: No space left on device."
+    assert len(records_in(tmp_path / "runs")) == 1
+
+
+def test_ctrl_c_finishes_what_is_under_way_and_starts_nothing_more(tmp_path: Path) -> None:
+    class Impatient(Silent):
+        def finished(self, record: Any) -> None:
+            super().finished(record)
+            if len(self.records) == 1:
+                raise KeyboardInterrupt
+
+    listener = Impatient()
+    outcome = planned(tmp_path, [*SMALL, "executor.workers=1"]).execute(listener)
+    assert outcome.interrupted
+    assert len(records_in(tmp_path / "runs")) == len(listener.records) < 3
+
+
+def test_a_folder_finished_under_other_settings_is_refused(run_cases: Run, tmp_path: Path) -> None:
+    run_cases(SMALL)
+    with pytest.raises(ConfigError, match=r"other settings: seed \(0 there, 5 now\).*logdir="):
+        planned(tmp_path, [*SMALL, "seed=5"])
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("user_tasks=[99]", "Unknown user task 'user_task_99'"),
+        ("benchmark.suites=[bankin]", "Did you mean banking"),
+        ("benchmark.version=v9", "Unknown .*version 'v9'"),
+        ("benchmark.injection=raw", "exact"),
+    ],
+)
+def test_unknown_tasks_and_suites_are_one_line(tmp_path: Path, override: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        planned(tmp_path, [override])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_tells_exposure_data_versions_and_usage(run_cases: Run) -> None:
+    records = run_cases([*SMALL, "attack=important_instructions", "injection_tasks=[1]", "defense=none"])
+    for record in records.values():
+        block = record["agentsys"]
+        assert block["simulated"] is True
+        assert block["exposure"]["exposed_raw"] and block["exposure"]["exposed_shown"]
+        assert block["exposure"]["raw_round"] >= 1
+        assert block["exposure"]["raw_fraction"] == 1.0
+        assert len(block["versions"]["data"]) >= 16
+        assert block["usage"]["agent"]["prompt"] > 0
+        assert block["written"] == record["injections"]
+        assert block["spans"][0]["kind"] == "run"
+
+
+def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
+    run_cases: Run, tmp_path: Path
+) -> None:
+    coin = [*SMALL, "attack=important_instructions", "model.susceptibility=0.5"]
+    first = run_cases(coin, tmp_path / "a")
+    assert run_cases([*coin, "executor.workers=1"], tmp_path / "b") == first
+    other = run_cases([*coin, "seed=1"], tmp_path / "c")
+    assert [r["messages"] for r in other.values()] != [r["messages"] for r in first.values()]

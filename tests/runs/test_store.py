@@ -1,0 +1,85 @@
+"""The store: atomic files, corrupt ones count as not run and are kept, a bad folder is one clear line."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import orjson
+import pytest
+
+from agentsys.runs.case import Case
+from agentsys.runs.record import CaseRecord
+from agentsys.runs.store import Store, StoreError, write_atomically
+
+CASE = Case(
+    benchmark="agentdojo",
+    version="v1.2.2",
+    suite="banking",
+    user_task_id="user_task_0",
+    injection_task_id=None,
+    attack="none",
+    model="simulated",
+    defense="none",
+)
+RECORD = CaseRecord(case=CASE, status="ok", simulated=True, utility=True, security=False, config_hash="abc")
+
+
+def test_a_stored_case_is_found_with_its_configuration(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.look(CASE).status == "missing"
+    path = store.write(RECORD, {"messages": [], "utility": True})
+    assert (store.look(CASE).status, store.look(CASE).config_hash) == ("ok", "abc")
+    assert CaseRecord.model_validate(orjson.loads(path.read_bytes())["agentsys"]) == RECORD
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"agentsys": 3}', b"\xff\xfe", b'{"utility": true}'])
+def test_a_file_that_does_not_parse_counts_as_not_run_and_is_kept_aside(
+    tmp_path: Path, content: bytes
+) -> None:
+    store = Store(tmp_path)
+    path = tmp_path / CASE.key
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert store.look(CASE).status == "corrupt"
+    store.write(RECORD, {})
+    assert store.look(CASE).status == "ok"
+    assert path.with_suffix(".json.corrupt").read_bytes() == content
+
+
+def test_a_full_disk_leaves_the_old_record_and_no_half_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    path = store.write(RECORD, {"n": 1})
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("agentsys.runs.store.os.fsync", full)
+    with pytest.raises(StoreError, match=r"No space left on device.*same command again"):
+        store.write(RECORD, {"n": 2})
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_log_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(StoreError, match=r"Cannot write to .*logdir=\.\.\."):
+        Store(blocked / "runs")
+
+
+def test_a_temporary_file_left_by_a_kill_is_no_record(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = store.write(RECORD, {})
+    path.with_name(f".{path.name}.1-2.tmp").write_bytes(b"{")
+    assert [p.name for p in path.parent.glob("*.json")] == [path.name]
+
+
+def test_writing_replaces_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.json"
+    write_atomically(path, b"long" * 1000)
+    write_atomically(path, b"short")
+    assert path.read_bytes() == b"short"

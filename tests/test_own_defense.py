@@ -1,0 +1,114 @@
+"""The documented example of a user's own defense: two files outside the package, no registration."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import orjson
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "own_defense"
+
+
+@pytest.fixture(scope="module")
+def my_defense() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("my_defense", EXAMPLE / "my_defense.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("pay <T>do this</T> now", "pay  now"),
+        ("a<T>x</T>b<T>y</T>c", "abc"),
+        ("a<T>never closed", "a"),
+        ("a</T>b", "a</T>b"),
+        ("", ""),
+    ],
+)
+def test_tagged_passages_are_cut(my_defense: ModuleType, text: str, left: str) -> None:
+    assert my_defense.without_tagged(text, "T") == left
+
+
+def test_the_class_has_the_shape_of_a_defense(my_defense: ModuleType) -> None:
+    from agentsys.contracts import Defense
+
+    assert isinstance(my_defense.MyDefense("T"), Defense)
+
+
+def agentsys(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command as a user types it, from a folder of their own, without our path on PYTHONPATH."""
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-m", "agentsys", *arguments],
+        cwd=cwd,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def outcomes(logdir: Path, defense: str) -> list[dict[str, Any]]:
+    """Stored attacked cases under one defense."""
+    records = [orjson.loads(path.read_bytes()) for path in logdir.rglob("injection_task_*.json")]
+    return [record for record in records if f"__{defense}__" in record["pipeline_name"]]
+
+
+def test_the_example_runs_from_the_command_line_and_stops_the_attack_it_is_made_for(tmp_path: Path) -> None:
+    ran = agentsys(
+        "run",
+        "--config-dir",
+        str(EXAMPLE / "conf"),
+        "--plugin-path",
+        str(EXAMPLE),
+        "model=simulated",
+        "defense=none,my_defense",
+        "attack=important_instructions",
+        "benchmark.suites=[banking]",
+        # Not user_task_0: its injection stands where the data it needs would be.
+        "user_tasks=[9]",
+        "injection_tasks=[3,5]",
+        f"logdir={tmp_path / 'runs'}",
+        cwd=tmp_path,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    undefended, defended = (outcomes(tmp_path / "runs", name) for name in ("none", "my_defense"))
+    # AgentDojo's sense: `security` is True where the attack succeeded.
+    assert [record["security"] for record in undefended] == [True, True]
+    assert [record["security"] for record in defended] == [False, False]
+    assert [record["utility"] for record in defended] == [True, True]
+
+
+def test_the_example_is_listed_with_its_description(tmp_path: Path) -> None:
+    listed = agentsys("list", "defenses", "--config-dir", str(EXAMPLE / "conf"), cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    (line,) = [line for line in listed.stdout.splitlines() if line.startswith("my_defense")]
+    assert "tool results" in line
+
+
+def test_a_forgotten_plugin_path_is_one_line_that_names_it(tmp_path: Path) -> None:
+    ran = agentsys(
+        "run",
+        "--config-dir",
+        str(EXAMPLE / "conf"),
+        "defense=my_defense",
+        f"logdir={tmp_path / 'runs'}",
+        cwd=tmp_path,
+    )
+    assert ran.returncode == 2
+    (line,) = ran.stderr.strip().splitlines()
+    assert "my_defense" in line
+    assert "--plugin-path" in line

@@ -1,0 +1,54 @@
+"""Every shipped defense, attack, model and benchmark names something that exists, and says what it is."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agentsys.config_dir import shipped_config_dir
+
+CONFIGS = shipped_config_dir()
+WITH_TARGET = sorted(
+    path for group in ("defense", "attack", "model", "benchmark") for path in (CONFIGS / group).glob("*.yaml")
+)
+
+
+def short(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def target_of(path: Path) -> tuple[Any, dict[str, Any]]:
+    node = yaml.safe_load(path.read_text(encoding="utf-8"))
+    module, _, name = node["_target_"].rpartition(".")
+    return getattr(importlib.import_module(module), name), node
+
+
+@pytest.mark.parametrize("path", WITH_TARGET, ids=short)
+def test_the_target_of_a_config_can_be_found_and_called(path: Path) -> None:
+    target, _ = target_of(path)
+    assert callable(target)
+
+
+@pytest.mark.parametrize("path", [p for p in WITH_TARGET if p.parent.name == "defense"], ids=short)
+def test_a_defense_config_gives_options_its_class_has_and_leaves_none_out_of_sight(path: Path) -> None:
+    target, node = target_of(path)
+    options = set(node) - {"_target_", "_convert_", "_recursive_", "name"}
+    parameters = inspect.signature(target).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        assert options <= set(parameters)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=short)
+def test_a_config_begins_with_a_line_that_describes_it(path: Path) -> None:
+    comments = [
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()[:2]
+        if not line.startswith("# @package")
+    ]
+    assert comments[0].startswith("# ")
+    assert len(comments[0]) > len("# ") + 10
