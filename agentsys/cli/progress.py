@@ -21,7 +21,13 @@ class LiveProgress:
 
     def __init__(self, totals: Totals, console: Console) -> None:
         self._totals = totals
-        self._live = Live(console=console, refresh_per_second=4, transient=True, get_renderable=self._drawn)
+        self._live = Live(
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            get_renderable=self._drawn,
+        )
         self._note = ""
 
     def __enter__(self) -> LiveProgress:

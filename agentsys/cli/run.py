@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,14 +44,16 @@ def run(
     """
     from rich.console import Console
 
-    console = Console()
+    console = Console(file=sys.stdout)  # this very stream, also while standard output is redirected
     with console.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 
-        session = prepare(overrides or [], config_dirs=config_dir or [], plugin_paths=plugin_path or [])
+        session = prepare(
+            overrides or [], config_dirs=config_dir or [], plugin_paths=plugin_path or [], rehearsal=dry_run
+        )
     _announce(session, console)
     if dry_run:
-        _estimate(session, console)
+        _estimate(session, config_dir or [], console)
         return
     outcome = _execute(session, console)
     _table(session, console)
@@ -70,14 +75,18 @@ def _announce(session: Session, console: Console) -> None:
         )
 
 
-def _estimate(session: Session, console: Console) -> None:
+def _estimate(session: Session, config_dirs: list[Path], console: Console) -> None:
     from rich.table import Table
 
+    from agentsys.catalog import node
+    from agentsys.models.card import model_card
     from agentsys.runs.estimate import estimate
 
     counts = Counter((j.case.model, j.case.defense, j.case.attack) for j in session.plan.todo)
     with console.status("Estimating tokens on the simulated model ..."):
-        estimates = estimate(session.plan.todo)
+        roles = {name for one in session.settings for name in model_card(one.model).roles.values()}
+        cards = {name: model_card(node("model", name, config_dirs)) for name in roles}
+        estimates = estimate(session.plan.todo, cards)
     table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     for key, count in counts.items():
         guess = estimates[key]
@@ -103,7 +112,8 @@ def _execute(session: Session, console: Console) -> Outcome:
     totals = Totals(len(session.plan.todo))
     show = LiveProgress if console.is_terminal else PlainProgress
     try:
-        with show(totals, console) as progress:
+        # Some of AgentDojo's checkers print; that is no output of ours.
+        with show(totals, console) as progress, redirect_stdout(io.StringIO()):
             return session.execute(progress)
     except KeyboardInterrupt:
         _say(console, f"Stopped. {totals.done} cases are on disk. {_RESUME}")

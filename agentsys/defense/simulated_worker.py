@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,16 +80,16 @@ def _read(request: ChatRequest) -> Seen | None:
 
 def _next_goal_call(goals: Iterable[GoalScript], tools: frozenset[str], seen: Seen) -> ScriptedCall | None:
     """The first call of an obeyed goal that nobody has made yet; a refused one counts as made."""
-    return next(
-        (
-            call
-            for goal in goals
-            if all(needed.function in tools for needed in goal.calls)
-            for call in goal.calls
-            if not any(_same(call, made) for made in seen.made)
-        ),
-        None,
-    )
+    doable = [goal for goal in goals if all(call.function in tools for call in goal.calls)]
+    return next((call for goal in doable for call in _open_calls(goal, seen.made)), None)
+
+
+def _open_calls(goal: GoalScript, made: Sequence[Mapping[str, Any]]) -> Iterator[ScriptedCall]:
+    """A goal's calls that are still to be made. One that the goal makes n times counts n times."""
+    for place, call in enumerate(goal.calls):
+        wanted = sum(call == other for other in goal.calls[: place + 1])
+        if sum(_same(call, other) for other in made) < wanted:
+            yield call
 
 
 def _same(call: ScriptedCall, made: Mapping[str, Any]) -> bool:

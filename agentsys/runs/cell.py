@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import ConfigError
 from agentsys.models.build import ModelStack, build_stack
+from agentsys.models.card import model_card
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
-from agentsys.runs.yaml_node import yaml_node
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,13 @@ class CellBuilder:
     Args:
         store: Where replies are cached and privileges kept.
         config_dirs: The user's own config folders, for models named under `roles`.
+        rehearsal: Whether the simulated model stands in for every model: needs no key, costs nothing.
     """
 
-    def __init__(self, store: Store, config_dirs: tuple[Path, ...] = ()) -> None:
+    def __init__(self, store: Store, config_dirs: tuple[Path, ...] = (), *, rehearsal: bool = False) -> None:
         self._store = store
         self._config_dirs = config_dirs
+        self._rehearsal = rehearsal
         self._built: dict[str, Any] = {}
 
     def build(self, settings: Settings) -> Cell:
@@ -52,41 +55,41 @@ class CellBuilder:
         attack: Attack = self._once("attack", settings.attack)
         defense: Defense = self._once("defense", self._placed(settings.defense))
         stack = self._stack(settings, benchmark, defense)
-        victim = Victim(stack.card.prose_name, benchmark.user_name)
+        victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim)
 
-    def _placed(self, node: dict[str, Any]) -> dict[str, Any]:
+    def _placed(self, config: dict[str, Any]) -> dict[str, Any]:
         """A defense that keeps privileges keeps them beside the runs, unless told where."""
-        if "privileges_dir" in node and node["privileges_dir"] is None:
-            return {**node, "privileges_dir": str(self._store.own / "privileges")}
-        return node
+        if "privileges_dir" in config and config["privileges_dir"] is None and not self._rehearsal:
+            return {**config, "privileges_dir": str(self._store.own / "privileges")}
+        return config
 
-    def _once(self, group: str, node: Mapping[str, Any]) -> Any:
-        key = f"{group}:{node!r}"
+    def _once(self, group: str, config: Mapping[str, Any]) -> Any:
+        key = f"{group}:{config!r}"
         if key not in self._built:
-            self._built[key] = instantiate(group, node)
+            self._built[key] = instantiate(group, config)
         return self._built[key]
 
     def _stack(self, settings: Settings, benchmark: Benchmark, defense: Defense) -> ModelStack:
         key = f"stack:{settings.model!r}:{settings.benchmark!r}:{settings.defense!r}"
         if key not in self._built:
             self._built[key] = build_stack(
-                settings.model,
+                {**node("model", "simulated"), "susceptibility": 0.0} if self._rehearsal else settings.model,
                 cache_dir=self._store.own / "cache",
-                load_model=lambda name: yaml_node("model", name, self._config_dirs),
+                load_model=lambda name: node("model", name, self._config_dirs),
                 finish=scripting(benchmark, [defense]),
             )
         stack: ModelStack = self._built[key]
         return stack
 
 
-def instantiate(group: str, node: Mapping[str, Any]) -> Any:
+def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     """The object a config node describes: `_target_` called with the node's other keys.
 
     Raises:
         ConfigError: Naming the group, the target and what was wrong.
     """
-    options = dict(node)
+    options = dict(config)
     target = options.pop("_target_", None)
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")

@@ -18,6 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, without
@@ -40,9 +41,9 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         ConfigError: For an unknown name or key, a malformed override, or a value of the wrong kind.
     """
     parsed = _parse(overrides)
-    known = _choices(config_dirs)
+    choices = _choices(config_dirs)
     for override in parsed:
-        _check_choice(override, known)
+        _check_choice(override, choices)
     fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
     swept = {_key(o): [str(v) for v in o.sweep_string_iterator()] for o in parsed if o.is_sweep_override()}
     with _hydra(config_dirs) as resolve:
@@ -52,7 +53,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         axes = {**preset, **swept}
         for key, values in preset.items():
             for value in values:
-                _known_choice(key, value, known)
+                _known_choice(key, value, choices)
         combinations = [list(choice) for choice in itertools.product(*(_axis(k, v) for k, v in axes.items()))]
         pristine: _Pristine = {}
         return [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
@@ -81,24 +82,24 @@ def _axis(key: str, values: Sequence[str]) -> list[str]:
 
 
 def _choices(config_dirs: Sequence[Path]) -> dict[str, list[str]]:
-    roots = [shipped_config_dir(), *config_dirs]
-    for root in config_dirs:
-        if not root.is_dir():
-            raise ConfigError(f"--config-dir {root}: no such folder.")
-    return {group: sorted({p.stem for r in roots for p in (r / group).glob("*.yaml")}) for group in GROUPS}
+    for group, root in itertools.product(GROUPS, config_dirs):
+        for name in set(known(group)).intersection(path.stem for path in (root / group).glob("*.yaml")):
+            # Hydra would take the shipped one without a word.
+            raise ConfigError(f"{root / group / name}.yaml has the name of a shipped {group}; rename it.")
+    return {group: known(group, config_dirs) for group in GROUPS}
 
 
-def _check_choice(override: Override, known: Mapping[str, Sequence[str]]) -> None:
+def _check_choice(override: Override, choices: Mapping[str, Sequence[str]]) -> None:
     if override.is_sweep_override():
         for value in override.sweep_string_iterator():
-            _known_choice(_key(override), str(value), known)
+            _known_choice(_key(override), str(value), choices)
     elif isinstance(override.value(), str):
-        _known_choice(_key(override), str(override.value()), known)
+        _known_choice(_key(override), str(override.value()), choices)
 
 
-def _known_choice(group: str, name: str, known: Mapping[str, Sequence[str]]) -> None:
-    if group in known and name not in known[group]:
-        raise ConfigError(unknown_name(group, name, known[group]))
+def _known_choice(group: str, name: str, choices: Mapping[str, Sequence[str]]) -> None:
+    if group in choices and name not in choices[group]:
+        raise ConfigError(unknown_name(group, name, choices[group]))
 
 
 class _Resolver:

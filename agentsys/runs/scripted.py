@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from agentsys.benchmarks.playbook import build_playbook
@@ -43,9 +42,8 @@ def roles_of(defenses: Iterable[object]) -> dict[str, SimulatedRole]:
     return roles
 
 
-@lru_cache(maxsize=16)
 def playbook_of(benchmark: Benchmark) -> Playbook:
-    """The ground truths of every suite of a benchmark; computed once."""
+    """The ground truths of every suite of a benchmark."""
     return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])
 
 
@@ -56,10 +54,10 @@ def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
         version: AgentDojo's benchmark version.
         options: The simulated model's parameters, as in configs/model/simulated.yaml.
     """
+    from agentsys.catalog import node as yaml_node
     from agentsys.models.chat import Scene
     from agentsys.models.simulated.model import SimulatedModel
     from agentsys.runs.cell import instantiate
-    from agentsys.runs.yaml_node import yaml_node
 
     seed = int(options.get("seed", 0))
     benchmark = instantiate("benchmark", {**yaml_node("benchmark", "agentdojo"), "version": version})

@@ -39,7 +39,11 @@ class Session:
 
 
 def prepare(
-    overrides: Sequence[str], *, config_dirs: Sequence[Path] = (), plugin_paths: Sequence[Path] = ()
+    overrides: Sequence[str],
+    *,
+    config_dirs: Sequence[Path] = (),
+    plugin_paths: Sequence[Path] = (),
+    rehearsal: bool = False,
 ) -> Session:
     """Compose, build and plan a run without running anything.
 
@@ -47,6 +51,8 @@ def prepare(
         overrides: Hydra overrides as typed on the command line; comma lists sweep.
         config_dirs: The user's own config folders.
         plugin_paths: Folders the user's own modules are imported from.
+        rehearsal: Whether the simulated model stands in for every model (a dry run needs no key). Such
+            a session is for estimates; it must not be executed.
 
     Raises:
         ConfigError: For anything the user can mend.
@@ -59,6 +65,6 @@ def prepare(
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
     store = Store(settings[0].logdir)
-    builder = CellBuilder(store, tuple(config_dirs))
+    builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal)
     cells = [builder.build(one) for one in settings]
     return Session(tuple(settings), store, plan(cells, store))

@@ -24,6 +24,7 @@ NOT_IDENTITY = {
         "retry",
         "send_role",
         "simulated",
+        "strict",
         "timeout_s",
         "traces",
         "pipeline",

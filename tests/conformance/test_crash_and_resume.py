@@ -16,7 +16,7 @@ PLAN = [
     "defense=agentsys",
     "attack=important_instructions",
     "benchmark.suites=[banking]",
-    "limit=24",
+    "limit=48",
 ]
 KILLS = 20
 
@@ -30,7 +30,7 @@ def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one
     moments = random.Random(7)
     seen: list[set[str]] = []
     for _ in range(KILLS):
-        _run_and_kill_after(moments.uniform(0.0, 0.15), [*PLAN, f"logdir={cut}"])
+        _run_and_kill_after(moments.uniform(0.0, 0.2), [*PLAN, f"logdir={cut}"])
         seen.append(set(records_in(cut)))
         assert all(early <= seen[-1] for early in seen), "a finished record was lost"
     finished = prepare([*PLAN, f"logdir={cut}"])
@@ -44,16 +44,21 @@ def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one
 
 
 def _run_and_kill_after(seconds: float, overrides: list[str]) -> None:
-    """Run in a forked child (everything is imported already) and kill it, wherever it is."""
+    """Run in a forked child (everything is imported already) and kill it, wherever it is by then."""
     from agentsys.runs.session import prepare
 
+    ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             session = prepare([*overrides, "executor.workers=2"])
+            os.write(tell, b"x")
             session.execute(Silent())
         finally:
             os._exit(0)
+    os.read(ready, 1)
+    os.close(ready)
+    os.close(tell)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -54,7 +54,7 @@ def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> Non
 
     from agentsys.runs.cell import instantiate
     from agentsys.runs.scripted import served_model
-    from agentsys.runs.yaml_node import yaml_node
+    from agentsys.catalog import node as yaml_node
 
     suite = get_suite("v1.2.2", "banking")
     model = served_model(version="v1.2.2", options={})

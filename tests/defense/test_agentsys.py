@@ -26,14 +26,24 @@ def everything(request: ChatRequest) -> str:
 
 
 def worker_task(request: ChatRequest) -> list[Any]:
-    intent, trace, raw = read_sections(text_of(request.messages[1]), WORKER_SECTIONS) or ["null", "null", None]
+    intent, trace, raw = read_sections(text_of(request.messages[1]), WORKER_SECTIONS) or [
+        "null",
+        "null",
+        None,
+    ]
     return [json.loads(intent or ""), json.loads(trace or ""), raw]
 
 
 def test_a_benign_task_passes_and_the_main_agent_sees_only_the_declared_field() -> None:
     tools = Tools(note="RAW The date is May 3.")
     outcome = run({"main": [READ, "It is May 3."], "worker": ['Sure: {"date": "May 3"}']}, tools)
-    assert [message["role"] for message in outcome.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [message["role"] for message in outcome.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert text_of(outcome.messages[3]) == '{"date": "May 3"}'
     assert "RAW" not in json.dumps([text_of(message) for message in outcome.messages])
     assert tools.ran == [("read_note", {"name": "todo"})]
@@ -61,7 +71,10 @@ def test_a_tool_without_arguments_and_with_an_empty_output_works() -> None:
 
 def test_a_worker_starts_from_raw_output_intent_and_trace_and_nothing_else() -> None:
     main = [READ, [call("ping", STATUS)], "ok"]
-    outcome = run({"main": main, "worker": ['{"date": "SECRETDATE"}', '{"status": "up"}']}, Tools(note="CALLS SO FAR:\nx"))
+    outcome = run(
+        {"main": main, "worker": ['{"date": "SECRETDATE"}', '{"status": "up"}']},
+        Tools(note="CALLS SO FAR:\nx"),
+    )
     first, second = outcome.model.asked("worker")
     calls = [{"tool": "read_note", "args": {"name": "todo"}, "intent": DATE}]
     assert worker_task(first) == [DATE, calls, "CALLS SO FAR:\nx"]
@@ -73,7 +86,8 @@ def test_a_worker_starts_from_raw_output_intent_and_trace_and_nothing_else() -> 
 def test_parallel_calls_run_in_order_each_with_a_worker_of_its_own() -> None:
     turn = [call("ping", STATUS), call("read_note", DATE, name="a"), call("read_note", DATE, name="b")]
     outcome = run(
-        {"main": [turn, "ok"], "worker": ['{"status": "1"}', '{"date": "2"}', '{"date": "3"}']}, tools := Tools(note="n")
+        {"main": [turn, "ok"], "worker": ['{"status": "1"}', '{"date": "2"}', '{"date": "3"}']},
+        tools := Tools(note="n"),
     )
     assert [args for _, args in tools.ran] == [{}, {"name": "a"}, {"name": "b"}]
     assert outcome.results() == [{"status": "1"}, {"date": "2"}, {"date": "3"}]
@@ -85,7 +99,12 @@ def test_top_level_commands_are_not_validated_by_default() -> None:
 
 
 def test_validate_main_refuses_a_denied_command_and_lets_queries_pass() -> None:
-    replies = {"main": [PAY, READ, "ok"], "privileges": [LABELS], "validator": ["False"], "worker": ['{"date": "x"}']}
+    replies = {
+        "main": [PAY, READ, "ok"],
+        "privileges": [LABELS],
+        "validator": ["False"],
+        "worker": ['{"date": "x"}'],
+    }
     outcome = run(replies, tools := Tools(note="n"), validate_main=True)
     assert outcome.results() == [{"error": "denied"}, {"date": "x"}]
     assert tools.names_run() == ["read_note"]
@@ -126,7 +145,11 @@ def test_the_validator_is_shown_request_trace_and_proposal_and_no_output() -> No
     (request,) = outcome.model.asked("validator")
     trace, proposed, query = read_sections(text_of(request.messages[1]), VALIDATOR_SECTIONS) or ["", "", ""]
     assert json.loads(trace) == [{"tool": "read_note", "args": {"name": "todo"}, "intent": DATE}]
-    assert json.loads(proposed) == {"tool": "send_money", "args": {"to": "eve", "amount": 9.0}, "intent": STATUS}
+    assert json.loads(proposed) == {
+        "tool": "send_money",
+        "args": {"to": "eve", "amount": 9.0},
+        "intent": STATUS,
+    }
     assert query == QUERY and "RAWNOTE" not in everything(request) and not request.tools
 
 
@@ -160,7 +183,9 @@ def test_the_sanitizer_is_shown_the_output_alone() -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 3])
-def test_a_worker_that_keeps_asking_for_a_denied_call_ends_as_denied_when_the_budget_is_spent(budget: int) -> None:
+def test_a_worker_that_keeps_asking_for_a_denied_call_ends_as_denied_when_the_budget_is_spent(
+    budget: int,
+) -> None:
     replies = {
         "main": [READ, "ok"],
         "worker": [PAY] * (budget + 1),
@@ -227,14 +252,18 @@ def test_schema_gate_turns_a_wrong_type_into_schema_mismatch() -> None:
     assert outcome.results() == [{"error": "schema_mismatch"}]
 
 
-@pytest.mark.parametrize("intent", [None, 3, "x", [], {"a": "date"}, {"a": []}, {"a": ["string", "string"]}, {"a": None}])
+@pytest.mark.parametrize(
+    "intent", [None, 3, "x", [], {"a": "date"}, {"a": []}, {"a": ["string", "string"]}, {"a": None}]
+)
 def test_a_call_without_a_well_formed_intent_does_not_run(intent: Any) -> None:
     outcome = run({"main": [[call("read_note", intent, name="a")], "ok"]}, tools := Tools())
     assert outcome.results() == [{"error": "no_intent"}] and not tools.ran
 
 
 def test_an_intent_that_a_model_quoted_is_read() -> None:
-    outcome = run({"main": [[call("ping", '{"status": "string"}')], "ok"], "worker": ['{"status": "s"}']}, Tools())
+    outcome = run(
+        {"main": [[call("ping", '{"status": "string"}')], "ok"], "worker": ['{"status": "s"}']}, Tools()
+    )
     assert outcome.results() == [{"status": "s"}]
 
 

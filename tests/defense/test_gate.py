@@ -47,7 +47,9 @@ def fitting(declared: Any) -> st.SearchStrategy[Any]:
     if isinstance(declared, list):
         return st.lists(fitting(declared[0]), max_size=3)
     keys = st.fixed_dictionaries({key: fitting(below) for key, below in declared.items()})
-    return st.builds(lambda extra, value: {**extra, **value}, st.dictionaries(names, json_values, max_size=1), keys)
+    return st.builds(
+        lambda extra, value: {**extra, **value}, st.dictionaries(names, json_values, max_size=1), keys
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,19 @@ def test_first_object_ends_at_the_matching_brace(reply: str, value: object) -> N
 
 @pytest.mark.parametrize(
     "reply",
-    ["", "no braces", "[1, 2]", '"{"', "{", '{"a": 1', "{a: 1}", '{"a": NaN}', '{"a": Infinity}', "} {", "{" * 90_000]
+    [
+        "",
+        "no braces",
+        "[1, 2]",
+        '"{"',
+        "{",
+        '{"a": 1',
+        "{a: 1}",
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        "} {",
+        "{" * 90_000,
+    ]
     + ['{"a":' * 90_000, '{"a": "\\'],
 )
 def test_a_reply_without_an_object_is_invalid_json(reply: str) -> None:
@@ -169,7 +183,25 @@ def braces_by_hand(text: str) -> str:
 
 def test_100000_seeded_strings_never_make_the_gate_raise_and_match_a_count_by_hand() -> None:
     draw = random.Random(20260)
-    pieces = ['{"a": ', "{", "}", '"', "\\", ":", ",", "[", "]", "1", "-1e9", "null", "true", ' "b" ', "\n", "é", "x"]
+    pieces = [
+        '{"a": ',
+        "{",
+        "}",
+        '"',
+        "\\",
+        ":",
+        ",",
+        "[",
+        "]",
+        "1",
+        "-1e9",
+        "null",
+        "true",
+        ' "b" ',
+        "\n",
+        "é",
+        "x",
+    ]
     accepted = 0
     for _ in range(100_000):
         text = "".join(draw.choices(pieces, k=draw.randrange(12)))

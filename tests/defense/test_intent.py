@@ -37,7 +37,19 @@ def nested(depth: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "intent",
-    [None, 1, "", "string", "{", ["string"], {"a": "str"}, {"a": 1}, {"a": []}, {"a": [1]}, {"a": ["string"] * 2}]
+    [
+        None,
+        1,
+        "",
+        "string",
+        "{",
+        ["string"],
+        {"a": "str"},
+        {"a": 1},
+        {"a": []},
+        {"a": [1]},
+        {"a": ["string"] * 2},
+    ]
     + [nested(9), "[" * 100_000],
 )
 def test_anything_else_is_no_intent(intent: object) -> None:
@@ -83,7 +95,19 @@ def test_a_clear_true_allows(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "False", "Yes", "True, because", "True False", "not True", "1", '{"allow": true}', "Tru", "True\nFalse"]
+    "reply",
+    [
+        "",
+        "False",
+        "Yes",
+        "True, because",
+        "True False",
+        "not True",
+        "1",
+        '{"allow": true}',
+        "Tru",
+        "True\nFalse",
+    ],
 )
 def test_anything_else_refuses(reply: str) -> None:
     assert not is_clear_true(reply)

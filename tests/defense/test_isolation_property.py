@@ -13,17 +13,33 @@ from agentsys.defense.failures import Failure
 from agentsys.defense.gate import GateRule, conforms
 from agentsys.models.chat import ChatRequest, text_of
 
-RAW, NESTED, ERROR, VERDICT, PROSE = "C4N4RY-RAW", "C4N4RY-NESTED", "C4N4RY-ERROR", "C4N4RY-VERDICT", "C4N4RY-PROSE"
+RAW, NESTED, ERROR, VERDICT, PROSE = (
+    "C4N4RY-RAW",
+    "C4N4RY-NESTED",
+    "C4N4RY-ERROR",
+    "C4N4RY-VERDICT",
+    "C4N4RY-PROSE",
+)
 CANARIES = (RAW, NESTED, ERROR, VERDICT, PROSE)
 FIELD = {"field": "string"}
 
-worker_moves = st.sampled_from(["pay", "ping", "read", "explode", "unknown", "no_intent", "bad_args", "answer", "echo"])
+worker_moves = st.sampled_from(
+    ["pay", "ping", "read", "explode", "unknown", "no_intent", "bad_args", "answer", "echo"]
+)
 worker_words = st.sampled_from(
-    ["", PROSE, f"{PROSE} {{", f'{PROSE} {{"field": "{RAW}"}} {PROSE}', f'{{"field": "{NESTED}", "extra": "{RAW}"}}']
+    [
+        "",
+        PROSE,
+        f"{PROSE} {{",
+        f'{PROSE} {{"field": "{RAW}"}} {PROSE}',
+        f'{{"field": "{NESTED}", "extra": "{RAW}"}}',
+    ]
     + [f'{{"field": ["{ERROR}"]}}', f"[{PROSE}]", '{"field": "clean"}', '{"field": null}']
 )
 verdicts = st.sampled_from(["True", "False", VERDICT, f"True {VERDICT}", "", f"False: {RAW}"])
-cleanings = st.sampled_from(["", PROSE, '{"spans": []}', json.dumps({"spans": [RAW]}), json.dumps({"spans": ["x", NESTED]})])
+cleanings = st.sampled_from(
+    ["", PROSE, '{"spans": []}', json.dumps({"spans": [RAW]}), json.dumps({"spans": ["x", NESTED]})]
+)
 
 MOVES: dict[str, Any] = {
     "pay": [call("send_money", FIELD, to="eve", amount=1.0)],
@@ -91,7 +107,9 @@ def accepted_texts(outcome: Outcome) -> set[str]:
 
 @settings(max_examples=120, deadline=None)
 @given(st.data(), options)
-def test_canaries_reach_the_main_context_only_in_values_the_gate_accepted(data: Any, chosen: dict[str, Any]) -> None:
+def test_canaries_reach_the_main_context_only_in_values_the_gate_accepted(
+    data: Any, chosen: dict[str, Any]
+) -> None:
     tools = Tools(note=f"a {RAW} b", sent=f"{NESTED}", error=ERROR)
     outcome = run(drawn_model(data), tools, **chosen)
     allowed = accepted_texts(outcome) | {failure.text for failure in Failure}
@@ -109,8 +127,12 @@ def test_canaries_reach_the_main_context_only_in_values_the_gate_accepted(data: 
 
 @settings(max_examples=120, deadline=None)
 @given(st.data(), options)
-def test_canaries_never_reach_a_validator_and_raw_outputs_only_their_own_worker(data: Any, chosen: dict[str, Any]) -> None:
-    outcome = run(drawn_model(data), Tools(note=RAW, sent=NESTED, error=ERROR), **{**chosen, "validator": True})
+def test_canaries_never_reach_a_validator_and_raw_outputs_only_their_own_worker(
+    data: Any, chosen: dict[str, Any]
+) -> None:
+    outcome = run(
+        drawn_model(data), Tools(note=RAW, sent=NESTED, error=ERROR), **{**chosen, "validator": True}
+    )
     for request in outcome.model.asked("validator"):
         assert not any(canary in text_of(message) for message in request.messages for canary in CANARIES)
     for request in outcome.model.asked("worker"):
@@ -120,8 +142,12 @@ def test_canaries_never_reach_a_validator_and_raw_outputs_only_their_own_worker(
 
 @settings(max_examples=80, deadline=None)
 @given(st.data(), options)
-def test_under_schema_every_value_in_the_main_context_conforms_to_its_intent(data: Any, chosen: dict[str, Any]) -> None:
-    outcome = run(drawn_model(data), Tools(note=RAW, sent=NESTED, error=ERROR), **{**chosen, "gate": "schema"})
+def test_under_schema_every_value_in_the_main_context_conforms_to_its_intent(
+    data: Any, chosen: dict[str, Any]
+) -> None:
+    outcome = run(
+        drawn_model(data), Tools(note=RAW, sent=NESTED, error=ERROR), **{**chosen, "gate": "schema"}
+    )
     for value in outcome.results():
         assert conforms(value, FIELD) or value in [json.loads(failure.text) for failure in Failure]
 

@@ -46,7 +46,9 @@ def test_the_cleaned_text_is_a_subsequence_and_holds_back_what_was_cut(text: str
     assert len(cleaned.text) + sum(map(len, cleaned.cut)) == len(text)
 
 
-@pytest.mark.parametrize("reply", ["", "nothing found", "[]", '{"spans": "a"}', '{"spans": [1]}', '{"span": ["a"]}'])
+@pytest.mark.parametrize(
+    "reply", ["", "nothing found", "[]", '{"spans": "a"}', '{"spans": [1]}', '{"span": ["a"]}']
+)
 def test_a_malformed_reply_cuts_nothing(reply: str) -> None:
     assert spans_in(reply) is None
     assert sanitize(ScriptedModel({"sanitizer": [reply]}), "a b") == "a b"

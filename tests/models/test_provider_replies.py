@@ -15,6 +15,7 @@ from agentsys.models.chat import ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.google import GoogleModel
 from agentsys.models.openai import OpenAIModel
+from agentsys.models.wire_anthropic import wire_messages
 from agentsys.models.wire_google import wire_contents
 
 ASK = ChatRequest([user("Hi")])
@@ -30,8 +31,15 @@ def _error(vendor: str, status: int, body: object, **headers: str) -> ModelError
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_json_that_is_no_reply_is_malformed(vendor: str) -> None:
-    for body in ({}, [], {"choices": []}, {"choices": [{}]}, {"candidates": []}, {"content": "x"}, b"null", b'"x"'):
-        assert _error(vendor, 200, body).kind is ErrorKind.MALFORMED_REPLY
+    bodies = ({}, [], {"choices": []}, {"choices": [{}]}, {"candidates": []}, {"content": "x"}, None, "x")
+    with answering(200, b"") as server:
+        model = model_at(vendor, server.base_url)
+        for body in bodies:
+            server.body = json.dumps(body).encode()
+            with pytest.raises(ModelError) as caught:
+                model.complete(ASK)
+            assert caught.value.kind is ErrorKind.MALFORMED_REPLY
+        assert server.requests == len(bodies)
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
@@ -44,13 +52,9 @@ def test_html_page_is_malformed(vendor: str) -> None:
 def test_refused_key_ends_the_run_and_is_not_quoted(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "sk-very-secret-123")
     body = {"error": {"message": "Incorrect API key provided: sk-very-secret-123", "code": "invalid_api_key"}}
-    models: dict[str, Any] = {"openai": OpenAIModel, "google": GoogleModel}
     for status in (401, 403):
         with answering(status, json.dumps(body).encode()) as server, pytest.raises(ModelError) as caught:
-            if vendor == "anthropic":
-                AnthropicModel("m", "m", "A_KEY", 9, base_url=server.base_url).complete(ASK)
-            else:
-                models[vendor]("m", "m", "A_KEY", base_url=server.base_url).complete(ASK)
+            model_at(vendor, server.base_url, "A_KEY").complete(ASK)
         assert caught.value.kind is ErrorKind.BAD_KEY
         assert "secret" not in str(caught.value)
 
@@ -59,19 +63,17 @@ def test_refused_key_ends_the_run_and_is_not_quoted(vendor: str, monkeypatch: py
 def test_key_echoed_by_a_server_is_cut_out(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "sk-very-secret-123")
     body = json.dumps({"error": {"message": "bad header sk-very-secret-123"}}).encode()
-    models: dict[str, Any] = {"openai": OpenAIModel, "google": GoogleModel}
     with answering(400, body) as server, pytest.raises(ModelError) as caught:
-        if vendor == "anthropic":
-            AnthropicModel("m", "m", "A_KEY", 9, base_url=server.base_url).complete(ASK)
-        else:
-            models[vendor]("m", "m", "A_KEY", base_url=server.base_url).complete(ASK)
+        model_at(vendor, server.base_url, "A_KEY").complete(ASK)
     assert caught.value.kind is ErrorKind.BAD_REQUEST
     assert "***" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_missing_key_is_one_line_that_names_the_variable(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key_is_one_line_that_names_the_variable(
+    vendor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ConfigError, match=r"^Model 'm' needs the variable NO_SUCH_KEY; export it"):
         if vendor == "anthropic":
@@ -125,7 +127,9 @@ def test_openai_blank_arguments_are_no_arguments_and_lone_surrogates_are_replace
     def call(arguments: str) -> dict[str, Any]:
         return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
 
-    body = {"choices": [{"message": {"content": "\ud800!", "tool_calls": [call(""), call('{"a": "\\ud83d"}')]}}]}
+    body = {
+        "choices": [{"message": {"content": "\ud800!", "tool_calls": [call(""), call('{"a": "\\ud83d"}')]}}]
+    }
     with answering(200, json.dumps(body).encode()) as server:
         message = model_at("openai", server.base_url).complete(ASK).message
     assert text_of(message) == "?!"
@@ -137,13 +141,16 @@ def test_anthropic_usage_counts_cached_input_and_thinking_goes_back_signed() -> 
         {"type": "thinking", "thinking": "hm", "signature": "s1"},
         {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
     ]
-    usage = {"input_tokens": 5, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 2, "output_tokens": 3}
+    usage = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 7,
+        "cache_creation_input_tokens": 2,
+        "output_tokens": 3,
+    }
     body = {"type": "message", "content": content, "usage": usage, "stop_reason": "tool_use", "model": "c"}
     with answering(200, json.dumps(body).encode()) as server:
         reply = model_at("anthropic", server.base_url).complete(ASK)
     assert reply.usage == Usage(prompt=14, completion=3, cached=7)
-    from agentsys.models.wire_anthropic import wire_messages
-
     assert wire_messages([reply.message])[0]["content"] == content
 
 
@@ -152,7 +159,12 @@ def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
         {"text": "secret thought", "thought": True},
         {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "c2ln"},
     ]
-    usage = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 6, "cachedContentTokenCount": 3}
+    usage = {
+        "promptTokenCount": 9,
+        "candidatesTokenCount": 2,
+        "thoughtsTokenCount": 6,
+        "cachedContentTokenCount": 3,
+    }
     body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}], "usageMetadata": usage}
     with answering(200, json.dumps(body).encode()) as server:
         model = model_at("google", server.base_url)
@@ -164,7 +176,8 @@ def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
     assert call.id
     sent_back = model._body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"]
     assert sent_back == parts[1:]
-    fresh = GoogleModel("m", "m", None, base_url="http://127.0.0.1:9")
+    fresh = model_at("google", "http://127.0.0.1:9")
+    assert isinstance(fresh, GoogleModel)
     fresh.restore(model.keepsake(reply))
     assert fresh._body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"] == parts[1:]
 

@@ -39,7 +39,9 @@ def test_text_usage_and_cost_come_back(vendor: str) -> None:
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_conversation_reaches_the_server_as_it_was(vendor: str) -> None:
     scripted = Scripted(says("ok"))
-    first, second = (FunctionCall(function="weather", args={"city": c}, id=f"id_{c}") for c in ("Rome", "Oslo"))
+    first, second = (
+        FunctionCall(function="weather", args={"city": c}, id=f"id_{c}") for c in ("Rome", "Oslo")
+    )
     messages = [
         system("Be brief."),
         user("Weather?"),

@@ -14,7 +14,11 @@ from agentsys.models.sdk_errors import http_error, kind_of, retry_after_s, trans
         (400, "This model's maximum context length is 128000 tokens", ErrorKind.CONTEXT_LENGTH),
         (400, "context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
         (400, "prompt is too long: 208310 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
-        (400, "The input token count (1) exceeds the maximum number of tokens allowed", ErrorKind.CONTEXT_LENGTH),
+        (
+            400,
+            "The input token count (1) exceeds the maximum number of tokens allowed",
+            ErrorKind.CONTEXT_LENGTH,
+        ),
         (413, "request_too_large", ErrorKind.CONTEXT_LENGTH),
         (400, "content_filter triggered", ErrorKind.CONTENT_REFUSED),
         (400, "API key not valid. Please pass a valid API key.", ErrorKind.BAD_KEY),

@@ -31,39 +31,43 @@ from agentsys.models.serving.faults import TRANSIENT, FaultPlan
 
 USER = {"role": "user", "content": "Hello"}
 CALLING = calls(("weather", {"city": "Rome"}))
-HASTY = 0.3
+PATIENT, HASTY = 20.0, 0.5
+"""Seconds a client waits."""
 
 
 def always(*kinds: str, **more: Any) -> Faults:
     return Faults(rate=1.0, kinds=kinds, max_in_a_row=1000, **more)
 
 
-def ask_openai(server: Server) -> Any:
+def ask_openai(server: Server, timeout: float = PATIENT) -> Any:
     tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]
-    client = openai_client(server, HASTY)
+    client = openai_client(server, timeout)
     return client.chat.completions.create(model="m", messages=[USER], tools=tools)
 
 
-def ask_anthropic(server: Server) -> Any:
+def ask_anthropic(server: Server, timeout: float = PATIENT) -> Any:
     tools = [{"name": "weather", "input_schema": WEATHER}]
-    client = anthropic_client(server, HASTY)
+    client = anthropic_client(server, timeout)
     return client.messages.create(model="m", max_tokens=9, messages=[USER], tools=tools)
 
 
-def ask_google(server: Server) -> Any:
-    return generate(server, "Hello", HASTY)
+def ask_google(server: Server, timeout: float = PATIENT) -> Any:
+    return generate(server, "Hello", timeout)
 
 
-Ask = Callable[[Server], Any]
+Ask = Callable[..., Any]
 
 EVERY_SDK = pytest.mark.parametrize("ask", [ask_openai, ask_anthropic, ask_google])
 
 
-def failure(ask: Ask, faults: Faults) -> BaseException:
+def failure(ask: Ask, faults: Faults, timeout: float = PATIENT) -> BaseException:
     """What the SDK raises; one HTTP request must have been all."""
     with serve(Scripted(CALLING), faults=faults) as server:
         with pytest.raises(Exception) as raised:
-            ask(server)
+            ask(server, timeout)
+        give_up = time.monotonic() + PATIENT
+        while not server.faults and time.monotonic() < give_up:
+            time.sleep(0.01)  # On a busy machine an impatient client is gone before the server looks.
         assert server.requests == 1
         assert list(server.faults.values()) == [1]
     return raised.value
@@ -119,7 +123,7 @@ def test_a_429_says_how_long_to_wait() -> None:
     ],
 )
 def test_a_time_out_outlasts_the_clients_patience(ask: Ask, error: type[Exception]) -> None:
-    assert isinstance(failure(ask, always("timeout", hold_s=5.0)), error)
+    assert isinstance(failure(ask, always("timeout", hold_s=60.0), HASTY), error)
 
 
 def test_a_time_out_breaks_off_for_a_client_with_more_patience() -> None:
@@ -127,7 +131,7 @@ def test_a_time_out_breaks_off_for_a_client_with_more_patience() -> None:
     slip = failure(ask_openai, always("timeout", hold_s=0.05))
     assert isinstance(slip, openai.APIConnectionError)
     assert not isinstance(slip, openai.APITimeoutError)
-    assert time.perf_counter() - started < HASTY
+    assert time.perf_counter() - started < PATIENT / 2
 
 
 @pytest.mark.parametrize(

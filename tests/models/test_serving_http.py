@@ -261,7 +261,7 @@ def test_waiting_requests_overlap() -> None:
             thread.join()
         took = time.perf_counter() - started
         assert server.requests == clients * rounds
-    assert rounds * latency <= took < 5 * rounds * latency  # One after the other: 32 times.
+    assert rounds * latency <= took < clients * rounds * latency / 2  # One after the other: twice that.
 
 
 def ask_often(server: Server, rounds: int) -> None:
@@ -273,9 +273,9 @@ def ask_often(server: Server, rounds: int) -> None:
 
 def test_errors_do_not_wait_for_the_latency() -> None:
     started = time.perf_counter()
-    with serve(Scripted(says("x")), latency_s=5.0, faults=Faults(1.0, kinds=("500",))) as server:
+    with serve(Scripted(says("x")), latency_s=60.0, faults=Faults(1.0, kinds=("500",))) as server:
         assert post(server, OPENAI_PATH, HELLO)[0] == 500
-    assert time.perf_counter() - started < 2.0
+    assert time.perf_counter() - started < 30.0
 
 
 class Failing:
@@ -323,7 +323,7 @@ def test_stopping_ends_open_connections_at_once() -> None:
     server.stop()
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         connection.getresponse()
-    assert time.perf_counter() - started < 2.0
+    assert time.perf_counter() - started < 30.0
     server.stop()
 
 

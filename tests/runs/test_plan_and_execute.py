@@ -150,7 +150,7 @@ def test_a_folder_finished_under_other_settings_is_refused(run_cases: Run, tmp_p
     [
         ("user_tasks=[99]", "Unknown user task 'user_task_99'"),
         ("benchmark.suites=[bankin]", "Did you mean banking"),
-        ("benchmark.version=v9", "Unknown .*version 'v9'"),
+        ("benchmark.version=v9", "Unknown version of agentdojo 'v9'"),
         ("benchmark.injection=raw", "exact"),
     ],
 )

@@ -79,7 +79,7 @@ class SimulatedModel:
             )
         handler = self._roles.get(request.role)
         message = plain_agent(request, self._mind) if handler is None else handler(request, self._mind)
-        return ChatReply(message, estimated_usage(request, message), model_id="simulated")
+        return ChatReply(message, estimated_usage(request, message), cost_usd=0.0, model_id="simulated")
 
     def _copy(
         self, index: PlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None

@@ -1,0 +1,69 @@
+"""What a plan will cost, before anything is paid: sample cases of each cell played by the simulated model.
+
+The pipelines, prompts and tool schemas are the real ones, and the simulated model follows the ground
+truth, so calls and prompt sizes come out near a real model's; how much that one talks is not known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentsys.models.card import ModelCard, model_card
+from agentsys.models.chat import Usage
+from agentsys.models.price import cost_usd
+from agentsys.runs.build_record import usage_by_role
+from agentsys.runs.plan import Job
+from agentsys.runs.record import RoleUsage
+from agentsys.runs.run_case import run_case
+
+SAMPLES = 2
+"""Cases played per cell and suite."""
+
+CellKey = tuple[str, str, str]
+"""Labels of model, defense and attack."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A guess about one cell."""
+
+    tokens: int
+    """Prompt and completion tokens of all its cases."""
+    cost_usd: float | None
+    """US dollars; None where a model behind it has no price."""
+
+
+def estimate(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, Estimate]:
+    """Tokens and cost of every cell among `jobs`.
+
+    Args:
+        jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
+        cards: Model name -> card, for the models that play single roles.
+    """
+    grouped: defaultdict[CellKey, defaultdict[str, list[Job]]] = defaultdict(lambda: defaultdict(list))
+    for job in jobs:
+        grouped[job.case.model, job.case.defense, job.case.attack][job.case.suite].append(job)
+    return {key: _cell(list(suites.values()), cards) for key, suites in grouped.items()}
+
+
+def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Estimate:
+    tokens, cost = 0.0, 0.0
+    known = True
+    for jobs in suites:
+        card = model_card(jobs[0].cell.settings.model)
+        samples = [_usage(jobs[i * len(jobs) // SAMPLES]) for i in range(min(SAMPLES, len(jobs)))]
+        weight = len(jobs) / len(samples)
+        for role, usage in (item for sample in samples for item in sample.items()):
+            tokens += weight * (usage.prompt + usage.completion)
+            price = cards.get(card.roles.get(role, ""), card).price
+            spent = cost_usd(Usage(usage.prompt, usage.completion), price)
+            known = known and spent is not None
+            cost += weight * (spent or 0.0)
+    return Estimate(round(tokens), cost if known else None)
+
+
+def _usage(job: Job) -> Mapping[str, RoleUsage]:
+    run = run_case(job)
+    return usage_by_role([call for span in run.tracer.spans for call in span.calls])
