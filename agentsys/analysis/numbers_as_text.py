@@ -16,7 +16,12 @@ def value_text(number: MetricRow | None) -> str:
 
 
 def interval_text(number: MetricRow | None) -> str:
-    """One decimal, e.g. `22.4-39.7`; empty where undefined."""
+    """One decimal, e.g. `22.4-39.7` or `68.2-100`; empty where undefined."""
     if number is None or math.isnan(number.ci_low):
         return ""
-    return f"{number.ci_low:.1f}-{number.ci_high:.1f}"
+    return f"{_bound(number.ci_low)}-{_bound(number.ci_high)}"
+
+
+def _bound(value: float) -> str:
+    """Without a decimal where there is only one such value: it keeps a column of intervals narrow."""
+    return f"{value:.0f}" if value in (0.0, 100.0) else f"{value:.1f}"

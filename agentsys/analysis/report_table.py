@@ -36,10 +36,10 @@ def _overall(sheet: Sheet, found: Report) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("Overall, %", overflow="fold")
     for metric in METRICS:
-        table.add_column(_in_two(METRIC_TITLES[metric]), justify="right")
-    table.add_column("Cases", justify="right")
+        table.add_column(_in_two(METRIC_TITLES[metric]), justify="right", no_wrap=True)
+    table.add_column("Cases", justify="right", no_wrap=True)
     if any(shares.values()):
-        table.add_column(_in_two("Payload never seen"), justify="right")
+        table.add_column(_in_two("Payload never seen"), justify="right", no_wrap=True)
     for line in sheet.lines:
         cells = [_name(line), *(_number(line, metric) for metric in METRICS), _cases(line)]
         table.add_row(*cells, *([Text(shares[line.name])] if any(shares.values()) else []))
@@ -51,7 +51,7 @@ def _by_suite(sheet: Sheet) -> Table:
     table.add_column("By suite, %", overflow="fold")
     table.add_column("")
     for suite in (*sheet.suites, POOLED):
-        table.add_column(Text(plain(suite)), justify="right")
+        table.add_column(Text(plain(suite)), justify="right", no_wrap=True)
     for line in sheet.lines:
         metrics = [metric for metric in METRICS if (metric, OVERALL) in line.numbers]
         names = [*_name(line).split("\n"), Text(), Text(), Text()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -112,7 +113,8 @@ def _execute(session: Session, console: Console) -> Outcome:
     totals = Totals(len(session.plan.todo))
     show = LiveProgress if console.is_terminal else PlainProgress
     try:
-        # Some of AgentDojo's checkers print; that is no output of ours.
+        # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
+        warnings.filterwarnings("ignore", message="Model output was None")
         with show(totals, console) as progress, redirect_stdout(io.StringIO()):
             return session.execute(progress)
     except KeyboardInterrupt:

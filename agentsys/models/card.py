@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from agentsys.errors import ConfigError
 from agentsys.models.price import Price
@@ -32,7 +32,15 @@ class ModelCard(BaseModel):
     cache: bool = False
     """Whether replies are kept on disk, so that a repeated call costs nothing."""
     roles: dict[str, str] = Field(default_factory=dict)
-    """Role -> name of another model's YAML that answers for it."""
+    """Role -> name of another model's YAML that answers for it (in a YAML, null: this model does)."""
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _named_ones(cls, roles: object) -> object:
+        # YAMLs list the usual roles as null, so that `model.roles.worker=NAME` overrides a known key.
+        if isinstance(roles, Mapping):
+            return {role: name for role, name in roles.items() if name is not None}
+        return {} if roles is None else roles
 
 
 def plain_node(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +69,6 @@ def model_card(node: Mapping[str, Any]) -> ModelCard:
     """
     fields = plain_node(node)
     own = {field: value for field, value in fields.items() if field in ModelCard.model_fields}
-    own = {field: value for field, value in own.items() if field != "roles" or value is not None}
     try:
         return ModelCard.model_validate(own)
     except ValidationError as error:

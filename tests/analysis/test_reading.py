@@ -8,7 +8,7 @@ import pytest
 from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.case_row import COLUMNS
-from agentsys.analysis.load import load_cases
+from agentsys.analysis.load import case_rows, load_cases
 from agentsys.analysis.reading import Skipped, read_cases, skipped_lines
 from agentsys.errors import ConfigError
 from agentsys.runs.record import Exposure, RoleUsage
@@ -196,3 +196,11 @@ def test_load_cases_gives_the_documented_columns_and_logs_what_it_skips(
     assert len(frame) == 2
     assert sorted(frame["injection_success"].isna()) == [False, True]
     assert "x.json" in caplog.text
+
+
+def test_a_frame_gives_back_the_rows_it_was_made_of(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of(attack="none"))
+    store_own(tmp_path, case_of(), exposure=Exposure(exposed_raw=True, raw_round=1))
+    store_own(tmp_path, case_of(suite="slack"), status="error", error_kind="timeout")
+    store_published(tmp_path)
+    assert case_rows(load_cases(tmp_path)) == list(read_cases([tmp_path]).cases)

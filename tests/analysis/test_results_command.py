@@ -154,8 +154,9 @@ def test_hostile_names_steer_no_terminal(write: Callable[[Report], str]) -> None
     assert "\u202e" not in text
 
 
-def test_hostile_names_are_shown_as_text_in_the_table() -> None:
-    assert "[red]x[/red]" in "".join(_shown(_nasty_report()).split())
+@pytest.mark.parametrize("field", ["model", "defense", "attack", "suite", "version"])
+def test_markup_in_a_name_is_shown_as_text_in_the_table(field: str) -> None:
+    assert "[red]x[/red]" in _shown(report(Reading((row(**{field: "[red]x[/red]"}),)), replicates=5))
 
 
 def test_hostile_names_break_no_markdown_table() -> None:
@@ -196,10 +197,13 @@ def test_json_survives_a_lone_surrogate() -> None:
     assert json.loads(as_json(rows))[0]["model"] == "x?"
 
 
-def test_two_attacks_with_a_long_common_start_stay_apart_on_a_narrow_terminal() -> None:
+def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
     long = "important_instructions_no_model_name"
-    shown = "".join(_shown(report(Reading((row(attack=long),)), replicates=5), width=80).split())
+    cases = [row(attack=long, user_task_id=f"user_task_{u}", injection_success=True) for u in range(3)]
+    benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
+    shown = _shown(report(Reading((*cases, *benign)), replicates=5), width=80)
     assert "…" not in shown
+    assert "100-100" in shown
 
 
 def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path) -> None:

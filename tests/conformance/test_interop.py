@@ -52,9 +52,9 @@ def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> Non
     from agentdojo.logging import OutputLogger
     from agentdojo.task_suite.load_suites import get_suite
 
+    from agentsys.catalog import node as yaml_node
     from agentsys.runs.cell import instantiate
     from agentsys.runs.scripted import served_model
-    from agentsys.catalog import node as yaml_node
 
     suite = get_suite("v1.2.2", "banking")
     model = served_model(version="v1.2.2", options={})

@@ -175,6 +175,13 @@ def test_roles_go_to_their_own_models_and_all_is_booked() -> None:
     assert [call.role for span in tracer.spans for call in span.calls] == list(answers)
 
 
+def test_roles_left_null_stay_with_the_model() -> None:
+    for roles in (None, {}, {"worker": None}):
+        built = stack(node(roles=roles))
+        assert built.roles == {}
+        assert built.card.roles == {}
+
+
 def test_provider_is_built_once_finished_and_cached_only_where_the_card_says(tmp_path: Path) -> None:
     for cache, asked in ((True, 1), (False, 2)):
         finished: list[ChatModel] = []
