@@ -20,7 +20,8 @@ from agentsys.models.simulated.playbook import ScriptedCall
 from agentsys.models.simulated.role import Mind, SimulatedRole
 
 READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
-"""Names that begin with one of these count as reading. A rule of thumb of the simulation alone."""
+"""Names that begin with one of these count as reading, unless the tool fetches an address that the caller
+chooses (its description speaks of a URL): the prompt calls that a command. A rule of thumb of the simulation."""
 
 
 def play_validator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
@@ -63,15 +64,15 @@ def play_sanitizer(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
 
 
 def play_privileges(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
-    """Sorts tools by the first word of their names."""
+    """Sorts tools by the first word of their names (see `READING_VERBS`)."""
     sections = read_sections(task_text(request), PRIVILEGES_SECTIONS)
-    names = [json.loads(line)["name"] for line in sections[0].split("\n")] if sections and sections[0] else []
-    labels = {name: (Privilege.QUERY if _reads(name) else Privilege.COMMAND).value for name in names}
-    return assistant(json.dumps(labels))
+    tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []
+    return assistant(json.dumps({tool["name"]: _sorted(tool).value for tool in tools}))
 
 
-def _reads(name: str) -> bool:
-    return name.casefold().split("_")[0] in READING_VERBS
+def _sorted(tool: Mapping[str, str]) -> Privilege:
+    reads = tool["name"].casefold().split("_")[0] in READING_VERBS
+    return Privilege.QUERY if reads and "url" not in tool["description"].casefold() else Privilege.COMMAND
 
 
 ROLES: Mapping[str, SimulatedRole] = MappingProxyType(

@@ -144,6 +144,12 @@ def _parsed(text: str) -> Any:
         return text
 
 
+def is_subsequence(part: str, whole: str) -> bool:
+    """Whether `part` is `whole` with some characters left out."""
+    rest = iter(whole)
+    return all(character in rest for character in part)
+
+
 _RUNS = iter(range(10**9))
 
 

@@ -54,7 +54,7 @@ MAIN = [MOVES["read"], [*MOVES["explode"], *MOVES["read"]], "answer"]
 
 
 def drawn_model(data: st.DataObject) -> ScriptedModel:
-    """A model whose inner agents do anything; only arguments, which a worker may fill as it likes, stay clean."""
+    """A model whose inner agents do anything, but write no canary into the arguments of their calls."""
 
     def worker(_: ChatRequest) -> Any:
         move = data.draw(worker_moves)

@@ -7,14 +7,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_for_defense import ScriptedModel
+from scripted_for_defense import ScriptedModel, is_subsequence
 
 from agentsys.defense.sanitizer import cut, sanitize, spans_in
-
-
-def is_subsequence(part: str, whole: str) -> bool:
-    rest = iter(whole)
-    return all(character in rest for character in part)
 
 
 def test_every_occurrence_of_a_span_is_cut() -> None:

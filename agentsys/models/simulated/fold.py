@@ -58,9 +58,13 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def readable(text: str) -> str:
     """The text, followed by whatever stands in it base64-encoded."""
+    return "\n".join([text, *decodings(text)])
+
+
+def decodings(text: str) -> list[str]:
+    """What stands base64-encoded in a text, or is the whole of it."""
     runs = [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text)
-    decoded = [plain for run in runs if (plain := _decoded(run)) is not None]
-    return "\n".join([text, *decoded]) if decoded else text
+    return [plain for run in runs if (plain := _decoded(run)) is not None]
 
 
 def _decoded(encoded: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from agentsys.models.simulated.fold import decodings
 from agentsys.models.simulated.playbook import Quote, ScriptedCall
 
 _LONGEST_OUTPUT = 500_000
@@ -35,10 +36,11 @@ def items_in(output: str) -> tuple[Mapping[str, Any], ...]:
     """The objects that a tool's YAML output lists; empty where it is no such list. Not to be changed."""
     if not output or len(output) > _LONGEST_OUTPUT:
         return ()
-    items = _parsed(output)
-    if not isinstance(items, list):
-        items = _parsed(output.strip(_MARKS))
-    return tuple(item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
+    for text in (output, output.strip(_MARKS), *decodings(output)):
+        items = _parsed(text)
+        if isinstance(items, list):
+            return tuple(item for item in items if isinstance(item, dict))
+    return ()
 
 
 def _quoted(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
