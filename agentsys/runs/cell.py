@@ -71,10 +71,15 @@ class CellBuilder:
         return self._built[key]
 
     def _stack(self, settings: Settings, benchmark: Benchmark, defense: Defense) -> ModelStack:
-        key = f"stack:{settings.model!r}:{settings.benchmark!r}:{settings.defense!r}"
+        model = settings.model
+        if self._rehearsal:
+            model = {**node("model", "simulated"), "susceptibility": 0.0}
+        # One client and one rate limit per model; a simulated one is built per defense, whose roles it plays.
+        plays = f"{settings.benchmark!r}:{settings.defense!r}" if model.get("simulated") else ""
+        key = f"stack:{model!r}:{plays}"
         if key not in self._built:
             self._built[key] = build_stack(
-                {**node("model", "simulated"), "susceptibility": 0.0} if self._rehearsal else settings.model,
+                model,
                 cache_dir=self._store.own / "cache",
                 load_model=lambda name: node("model", name, self._config_dirs),
                 finish=scripting(benchmark, [defense]),

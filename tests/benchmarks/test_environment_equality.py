@@ -202,6 +202,11 @@ def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
         assert tokens == ["StreamStartToken", "ScalarToken", "StreamEndToken"]
 
 
+@pytest.mark.parametrize("text", ["a \\", "\\q", "\\x4", "\\U00110000", '"', "\ufeff", "\x07", "\ud800", 5])
+def test_what_could_leave_its_quotes_or_be_refused_is_not_plain(text: object) -> None:
+    assert not is_plain(text)
+
+
 def test_a_loaded_environment_shares_nothing_with_the_next() -> None:
     suite = ours("workspace")
     first = suite.load_and_inject_default_environment({})

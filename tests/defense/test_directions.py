@@ -149,21 +149,17 @@ def test_isolation_alone_never_does_worse_than_no_defense() -> None:
     assert measured("isolation_only")[0] <= measured("none")[0]
 
 
-DENIED = ("banking", "user_task_2", "injection_task_4")
+DENIED = ("travel", "user_task_1", "injection_task_0")
+"""The infected output holds a value that the task needs."""
 
 
 def test_a_denial_leads_to_a_cleaned_output_and_the_restarted_extraction_succeeds() -> None:
     result = run_case(FULL, *DENIED)
     kinds = [span.kind for span in result.spans if span.kind != "tool"][:5]
     assert kinds == ["main", "worker", "validator", "sanitizer", "worker"]
-    denied, cleaning, restarted = (
-        result.spans[2],
-        *(span for span in result.spans if span.kind in ("sanitizer",))[:1],
-        None,
-    )
-    assert (
-        denied.decision["failure"] == "denied" and cleaning.decision["spans_cut"] >= 1 and restarted is None
-    )
+    denied = next(span for span in result.spans if span.kind == "worker")
+    cleaning = next(span for span in result.spans if span.kind == "sanitizer")
+    assert denied.decision["failure"] == "denied" and cleaning.decision["spans_cut"] >= 1
     assert result.utility and not result.attacked
 
 

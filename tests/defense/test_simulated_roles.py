@@ -88,7 +88,7 @@ def test_a_worker_extracts_grounded_facts_and_nothing_else() -> None:
 
 def test_a_verbatim_worker_returns_the_whole_field_a_value_stands_in() -> None:
     raw = "- body: |\n    It is May 3.\n    Second line.\n- body: other\n"
-    assert fields(work(raw, {"when": "string"}, verbatim=True)) == {"when": "It is May 3.\nSecond line."}
+    assert fields(work(raw, {"when": "string"}, verbatim=True)) == {"when": "It is May 3.\nSecond line.\n"}
     assert fields(work("{ May 3\nx", {"when": "string"}, verbatim=True)) == {"when": "{ May 3"}
 
 

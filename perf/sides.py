@@ -1,0 +1,171 @@
+"""The two runners that are compared, each as one function: AgentDojo's own and ours, on the same cases.
+
+Each is called in a fresh process (`apart`), so that neither finds the other's imports, caches or
+garbage. Imports and what is loaded once for a run (suites' files, SDK clients, the plan) are done
+before the clocks start.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+VERSION = "v1.2.2"
+ATTACK = "important_instructions"
+
+Pair = tuple[str, str, str]
+"""Suite, user task, injection task."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one side needed for its cases."""
+
+    cases: int
+    wall_s: float
+    cpu_s: float
+    """Of this process, all threads."""
+    calls: int
+    """Model calls in the conversations."""
+    results: dict[str, list[bool]]
+    """`suite/user task/injection task` -> utility, security."""
+
+
+def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
+    """AgentDojo's runner with its own OpenAI element and its own attack, one case after the other.
+
+    It is entered at `run_task_with_injection_tasks`, which `benchmark_suite_with_injections` calls
+    for each user task: that one also runs each injection task alone, which is no case of ours.
+    """
+    import openai
+    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
+    from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+    from agentdojo.agent_pipeline.llms.openai_llm import OpenAILLM
+    from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
+    from agentdojo.attacks.attack_registry import load_attack
+    from agentdojo.benchmark import run_task_with_injection_tasks
+    from agentdojo.logging import OutputLogger
+    from agentdojo.task_suite.load_suites import get_suites
+
+    model = OpenAILLM(openai.OpenAI(base_url=base_url, api_key="x"), "simulated")
+    loop = ToolsExecutionLoop([ToolsExecutor(), model])
+    pipeline = AgentPipeline([SystemMessage(load_system_message(None)), InitQuery(), model, loop])
+    pipeline.name = "local-served"
+    suites = get_suites(VERSION)
+    attacks = {name: load_attack(ATTACK, suites[name], pipeline) for name in {pair[0] for pair in pairs}}
+    for name in attacks:
+        suites[name].load_and_inject_default_environment({})  # reads its files, which are then kept
+    results: dict[str, list[bool]] = {}
+    wall, cpu = time.perf_counter(), time.process_time()
+    with OutputLogger(str(logdir)):
+        for (name, user_task), injection_tasks in _by_user_task(pairs).items():
+            task = suites[name].get_user_task_by_id(user_task)
+            utility, security = run_task_with_injection_tasks(
+                suites[name], pipeline, task, attacks[name], logdir, False, injection_tasks, VERSION
+            )
+            results |= {f"{name}/{u}/{i}": [utility[u, i], security[u, i]] for u, i in utility}
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return Measured(len(results), wall, cpu, _calls(logdir), results)
+
+
+def ours(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
+    """Our runner, 32 workers. Cases of the plan that are not among the pairs are left out."""
+    from dataclasses import replace
+
+    session = _session(base_url, logdir, sorted({pair[0] for pair in pairs}))
+    wanted = set(pairs)
+    jobs = [job for job in session.plan.todo if _pair(job.case) in wanted]
+    session = replace(session, plan=replace(session.plan, todo=jobs))
+    wall, cpu = time.perf_counter(), time.process_time()
+    outcome = session.execute(_Deaf())
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    if outcome.errors or outcome.fatal:
+        raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
+    return Measured(len(jobs), wall, cpu, _calls(logdir), _stored_results(logdir))
+
+
+SIDES: dict[str, Callable[[str, Sequence[Pair], Path], Measured]] = {"agentdojo": agentdojo, "ours": ours}
+
+
+def grid(suites: Sequence[str], limit: int | None = None) -> list[Pair]:
+    """Every attacked case of these suites, or at most `limit` of each suite, evenly spread."""
+    with tempfile.TemporaryDirectory() as folder:
+        session = _session("http://127.0.0.1:9/v1", Path(folder), suites, limit)
+        return [_pair(job.case) for job in session.plan.jobs]
+
+
+def apart(side: str, base_url: str, pairs: Sequence[Pair]) -> Measured:
+    """One side in a fresh process and a fresh log folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = {"side": side, "base_url": base_url, "pairs": list(pairs), "logdir": folder}
+        done = subprocess.run(
+            [sys.executable, __file__], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True
+        )
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+class _Deaf:
+    """A listener that shows nothing."""
+
+    def finished(self, record: Any) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def stopping(self, why: str, running: int) -> None:
+        pass
+
+
+def _session(base_url: str, logdir: Path, suites: Sequence[str], limit: int | None = None) -> Any:
+    from agentsys.runs.session import prepare
+
+    overrides = ["model=served", f"model.base_url={base_url}", "defense=none", f"attack={ATTACK}"]
+    overrides += [f"benchmark.version={VERSION}", f"benchmark.suites=[{','.join(suites)}]"]
+    overrides += ["executor.workers=32", f"logdir={logdir}"]
+    return prepare(overrides if limit is None else [*overrides, f"limit={limit}"])
+
+
+def _pair(case: Any) -> Pair:
+    return case.suite, case.user_task_id, case.injection_task_id
+
+
+def _by_user_task(pairs: Sequence[Pair]) -> dict[tuple[str, str], list[str]]:
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for suite, user_task, injection_task in pairs:
+        grouped.setdefault((suite, user_task), []).append(injection_task)
+    return grouped
+
+
+def _records(logdir: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_bytes()) for path in logdir.rglob("injection_task_*.json")]
+
+
+def _calls(logdir: Path) -> int:
+    return sum(m["role"] == "assistant" for record in _records(logdir) for m in record["messages"])
+
+
+def _stored_results(logdir: Path) -> dict[str, list[bool]]:
+    return {
+        f"{r['suite_name']}/{r['user_task_id']}/{r['injection_task_id']}": [r["utility"], r["security"]]
+        for r in _records(logdir)
+    }
+
+
+def main() -> None:
+    """What `apart` starts: one side, asked for on stdin, answered on stdout."""
+    asked = json.loads(sys.stdin.read())
+    pairs = [(suite, user_task, injection_task) for suite, user_task, injection_task in asked["pairs"]]
+    measured = SIDES[asked["side"]](asked["base_url"], pairs, Path(asked["logdir"]))
+    print(json.dumps(asdict(measured)))
+
+
+if __name__ == "__main__":
+    main()
