@@ -70,7 +70,8 @@ class PlainProgress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
-        self._say()
+        if self._totals.planned:
+            self._say()
 
     def finished(self, record: CaseRecord) -> None:
         """Count a case."""

@@ -45,7 +45,8 @@ def run(
     """
     from rich.console import Console
 
-    console = Console(file=sys.stdout)  # this very stream, also while standard output is redirected
+    # This very stream, also while standard output is redirected; a pipe or a file has no width of its own.
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
     with console.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 
@@ -127,12 +128,13 @@ _RESUME = "To go on, run the same command again: only what is missing is run."
 
 
 def _table(session: Session, console: Console) -> None:
-    from agentsys.analysis.load import load_cases
-    from agentsys.analysis.tables import results_table
+    from agentsys.analysis.reading import read_cases
+    from agentsys.analysis.report import report
+    from agentsys.analysis.report_table import report_table
 
     folders = [folder for folder in session.folders if folder.is_dir()]
     if folders:
-        console.print(results_table(load_cases(folders)))
+        console.print(report_table(report(read_cases(folders))))
 
 
 def _conclude(session: Session, outcome: Outcome, console: Console) -> None:

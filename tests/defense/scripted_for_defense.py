@@ -1,4 +1,4 @@
-"""Fakes for the defense's tests: a model that replays replies per role, and tools whose outputs a test sets."""
+"""Fakes for the defense's tests: a model that replays replies per role, and tools with set outputs."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ _RUNS = iter(range(10**9))
 def run(
     replies: Mapping[str, Sequence[Reply]] | ScriptedModel, tools: Tools, query: str = QUERY, **options: Any
 ) -> Outcome:
-    """Run a variant of AgentSys on a toy task. Each run's model has a name of its own: labels are kept by name."""
+    """Run a variant of AgentSys on a toy task. Labels are kept by model name, so each run's is a new one."""
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies)
     model._name = f"scripted-{next(_RUNS)}"
     tracer = Tracer()

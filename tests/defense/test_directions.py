@@ -1,4 +1,4 @@
-"""What each part of AgentSys does, shown by the simulated model on real suites: always the same directions."""
+"""What each part of AgentSys does, shown by the simulated model on real suites."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def run_case(
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
-    """Travel and Banking, four user tasks each: every injection task that is done by calls."""
+    """Travel and Banking, four user tasks each: goals that are called and one (Travel 6) that is said."""
     for user_id in ("user_task_0", "user_task_2", "user_task_7", "user_task_15"):
-        yield from (("travel", user_id, f"injection_task_{goal}") for goal in (0, 1, 3))
+        yield from (("travel", user_id, f"injection_task_{goal}") for goal in (0, 1, 3, 6))
     for user_id in ("user_task_2", "user_task_3", "user_task_11", "user_task_13"):
         yield from (("banking", user_id, f"injection_task_{goal}") for goal in (0, 4, 7))
 
@@ -145,8 +145,8 @@ def test_isolation_alone_keeps_goals_that_are_said_and_not_called_from_the_main_
     assert not run_case(ISOLATION_ONLY, *case).attacked
 
 
-def test_isolation_alone_never_does_worse_than_no_defense() -> None:
-    assert measured("isolation_only")[0] <= measured("none")[0]
+def test_isolation_alone_lowers_the_share_of_attacks_carried_out() -> None:
+    assert measured("isolation_only")[0] < measured("none")[0]
 
 
 DENIED = ("travel", "user_task_1", "injection_task_0")
@@ -187,7 +187,7 @@ def test_a_sanitizer_that_finds_nothing_costs_the_subtask() -> None:
 
 
 def test_a_string_field_that_must_carry_attacker_text_still_carries_it() -> None:
-    # The residual channel: a worker that returns whole fields hands on what stands in them, under either gate.
+    # The residual channel: a worker that returns whole fields hands on what stands in them.
     for defense in (
         AgentSys(validator=False, sanitizer=False),
         AgentSys(validator=False, sanitizer=False, gate="schema"),
