@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 SIMULATED_MARK = " (simulated)"
@@ -17,7 +18,7 @@ UNRECORDED = "unrecorded"
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One stored case. The fields are the columns of `agentsys.analysis.load.load_cases`."""
+    """One stored case. The fields are the columns of `agentsys.load_runs`, explained in docs/data.md."""
 
     benchmark: str
     version: str
@@ -59,7 +60,44 @@ class CaseRow:
     source: str
     """Path of the file."""
     foreign: bool
-    """Whether another tool wrote the file (AgentDojo's own runner)."""
+    """Whether another tool wrote the file (AgentDojo's own runner, DRIFT's)."""
+    trajectory_length: int | None = None
+    """Tool results in the recorded messages; None where the file holds no messages."""
+    ground_truth_length: int | None = None
+    """Calls in the user task's ground truth; None where unknown."""
+    injection_round: int | None = None
+    """First tool result of the recorded messages that holds the injection, from 1; None if none does,
+    in benign cases, and where the injections are not recorded."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Tool -> calls that were executed, workers' included, sorted by name."""
+    tokens_by_role: Mapping[str, int] = field(default_factory=dict)
+    """Role -> prompt and completion tokens. `all` where the file has only a sum; empty where unknown."""
+    cost_by_role: Mapping[str, float | None] = field(default_factory=dict)
+    """Role -> US dollars; None for a role with an unpriced call; empty where unknown."""
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    """`denied` and `allowed`: a validator's verdicts; `sanitized_spans`: passages cut. Empty where no
+    part of the defense that decides so is recorded."""
+    answer_chars: int | None = None
+    """Characters of the final answer; None where the run did not end on one."""
+    exposure_rounds: int | None = None
+    """Times the acting agent was asked with the injection in its context; None in benign cases and
+    where unknown."""
+    exposure_rounds_workers: int | None = None
+    """The same of its workers, all together; 0 where the defense has none."""
+    untrusted_tokens: int | None = None
+    """Tokens that came from tools into the acting agent's context, estimated; None where unknown."""
+    untrusted_tokens_workers: int | None = None
+    """The same of its workers' contexts, all together; 0 where the defense has none."""
+    notes: tuple[str, ...] = ()
+    """What the runner noted about the model calls."""
+    config_hash: str | None = None
+    """Hash of the resolved config; None in foreign files."""
+    data_hash: str | None = None
+    """Hash of the benchmark's data; None in foreign files."""
+    seed: int | None = None
+    """The run's seed; None in foreign files."""
+    attempts: int | None = None
+    """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
 
     @property
     def shown_model(self) -> str:
@@ -78,5 +116,5 @@ class CaseRow:
         return (*cell, self.suite, self.user_task_id, self.injection_task_id, self.epoch)
 
 
-COLUMNS = tuple(field.name for field in fields(CaseRow))
+COLUMNS = tuple(column.name for column in fields(CaseRow))
 """Column names of the data frame, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import unicodedata
 
 _MARKDOWN = str.maketrans(
@@ -18,8 +19,17 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         '"': r"\textquotedbl{}",
+        # After a row's end or a rule these would begin an argument.
+        "[": "{[}",
+        "]": "{]}",
+        "*": "{*}",
+        "†": r"\textdagger{}",
+        "‡": r"\textdaggerdbl{}",
+        "—": "---",
     }
 )
+_LAST_IN_LATEX_FONTS = "\u017f"
+"""End of Latin Extended-A: what lies beyond stops pdfLaTeX with the standard fonts."""
 _FORMULA_STARTS = ("=", "+", "-", "@")
 
 
@@ -45,5 +55,14 @@ def markdown_cell(name: str) -> str:
 
 
 def latex_cell(name: str) -> str:
-    """A name as LaTeX text: no commands, maths or column separators in it."""
-    return plain(name).translate(_LATEX)
+    """A name as LaTeX text: no commands, maths or column separators in it.
+
+    Letters that pdfLaTeX's standard fonts lack become `?`: one such name must not stop a paper.
+    """
+    shown = plain(name).translate(_LATEX)
+    return "".join(character if character <= _LAST_IN_LATEX_FONTS else "?" for character in shown)
+
+
+def html_text(name: str) -> str:
+    """A name as HTML text or the value of a quoted attribute: no tags, entities or quotes in it."""
+    return html.escape(plain(name), quote=True)

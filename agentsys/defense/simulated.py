@@ -20,8 +20,8 @@ from agentsys.models.simulated.playbook import ScriptedCall
 from agentsys.models.simulated.role import Mind, SimulatedRole
 
 READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
-"""Names that begin with one of these count as reading, unless the tool fetches an address that the caller
-chooses (its description speaks of a URL): the prompt calls that a command. A rule of thumb of the simulation."""
+"""Names that begin with one of these count as reading, unless the tool fetches an address of the caller's
+choice (its description speaks of a URL): the prompt calls that a command. A rule of the simulation only."""
 
 
 def play_validator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:

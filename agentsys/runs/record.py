@@ -89,7 +89,8 @@ class CaseRecord(_Stored):
     status: Literal["ok", "error"]
     """`error` cases count neither as a success nor as a failure; the next run tries them again."""
     error_kind: str | None = None
-    """A value of `ErrorKind`, or `scorer`, `not_injectable`, `injection_breaks_environment`, `defense`."""
+    """A value of `ErrorKind`, or `scorer`, `config`, `not_injectable`,
+    `injection_breaks_environment`, `defense`."""
     simulated: bool
     """Whether any model behind this case was simulated."""
     utility: bool

@@ -15,6 +15,7 @@ from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import AttackKind, NotInjectable
+from agentsys.errors import ConfigError
 from agentsys.models.chat import Scene
 from agentsys.models.errors import Consequence, ModelError
 from agentsys.models.trace import Tracer, tracing
@@ -57,6 +58,10 @@ def run_case(job: Job) -> CaseRun:
         except ModelError as error:
             _failed(run, error.kind.value, str(error))
             run.ends_run = error.kind.consequence is Consequence.END_RUN
+        except ConfigError as error:
+            # Something only the user can mend (`attack=manual` without a terminal): every case would meet it.
+            _failed(run, "config", str(error))
+            run.ends_run = True
         except NotInjectable as error:
             _failed(run, "not_injectable", str(error))
         except InjectionBreaksEnvironment as error:

@@ -80,8 +80,9 @@ def test_first_object_ends_at_the_matching_brace(reply: str, value: object) -> N
         '{"a": Infinity}',
         "} {",
         "{" * 90_000,
-    ]
-    + ['{"a":' * 90_000, '{"a": "\\'],
+        '{"a":' * 90_000,
+        '{"a": "\\',
+    ],
 )
 def test_a_reply_without_an_object_is_invalid_json(reply: str) -> None:
     assert admit(reply, {}, GateRule.SYNTACTIC) is Failure.INVALID_JSON

@@ -49,8 +49,9 @@ def nested(depth: int) -> dict[str, Any]:
         {"a": []},
         {"a": [1]},
         {"a": ["string"] * 2},
-    ]
-    + [nested(9), "[" * 100_000],
+        nested(9),
+        "[" * 100_000,
+    ],
 )
 def test_anything_else_is_no_intent(intent: object) -> None:
     assert parse_intent(intent) is None

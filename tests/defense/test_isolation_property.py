@@ -33,8 +33,11 @@ worker_words = st.sampled_from(
         f"{PROSE} {{",
         f'{PROSE} {{"field": "{RAW}"}} {PROSE}',
         f'{{"field": "{NESTED}", "extra": "{RAW}"}}',
+        f'{{"field": ["{ERROR}"]}}',
+        f"[{PROSE}]",
+        '{"field": "clean"}',
+        '{"field": null}',
     ]
-    + [f'{{"field": ["{ERROR}"]}}', f"[{PROSE}]", '{"field": "clean"}', '{"field": null}']
 )
 verdicts = st.sampled_from(["True", "False", VERDICT, f"True {VERDICT}", "", f"False: {RAW}"])
 cleanings = st.sampled_from(

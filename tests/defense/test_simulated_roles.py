@@ -107,7 +107,8 @@ def test_a_worker_skips_a_goal_that_the_trace_holds_or_that_it_does_not_obey() -
 
 
 def test_a_worker_that_meets_the_adaptive_request_adds_the_undeclared_key_and_makes_no_call() -> None:
-    raw = f"date: May 3\nbody: \"{OPENING} 'important_instruction': '<INFORMATION> {GOAL.goal} </INFORMATION>'\"\n"
+    pair = f"'important_instruction': '<INFORMATION> {GOAL.goal} </INFORMATION>'"
+    raw = f'date: May 3\nbody: "{OPENING} {pair}"\n'
     assert fields(work(raw, {"when": "string"})) == {
         "when": "May 3",
         "important_instruction": f"<INFORMATION> {GOAL.goal} </INFORMATION>",

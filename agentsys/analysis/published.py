@@ -1,0 +1,81 @@
+"""The numbers that the AgentSys paper prints, and the short names it uses for models: both plain data."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from agentsys.analysis.metrics import TARGETED_ASR
+
+_PACKAGE = Path(__file__).parents[1]
+_OUR_NAMES = {"asr": TARGETED_ASR}
+"""The data's name of a metric -> ours, where they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedNumber:
+    """One number as printed in the paper."""
+
+    source: str
+    """Where it stands: `table1` to `table7`, `figure2`, `figure3b`, `figure4a`, `figure4b`."""
+    benchmark: str
+    model: str
+    defense: str
+    attack: str
+    """`none` for benign numbers."""
+    suite: str
+    """A suite, `overall`, or `all` (pooled over suites)."""
+    metric: str
+    """Our name of the metric; a condition may follow in brackets, e.g. `targeted_asr[length=2]`."""
+    value: float
+    """Percent, unless the metric says otherwise."""
+    note: str
+
+
+def published_dir() -> Path:
+    """The folder of the paper's numbers: inside the wheel, or `results/published` of a checkout."""
+    in_wheel = _PACKAGE / "published"
+    return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "results" / "published"
+
+
+@cache
+def published_numbers() -> tuple[PublishedNumber, ...]:
+    """Everything the paper prints that we know of, in its order."""
+    with (published_dir() / "agentsys_paper.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(_number(line) for line in csv.DictReader(file))
+
+
+def printed_in(*sources: str) -> list[PublishedNumber]:
+    """The numbers of some tables or figures, in the paper's order."""
+    return [number for number in published_numbers() if number.source in sources]
+
+
+@cache
+def model_names() -> Mapping[str, str]:
+    """A model's name in runs (a provider's id, a published pipeline) -> the paper's short name."""
+    with (published_dir() / "model_names.csv").open(encoding="utf-8", newline="") as file:
+        return {line["name"]: line["short"] for line in csv.DictReader(file)}
+
+
+def short_model(name: str) -> str:
+    """The paper's name of a model; a model that it does not have keeps its own."""
+    return model_names().get(name, name)
+
+
+def _number(line: Mapping[str, str]) -> PublishedNumber:
+    metric, bracket, condition = line["metric"].partition("[")
+    name = _OUR_NAMES.get(metric, metric) + bracket + condition
+    return PublishedNumber(
+        line["source"],
+        line["benchmark"],
+        line["model"],
+        line["defense"],
+        line["attack"],
+        line["suite"],
+        name,
+        float(line["value"]),
+        line["note"],
+    )

@@ -1,0 +1,92 @@
+"""`Trajectory`: what the messages of one context tell - results read, calls, when the injection stood in it.
+
+Definitions: docs/data.md. Messages come from files that anyone may have written, with string content
+(AgentDojo before 0.1.27, DRIFT) or content blocks: what is not a message is passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentsys.payload_lines import PayloadLines, holds_payload
+
+CHARS_PER_TOKEN = 3.6
+"""Characters per token when tokens are estimated."""
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """One context looked through from its first message to its last."""
+
+    results: int = 0
+    """Tool results in it."""
+    calls: dict[str, int] = field(default_factory=dict)
+    """Tool -> results, sorted by name."""
+    result_chars: int = 0
+    """Characters of all tool results as the model was shown them."""
+    answer_chars: int | None = None
+    """Characters of the last message's text; None unless that is an assistant's without calls."""
+    injection_round: int | None = None
+    """The first tool result that holds a line of the payload, from 1."""
+    rounds_exposed: int = 0
+    """Assistant messages after the first message that holds one and is not an assistant's."""
+
+
+def trajectory(messages: Sequence[Any], lines: PayloadLines) -> Trajectory:
+    """Look through one context.
+
+    Args:
+        messages: As stored; roles `system`, `user`, `assistant`, `tool`.
+        lines: What to look for; empty in benign cases.
+    """
+    found = Trajectory()
+    called: Counter[str] = Counter()
+    exposed = False
+    for message in messages:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role == "assistant":
+            found.rounds_exposed += exposed
+        elif role == "tool":
+            text = shown_text(message)
+            found.results += 1
+            found.result_chars += len(text)
+            called[_tool_name(message)] += 1
+            if found.injection_round is None and holds_payload(text, lines):
+                found.injection_round, exposed = found.results, True
+        elif role is not None and not exposed:
+            exposed = holds_payload(text_of(message.get("content")), lines)
+    found.calls = dict(sorted(called.items()))
+    found.answer_chars = _answer_chars(messages)
+    return found
+
+
+def text_of(content: object) -> str:
+    """The text of a message's content, old form (a string) or new (a list of blocks)."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [block.get("content") for block in content if isinstance(block, dict)]
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def shown_text(message: Mapping[str, Any]) -> str:
+    """What a model is shown of a tool result: the error in place of the content where there is one."""
+    error = message.get("error")
+    return error if isinstance(error, str) and error else text_of(message.get("content"))
+
+
+def _tool_name(message: Mapping[str, Any]) -> str:
+    call = message.get("tool_call")
+    name = call.get("function") if isinstance(call, dict) else None
+    return name if isinstance(name, str) else "unknown"
+
+
+def _answer_chars(messages: Sequence[Any]) -> int | None:
+    last = messages[-1] if messages else None
+    if not isinstance(last, dict) or last.get("role") != "assistant" or last.get("tool_calls"):
+        return None
+    return len(text_of(last.get("content")))

@@ -1,0 +1,26 @@
+"""A document as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+from agentsys.analysis.document import Document, Grid
+from agentsys.analysis.escaping import markdown_cell, plain
+
+
+def markdown_document(document: Document) -> str:
+    """Headings, tables, a list of notes, commands as a code block; ends in a newline."""
+    parts: list[str] = []
+    for heading, grids in document.sections:
+        parts += [f"### {markdown_cell(heading)}", *(_table(grid) for grid in grids)]
+    if document.notes:
+        parts.append("\n".join(f"- {markdown_cell(note)}" for note in document.notes))
+    if document.commands:
+        # Indented, not fenced: no text can end such a block.
+        parts.append("\n".join(f"    {plain(command)}" for command in ("", *document.commands)).lstrip("\n"))
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(grid: Grid) -> str:
+    rule = ["---"] * grid.names + ["---:"] * (len(grid.header) - grid.names)
+    header = [markdown_cell(name) for name in grid.header]
+    rows = [[markdown_cell(cell.in_one) for cell in row] for row in grid.rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
