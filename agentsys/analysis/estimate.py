@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 
 from agentsys.analysis.bootstrap import Resampler, resampled_total
+from agentsys.analysis.spread import Spread, joined, scaled, spread
 from agentsys.analysis.tally import FloatArray, Tally
 
 
@@ -30,6 +31,8 @@ class Totals:
     hit_draws: FloatArray
     case_draws: FloatArray
     errors: int
+    spread: Spread
+    """Of the rate `hits / cases`."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Estimate:
     """Cases it rests on."""
     errors: int
     """Errored cases among those that were to be counted."""
+    spreads: tuple[Spread, ...] = ()
+    """One per suite, in the order of the suites."""
 
 
 def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None) -> Totals:
@@ -61,6 +66,7 @@ def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, .
         hit_draws=resampled_total(grid, counted, resampler, frame),
         case_draws=resampled_total(counted.cases, counted, resampler, frame),
         errors=counted.errors,
+        spread=spread(grid, counted, frame),
     )
 
 
@@ -71,7 +77,8 @@ def rate(parts: Sequence[Totals]) -> Estimate:
     hits = np.sum([part.hit_draws for part in parts], axis=0)
     drawn = np.sum([part.case_draws for part in parts], axis=0)
     draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
-    return Estimate(value, draws, int(cases), sum(part.errors for part in parts))
+    spreads = tuple(scaled(part.spread, part.cases / cases if cases else 0.0) for part in parts)
+    return Estimate(value, draws, int(cases), sum(part.errors for part in parts), spreads)
 
 
 def macro(suites: Sequence[Estimate]) -> Estimate:
@@ -84,6 +91,7 @@ def macro(suites: Sequence[Estimate]) -> Estimate:
         draws=np.mean([suite.draws for suite in suites], axis=0),
         n=sum(suite.n for suite in suites),
         errors=sum(suite.errors for suite in suites),
+        spreads=tuple(scaled(part, 1 / len(suites)) for suite in suites for part in suite.spreads),
     )
 
 
@@ -98,6 +106,10 @@ def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:
         draws=benign.draws * (1 - asr.draws),
         n=benign.n + asr.n,
         errors=benign.errors + asr.errors,
+        spreads=tuple(
+            joined(scaled(attacked, -benign.value), scaled(solved, 1 - asr.value))
+            for attacked, solved in zip(asr.spreads, benign.spreads, strict=False)
+        ),
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields
 from typing import NamedTuple, TypeVar
 
-from agentsys.analysis.bootstrap import Resampler, percentile_interval
+from agentsys.analysis.bootstrap import Resampler
+from agentsys.analysis.calibration import proportion_interval
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.estimate import (
@@ -165,7 +166,7 @@ def _levels(suites: Mapping[str, Totals]) -> dict[str, Estimate]:
 
 def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate]) -> Iterator[MetricRow]:
     for suite, estimate in levels.items():
-        interval = percentile_interval(estimate.draws)
+        interval = proportion_interval(estimate)
         yield MetricRow(
             *cell,
             suite=suite,

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import math
-
-from agentsys.analysis.metrics import MetricRow
+from typing import Protocol
 
 MISSING = "n/a"
 """Where a value is undefined; never 0."""
 
 
-def value_text(number: MetricRow | None) -> str:
+class Measured(Protocol):
+    """What can be written: a row of the long form, or a `Number`."""
+
+    @property
+    def value(self) -> float:
+        """Percent."""
+
+    @property
+    def ci_low(self) -> float:
+        """Percent."""
+
+    @property
+    def ci_high(self) -> float:
+        """Percent."""
+
+
+def value_text(number: Measured | None) -> str:
     """Two decimals, e.g. `30.66`."""
     return MISSING if number is None or math.isnan(number.value) else f"{number.value:.2f}"
 
 
-def interval_text(number: MetricRow | None) -> str:
+def interval_text(number: Measured | None) -> str:
     """One decimal, e.g. `22.4-39.7` or `68.2-100`; empty where undefined."""
     if number is None or math.isnan(number.ci_low):
         return ""

@@ -7,8 +7,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agentsys.analysis.agent_tree import agent_tree
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.ground_truth import known_length
+from agentsys.analysis.trajectory import estimated_tokens, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
+from agentsys.payload_lines import PayloadLines, payload_lines
 from agentsys.runs.case import Case
 from agentsys.runs.record import SCHEMA_VERSION, Exposure, RoleUsage
 
@@ -28,8 +32,16 @@ class _Block(BaseModel):
     simulated: bool
     utility: bool
     security: bool
+    scored_attempt: int = 0
     exposure: Exposure = Exposure()
     usage: dict[str, RoleUsage] = {}
+    spans: list[Any] = []
+    ground_truth_length: int | None = None
+    seed: int = 0
+    written: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    config_hash: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
@@ -45,6 +57,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     block = _checked(stored[OWN_KEY])
     case, benign = block.case, block.case.attack == NO_ATTACK
     duration = stored.get("duration")
+    lines = () if benign else payload_lines(block.written.values())
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
@@ -70,7 +83,47 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         cost_usd=_cost(block.usage),
         source=source,
         foreign=False,
+        tokens_by_role={name: role.prompt + role.completion for name, role in block.usage.items()},
+        cost_by_role={name: role.cost_usd for name, role in block.usage.items()},
+        notes=block.notes,
+        config_hash=block.config_hash or None,
+        data_hash=block.versions.get("data"),
+        seed=block.seed,
+        attempts=block.scored_attempt + 1,
+        ground_truth_length=_ground_truth_length(block),
+        **_of_messages(stored, lines, benign=benign),
+        **_of_spans(block.spans, lines, benign=benign),
     )
+
+
+def _of_messages(stored: Mapping[str, Any], lines: PayloadLines, *, benign: bool) -> dict[str, Any]:
+    messages = stored.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return {}
+    seen = trajectory(messages, lines)
+    return {
+        "trajectory_length": seen.results,
+        "injection_round": seen.injection_round,
+        "answer_chars": seen.answer_chars,
+        "exposure_rounds": None if benign else seen.rounds_exposed,
+        "untrusted_tokens": estimated_tokens(seen.result_chars),
+    }
+
+
+def _of_spans(spans: list[Any], lines: PayloadLines, *, benign: bool) -> dict[str, Any]:
+    tree = agent_tree(spans, lines)
+    return {
+        "calls": tree.calls,
+        "decisions": tree.decisions,
+        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
+        "untrusted_tokens_workers": estimated_tokens(tree.worker_chars),
+    }
+
+
+def _ground_truth_length(block: _Block) -> int | None:
+    if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
+        return known_length(block.case.version, block.case.suite, block.case.user_task_id)
+    return block.ground_truth_length
 
 
 def _checked(block: object) -> _Block:

@@ -8,15 +8,23 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.analysis.ground_truth import known_length
+from agentsys.analysis.trajectory import estimated_tokens, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
+from agentsys.payload_lines import PayloadLines, payload_lines
 
 _DEFENSE_SUFFIXES = {
     "-tool_filter": "tool_filter",
     "-repeat_user_prompt": "prompt_sandwiching",
     "-spotlighting_with_delimiting": "spotlighting",
     "-transformers_pi_detector": "protectai",
+    "-melon": "melon",
 }
-"""What agentdojo 0.1.35 appends to a pipeline's name per defense -> our name of that defense."""
+"""What agentdojo 0.1.35 (and MELON's fork of it) appends to a pipeline's name -> our name of the defense."""
+
+_REPLACE_RESULTS = frozenset({"protectai", "melon"})
+"""Defenses that put their own text in a tool result's place before it is stored: what the tool
+returned is then known only where the payload got through."""
 
 
 class Victim(NamedTuple):
@@ -37,8 +45,9 @@ class _Published(BaseModel):
     injection_task_id: str | None = None
     attack_type: str | None = None
     benchmark_version: str | None = None
+    injections: dict[str, Any] = {}
     messages: list[Any]
-    """Only their presence counts: some published files hold scores and an empty list."""
+    """Some published files hold scores and an empty list."""
     error: str | None = None
     utility: bool
     security: bool | None = None
@@ -91,17 +100,53 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         status="ok" if record.error is None else "error",
         error_kind=None if record.error is None else _error_kind(record.error),
         simulated=False,
-        exposed_raw=None,
-        exposed_shown=None,
-        raw_round=None,
-        shown_round=None,
         duration_s=record.duration,
         prompt_tokens=None,
         completion_tokens=None,
         cost_usd=None,
         source=source,
         foreign=True,
+        ground_truth_length=known_length(
+            record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
+        ),
+        **_of_messages(record, victim.defense, benign=attack == NO_ATTACK),
     )
+
+
+def _of_messages(record: _Published, defense: str, *, benign: bool) -> dict[str, Any]:
+    if not record.messages:
+        return _unexplored()
+    lines = () if benign else _lines(record.injections)
+    seen = trajectory(record.messages, lines)
+    unknown = _unexplored() if not lines else {}
+    shown = seen.injection_round is not None
+    return {
+        "exposed_raw": None if defense in _REPLACE_RESULTS and not shown else shown,
+        "exposed_shown": shown,
+        "raw_round": seen.injection_round,
+        "shown_round": seen.injection_round,
+        "exposure_rounds": seen.rounds_exposed,
+        "exposure_rounds_workers": 0,
+        **unknown,
+        "trajectory_length": seen.results,
+        "injection_round": seen.injection_round,
+        "calls": seen.calls,
+        "answer_chars": seen.answer_chars,
+        "untrusted_tokens": estimated_tokens(seen.result_chars),
+        "untrusted_tokens_workers": 0,
+    }
+
+
+def _unexplored() -> dict[str, Any]:
+    """Benign cases, and files without messages or without the injected texts."""
+    return dict.fromkeys(("exposed_raw", "exposed_shown", "raw_round", "shown_round", *_EXPOSURE_ROUNDS))
+
+
+_EXPOSURE_ROUNDS = ("exposure_rounds", "exposure_rounds_workers")
+
+
+def _lines(injections: Mapping[str, Any]) -> PayloadLines:
+    return payload_lines(text for text in injections.values() if isinstance(text, str))
 
 
 def _checked(stored: Mapping[str, Any]) -> _Published:

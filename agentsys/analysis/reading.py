@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.drift_record import drift_row, is_drift
 from agentsys.analysis.own_record import OWN_KEY, own_row
 from agentsys.analysis.published_record import published_row
 from agentsys.analysis.unreadable import UnreadableRecord
@@ -88,6 +89,8 @@ def _row(path: str) -> CaseRow | None:
         return None
     if OWN_KEY in stored:
         return own_row(stored, path)
+    if is_drift(stored):
+        return drift_row(stored, path)
     if "suite_name" in stored and "user_task_id" in stored:
         return published_row(stored, path)
     return None

@@ -90,3 +90,8 @@ def _answer_chars(messages: Sequence[Any]) -> int | None:
     if not isinstance(last, dict) or last.get("role") != "assistant" or last.get("tool_calls"):
         return None
     return len(text_of(last.get("content")))
+
+
+def estimated_tokens(chars: int) -> int:
+    """Tokens of so many characters, by the fixed rate that every defense is measured with."""
+    return round(chars / CHARS_PER_TOKEN)

@@ -14,8 +14,8 @@ def markdown_document(document: Document) -> str:
     if document.notes:
         parts.append("\n".join(f"- {markdown_cell(note)}" for note in document.notes))
     if document.commands:
-        # Indented, not fenced: no text can end such a block.
-        parts.append("\n".join(f"    {plain(command)}" for command in ("", *document.commands)).lstrip("\n"))
+        # A fence ends at a line of backticks alone, and `plain` leaves no second line in a command.
+        parts.append("\n".join(["```sh", *(plain(command) for command in document.commands), "```"]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,8 +18,20 @@ def terminal_document(document: Document) -> RenderableType:
     for heading, grids in document.sections:
         parts += [Text(plain(heading), style="bold"), *(_table(grid) for grid in grids)]
     notes = [Text(plain(note), style="dim") for note in document.notes]
-    commands = [Text(f"  {plain(command)}") for command in document.commands]
+    commands = [_whole(f"  {plain(command)}") for command in document.commands]
     return Group(*parts, *notes, *commands)
+
+
+def _whole(line: str) -> Text:
+    """A line that is not broken, so that it can be copied."""
+    return Text(line, no_wrap=True, overflow="ignore")
+
+
+def needed_width(document: Document) -> int:
+    """Columns that its widest grid needs: on a narrower console names and numbers would be cut."""
+    wide = Console(width=10_000)
+    tables = [_table(grid) for _, grids in document.sections for grid in grids]
+    return max((Measurement.get(wide, wide.options, table).maximum for table in tables), default=0)
 
 
 def _table(grid: Grid) -> Table:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
-from agentsys.benchmarks.payload_lines import payload_lines, squeeze
 from agentsys.models.chat import ChatRequest
 from agentsys.models.trace import ACTING_ROLES
+from agentsys.payload_lines import payload_lines, squeeze
 
 
 @dataclass(frozen=True)

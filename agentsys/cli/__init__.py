@@ -19,6 +19,8 @@ from agentsys.cli.terminal import forgive_encoding
 COMMANDS = {
     "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
     "results": CommandSource("agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."),
+    "table": CommandSource("agentsys.cli.table:table", "A table of the paper, ours beside the printed one."),
+    "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a resolved config, or a defense's prompts."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),

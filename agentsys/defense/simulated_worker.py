@@ -86,8 +86,9 @@ def _next_goal_call(goals: Iterable[GoalScript], tools: frozenset[str], seen: Se
 
 def _open_calls(goal: GoalScript, made: Sequence[Mapping[str, Any]]) -> Iterator[ScriptedCall]:
     """A goal's calls that are still to be made. One that the goal makes n times counts n times."""
+    scripted = [{"tool": call.function, "args": call.args} for call in goal.calls]
     for place, call in enumerate(goal.calls):
-        wanted = sum(call == other for other in goal.calls[: place + 1])
+        wanted = sum(_same(call, other) for other in scripted[: place + 1])
         if sum(_same(call, other) for other in made) < wanted:
             yield call
 

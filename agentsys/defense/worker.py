@@ -57,7 +57,11 @@ def work(session: Session, task: Task, serve: Serve) -> str:
         ModelError: If the model gave no reply.
     """
     with span(ROLE, task.tool) as opened:
-        opened.decision = {"depth": task.depth, "intent": dict(task.intent)}
+        opened.decision = {
+            "depth": task.depth,
+            "intent": dict(task.intent),
+            "output_chars": len(task.raw),
+        }
         try:
             outcome = _converse(session, task, serve, opened)
         except CallDenied as denied:

@@ -16,6 +16,7 @@ import agentsys
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.models.chat import system, user
 from agentsys.models.trace import ModelCall, Span
+from agentsys.runs.ground_truth_length import ground_truth_length
 from agentsys.runs.record import CaseRecord, Exposure, RoleUsage, StoredCall, StoredSpan
 from agentsys.runs.run_case import CaseRun
 
@@ -25,6 +26,7 @@ def record_of(run: CaseRun) -> CaseRecord:
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
     calls = [call for span in run.tracer.spans for call in span.calls]
+    suite = cell.benchmark.suite(case.suite)
     return CaseRecord(
         case=case,
         status="ok" if run.error_kind is None else "error",
@@ -37,10 +39,11 @@ def record_of(run: CaseRun) -> CaseRecord:
         usage=usage_by_role(calls),
         spans=[_stored(span, scored) for span in run.tracer.spans],
         noop=run.noop,
+        ground_truth_length=ground_truth_length(suite, case.user_task_id),
         seed=cell.settings.seed,
         injection_mode=str(cell.settings.benchmark.get("injection", "folded")),
         written=dict(run.written),
-        versions={**_versions(), "data": data_hash(cell.benchmark.suite(case.suite))},
+        versions={**_versions(), "data": data_hash(suite)},
         config_hash=cell.settings.config_hash,
         notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),
     )

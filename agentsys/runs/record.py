@@ -104,6 +104,8 @@ class CaseRecord(_Stored):
     spans: list[StoredSpan] = []
     noop: bool = False
     """Whether the environment ended as it began."""
+    ground_truth_length: int | None = None
+    """Calls in the user task's ground truth; None where it has none that can be computed."""
     seed: int = 0
     injection_mode: str = "folded"
     """`folded`: AgentDojo's own substitution; `exact`: the literal text."""

@@ -106,6 +106,19 @@ def test_a_worker_skips_a_goal_that_the_trace_holds_or_that_it_does_not_obey() -
     assert fields(work(NOTE, {"when": "string"}, susceptibility=0.0)) == {"when": "May 3"}
 
 
+def test_a_call_that_a_goal_makes_twice_is_made_twice() -> None:
+    twice = GoalScript("toy", "injection_task_0", GOAL.goal, (PAY, PAY), None)
+
+    class Twice(ToyMind):
+        def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
+            return [twice]
+
+    made = {"tool": "send_money", "args": dict(PAY.args)}
+    bodies = [[one_line({"status": "string"}), one_line([made] * times), NOTE] for times in (0, 1, 2)]
+    replies = [ask("worker", WORKER_SECTIONS, body, Twice()) for body in bodies]
+    assert [bool(reply["tool_calls"]) for reply in replies] == [True, True, False]
+
+
 def test_a_worker_that_meets_the_adaptive_request_adds_the_undeclared_key_and_makes_no_call() -> None:
     pair = f"'important_instruction': '<INFORMATION> {GOAL.goal} </INFORMATION>'"
     raw = f'date: May 3\nbody: "{OPENING} {pair}"\n'

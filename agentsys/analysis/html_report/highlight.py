@@ -11,6 +11,9 @@ from agentsys.payload_lines import payload_lines, squeeze
 _DROPPED = re.compile(r"\\[nrt]|[\s'\"\\]")
 """What `squeeze` drops, one piece at a time."""
 
+_SHORTEST = 8
+"""Squeezed characters of an injection that is short as a whole: fewer would be found everywhere."""
+
 
 def needles(injections: Iterable[str]) -> tuple[str, ...]:
     """What to look for: each injection whole, then line by line, squeezed; the longest first.
@@ -21,7 +24,8 @@ def needles(injections: Iterable[str]) -> tuple[str, ...]:
     """
     texts = [text for text in injections if text.strip()]
     lines = {form for line in payload_lines(texts) for form in line}
-    return tuple(sorted({*map(squeeze, texts), *lines} - {""}, key=lambda form: (-len(form), form)))
+    wholes = {squeeze(text) for text in texts}
+    return tuple(sorted((form for form in wholes | lines if len(form) >= _SHORTEST), key=_longest_first))
 
 
 def marked(text: str, sought: Iterable[str]) -> Segments:
@@ -42,6 +46,10 @@ def marked(text: str, sought: Iterable[str]) -> Segments:
         pieces += [text[end : kept[first]], text[kept[first] : kept[last - 1] + 1]]
         end = kept[last - 1] + 1
     return (*pieces, text[end:])
+
+
+def _longest_first(form: str) -> tuple[int, str]:
+    return -len(form), form
 
 
 def _places(squeezed: str, form: str) -> Iterator[tuple[int, int]]:

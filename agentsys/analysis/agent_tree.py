@@ -1,0 +1,70 @@
+"""`AgentTree`: what the spans of one of our records tell beyond the acting agent's own messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentsys.analysis.trajectory import trajectory
+from agentsys.payload_lines import PayloadLines
+
+_TOOL = "tool"
+_WORKER = "worker"
+"""Span kinds (agentsys.models.trace). Of the agents that are not the acting one, only workers are
+offered tools: validators, sanitizers and planners cannot call any."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTree:
+    """Sums over all spans, all attempts included: what they did and what they cost was real."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """Tool -> executed calls, sorted by name."""
+    decisions: dict[str, int] = field(default_factory=dict)
+    """See `CaseRow.decisions`."""
+    worker_rounds_exposed: int = 0
+    """Replies that workers gave with the payload in their context."""
+    worker_chars: int = 0
+    """Characters that tools brought into workers' contexts: the output each was given to read, and the
+    results of its own calls."""
+
+
+def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
+    """Look through the spans of a record.
+
+    Args:
+        spans: As stored (`StoredSpan` as plain data).
+        lines: What to look for in workers' contexts; empty in benign cases.
+    """
+    calls: Counter[str] = Counter()
+    decisions: Counter[str] = Counter()
+    rounds = chars = 0
+    for span in spans:
+        if not isinstance(span, dict):
+            continue
+        decision = span.get("decision")
+        decision = decision if isinstance(decision, dict) else {}
+        _count_decision(decision, decisions)
+        if span.get("kind") == _TOOL:
+            calls[str(span.get("name"))] += 1
+        elif span.get("kind") == _WORKER:
+            seen = trajectory(span.get("messages") or (), lines)
+            rounds += seen.rounds_exposed
+            chars += seen.result_chars + _whole(decision.get("output_chars"))
+    return AgentTree(dict(sorted(calls.items())), dict(decisions), rounds, chars)
+
+
+def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
+    """Adds what one span decided, whatever kind of part it was: `allow` is a verdict, `spans_cut` a number."""
+    allow = decision.get("allow")
+    if isinstance(allow, bool):
+        counts["allowed"] += allow
+        counts["denied"] += not allow
+    if "spans_cut" in decision:
+        counts["sanitized_spans"] += _whole(decision["spans_cut"])
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,110 @@
+"""How figures look: colours, markers, type. Nothing here knows what is plotted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RC: dict[str, Any] = {
+    # Type 42 (TrueType) is embedded in full and stays text; journals refuse matplotlib's Type 3.
+    "pdf.fonttype": 42,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.8,
+    # A name from a file is text, never TeX or mathtext.
+    "text.usetex": False,
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+}
+"""matplotlib settings, in force while a figure is drawn and saved (`matplotlib.rc_context`)."""
+
+INK = "#222222"
+"""Text and outlines."""
+FAINT = "#666666"
+"""Intervals, notes."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one series is told apart: by colour and, in grey, by marker, dashes or hatching."""
+
+    color: str
+    marker: str
+    dashes: tuple[float, tuple[float, ...]]
+    hatch: str
+
+
+_SOLID = (0.0, ())
+_LOOKS = (
+    # Colours of M. Okabe and K. Ito, "Color Universal Design", 2008; yellow is too pale for lines.
+    Look("#000000", "o", _SOLID, ""),
+    Look("#0072B2", "s", _SOLID, "///"),
+    Look("#D55E00", "^", (0.0, (5.0, 1.5)), "..."),
+    Look("#009E73", "D", (0.0, (1.5, 1.2)), "xxx"),
+    Look("#CC79A7", "v", (0.0, (6.0, 1.5, 1.5, 1.5)), "\\\\\\"),
+    Look("#E69F00", "P", (0.0, (3.0, 1.0)), "+++"),
+    Look("#56B4E9", "X", (0.0, (1.0, 2.5)), "ooo"),
+)
+_FIXED = {"none": 0, "agentsys": 1, "drift": 2, "progent": 3, "camel": 4}
+"""Series that look the same in every figure."""
+
+
+def looks(series: Sequence[str]) -> dict[str, Look]:
+    """A look for each series: fixed for the well-known, the next free one for others, then over again.
+
+    Args:
+        series: Names, each once, in the order in which they may choose.
+    """
+    places = {name: _FIXED[name] for name in series if name in _FIXED}
+    free = [place for place in range(len(_LOOKS)) if place not in places.values()]
+    for count, name in enumerate(name for name in series if name not in places):
+        places[name] = free[count % len(free)] if free else count % len(_LOOKS)
+    return {name: _LOOKS[places[name]] for name in series}
+
+
+def new_figure(panels: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """An empty figure with panels side by side.
+
+    Args:
+        panels: How many.
+        width: Inches; 3.3 is a column of a paper, 7 a page.
+        height: Inches.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def headline(figure: Figure, title: str, subtitle: Sequence[str], notes: Sequence[str]) -> None:
+    """A title, what must be read with it (a simulated model, above all), and notes below the panels.
+
+    Args:
+        figure: Where they go.
+        title: One line.
+        subtitle: Lines under the title; ours only by what follows, so long ones are wrapped.
+        notes: Lines under the panels, wrapped likewise.
+    """
+    import textwrap
+
+    width = int(figure.get_figwidth() * 17)
+    below = [line for text in subtitle for line in textwrap.wrap(text, width)]
+    figure.suptitle("\n".join([title, *below]), x=0.01, ha="left", fontsize=9.5, color=INK)
+    lines = [line for text in notes for line in textwrap.wrap(text, int(width * 1.15))]
+    if lines:
+        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7, color=FAINT)

@@ -1,0 +1,131 @@
+"""`html_report`: stored runs -> one HTML file with tables, figures and every trajectory that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentsys import __version__
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.escaping import plain
+from agentsys.analysis.html_report.case_index import index_row
+from agentsys.analysis.html_report.data_block import data_block
+from agentsys.analysis.html_report.facts import Facts
+from agentsys.analysis.html_report.page import PageContent, page
+from agentsys.analysis.html_report.selection import selection
+from agentsys.analysis.html_report.tables import sheet_views
+from agentsys.analysis.html_report.text_store import TextStore
+from agentsys.analysis.html_report.token_figure import token_figure
+from agentsys.analysis.html_report.trajectory import (
+    TrajectoryView,
+    stored_facts,
+    stored_json,
+    trajectory_view,
+)
+from agentsys.analysis.reading import Reading, skipped_lines
+from agentsys.analysis.report import Report
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a report may become."""
+
+    cases: int = 2_000
+    """Trajectories, at most."""
+    characters: int = 40_000_000
+    """Of all texts together; no further trajectory is added beyond."""
+
+
+@dataclass(frozen=True)
+class HtmlReport:
+    """The document and what is in it."""
+
+    html: str
+    trajectories: int
+    left_out: int
+    """Cases whose numbers count and whose trajectory is not in the document."""
+
+
+def html_report(
+    reading: Reading,
+    found: Report,
+    folders: Sequence[str] = (),
+    *,
+    limits: Limits | None = None,
+    made_on: str = "",
+) -> HtmlReport:
+    """Everything about some stored runs as one self-contained HTML document.
+
+    Args:
+        reading: From `read_cases`; the files are read again for their messages.
+        found: From `report`, of the same reading.
+        folders: Names of the folders, for the head of the page.
+        limits: How much may go in; every number covers all cases whatever the limits are.
+        made_on: A date, if the page is to show one.
+    """
+    limits = limits or Limits()
+    cases, facts, store = reading.cases, Facts(), TextStore()
+    views = _trajectories(cases, facts, store, limits)
+    kept = sum(view is not None for view in views)
+    content = PageContent(
+        title=", ".join(plain(folder) for folder in folders) or "stored runs",
+        folders=[plain(folder) for folder in folders],
+        made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
+        counts=_counts(reading, kept),
+        simulated_cases=sum(case.simulated for case in cases),
+        all_cases=len(cases),
+        sheets=sheet_views(found),
+        notes=tuple(plain(note) for note in found.notes),
+        tokens=token_figure(cases),
+        errors=facts.errors,
+        skipped=[plain(line) for line in skipped_lines(reading.skipped, limit=50)],
+        configs=facts.configs,
+        versions=facts.versions,
+        left_out=_left_out(len(cases) - kept, kept, limits),
+        index=data_block([index_row(case) for case in cases]),
+        trajectories=data_block({"texts": store.listed(), "trajectories": views}),
+    )
+    return HtmlReport(page(content), kept, len(cases) - kept)
+
+
+def _trajectories(
+    cases: Sequence[CaseRow], facts: Facts, store: TextStore, limits: Limits
+) -> list[TrajectoryView | None]:
+    """One per case, None where it was left out; every file is read once."""
+    views: list[TrajectoryView | None] = [None] * len(cases)
+    kept = 0
+    for place in selection(cases):
+        stored = stored_json(cases[place].source)
+        facts.add(cases[place], stored_facts(stored))
+        if kept < limits.cases and store.characters < limits.characters:
+            views[place] = trajectory_view(cases[place], stored, store)
+            kept += 1
+    return views
+
+
+def _counts(reading: Reading, kept: int) -> list[tuple[str, str]]:
+    cases = reading.cases
+    return [
+        ("cases", f"{len(cases):,}"),
+        ("trajectories here", f"{kept:,}"),
+        ("models", f"{len({case.shown_model for case in cases}):,}"),
+        ("defenses", f"{len({case.defense for case in cases}):,}"),
+        ("attacks", f"{len({case.attack for case in cases} - {'none'}):,}"),
+        ("errored", f"{sum(case.status == 'error' for case in cases):,}"),
+        ("files skipped", f"{len(reading.skipped):,}"),
+    ]
+
+
+def _left_out(left: int, kept: int, limits: Limits) -> str:
+    if not left:
+        return ""
+    reason = (
+        f"at most {limits.cases:,} were asked for"
+        if kept >= limits.cases
+        else f"the size limit of {limits.characters / 1e6:,.0f} million characters was reached"
+    )
+    return (
+        f"{left:,} of {left + kept:,} trajectories are left out: {reason}. Errored cases were kept first, then "
+        "some of every suite, defense, attack and outcome. Tables, figures and the list cover all cases; each "
+        "case names its file. Make a report of fewer folders, or raise --max-cases."
+    )

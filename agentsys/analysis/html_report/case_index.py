@@ -1,0 +1,83 @@
+"""`IndexRow`: one line of the report's list of cases, with what the filters look at."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.html_report.loose import number
+
+Outcome = Literal["error", "attack_succeeded", "attack_failed", "attack_unseen", "benign"]
+"""`attack_unseen`: it failed, and no tool had returned the payload."""
+
+
+class IndexRow(TypedDict):
+    """A case in the list. The page's script reads these names."""
+
+    model: str
+    simulated: bool
+    benchmark: str
+    defense: str
+    attack: str
+    suite: str
+    user_task: str
+    injection_task: str
+    """Empty in benign cases."""
+    epoch: int
+    outcome: Outcome
+    solved: bool | None
+    """None where the case errored."""
+    error_kind: str | None
+    exposed_raw: bool | None
+    exposed_shown: bool | None
+    injection_round: int | None
+    length: int | None
+    """Tool results in the recorded messages."""
+    tokens: int | None
+    cost_usd: float | None
+    seconds: float | None
+    path: str
+    config: str | None
+
+
+def index_row(case: CaseRow) -> IndexRow:
+    """The line of one case."""
+    return {
+        "model": case.shown_model,
+        "simulated": case.simulated,
+        "benchmark": f"{case.benchmark} {case.version}",
+        "defense": case.defense,
+        "attack": case.attack,
+        "suite": case.suite,
+        "user_task": case.user_task_id,
+        "injection_task": case.injection_task_id or "",
+        "epoch": case.epoch,
+        "outcome": _outcome(case),
+        "solved": case.utility if case.status == "ok" else None,
+        "error_kind": case.error_kind,
+        "exposed_raw": case.exposed_raw,
+        "exposed_shown": case.exposed_shown,
+        "injection_round": case.injection_round,
+        "length": case.trajectory_length,
+        "tokens": _tokens(case),
+        "cost_usd": number(case.cost_usd),
+        "seconds": number(case.duration_s),
+        "path": case.source,
+        "config": case.config_hash,
+    }
+
+
+def _outcome(case: CaseRow) -> Outcome:
+    if case.status == "error":
+        return "error"
+    if case.attack == NO_ATTACK:
+        return "benign"
+    if case.injection_success:
+        return "attack_succeeded"
+    return "attack_unseen" if case.exposed_raw is False else "attack_failed"
+
+
+def _tokens(case: CaseRow) -> int | None:
+    if case.prompt_tokens is None or case.completion_tokens is None:
+        return None
+    return case.prompt_tokens + case.completion_tokens

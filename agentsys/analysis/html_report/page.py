@@ -1,0 +1,89 @@
+"""`page`: the values of a report in the template, under a policy that lets nothing else run or load."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
+from agentsys.analysis.html_report.tables import SheetView
+from agentsys.analysis.html_report.token_figure import TokenFigure
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
+            "case_view.js", "start.js")  # fmt: skip
+"""Joined in this order into the page's one script."""
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """Everything the template shows. Plain texts are escaped by the template."""
+
+    title: str
+    folders: list[str]
+    made_by: str
+    """E.g. `agentsys 0.1.0, 2026-01-31 12:00`."""
+    counts: list[tuple[str, str]]
+    """Label and number, for the head of the page."""
+    simulated_cases: int
+    all_cases: int
+    sheets: list[SheetView]
+    notes: tuple[str, ...]
+    tokens: TokenFigure | None
+    errors: list[ErrorGroup]
+    skipped: list[str]
+    configs: list[ConfigGroup]
+    versions: list[VersionGroup]
+    left_out: str
+    """One sentence if trajectories are left out; empty otherwise."""
+    index: Markup
+    """The list of cases, from `data_block`."""
+    trajectories: Markup
+    """Texts and trajectories, from `data_block`."""
+
+
+def page(content: PageContent) -> str:
+    """The whole report as one HTML document."""
+    style = _template("report.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(_template(name) for name in _SCRIPTS) + "\n})();\n"
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html").render(
+        content=content,
+        policy=_policy(script, style),
+        style=Markup(style),  # noqa: S704  ours
+        script=Markup(script),  # noqa: S704  ours
+    )
+
+
+def _policy(script: str, style: str) -> str:
+    """Only this script and this style sheet; no loading, no forms, no text made into markup."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        ]
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,0 +1,142 @@
+"""`Trajectory`: everything the page can show of one stored case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NotRequired, TypedDict
+
+import orjson
+
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.html_report.agent_tree import SpanView, span_views
+from agentsys.analysis.html_report.conversation import MessageView, Writer
+from agentsys.analysis.html_report.highlight import needles
+from agentsys.analysis.html_report.loose import mapping, name, number, objects
+from agentsys.analysis.html_report.text_store import TextStore
+
+_NOT_A_DEFENSES_WORK = frozenset({"run", "main", "tool"})
+"""Kinds of span that every run has: a tree of these alone tells no more than the conversation."""
+
+
+class RoleView(TypedDict):
+    """What one role cost."""
+
+    role: str
+    calls: int
+    prompt: int
+    completion: int
+    cost_usd: float | None
+
+
+class InjectionView(TypedDict):
+    """One injection as the attack wrote it."""
+
+    vector: str
+    text: int
+
+
+class TrajectoryView(TypedDict):
+    """One case. Every text is a number of the text store."""
+
+    messages: list[MessageView]
+    injections: list[InjectionView]
+    spans: NotRequired[list[SpanView]]
+    roles: NotRequired[list[RoleView]]
+    error: NotRequired[int]
+    notes: NotRequired[list[int]]
+    characters_cut: NotRequired[int]
+    """Characters of texts that were too long to be shown whole."""
+
+
+class StoredFacts(NamedTuple):
+    """What the file says beside the case itself."""
+
+    error: str | None
+    versions: dict[str, str]
+
+
+def stored_json(path: str) -> Mapping[str, Any]:
+    """The file's JSON object; empty if it is gone or has become something else since it was read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  as in `agentsys.analysis.reading`
+            content = file.read()
+        return mapping(orjson.loads(content))
+    except OSError:
+        return {}
+    except orjson.JSONDecodeError:
+        try:
+            # NaN and lone surrogates, which AgentDojo's writer lets through.
+            return mapping(json.loads(content))
+        except (ValueError, RecursionError):
+            return {}
+
+
+def stored_facts(stored: Mapping[str, Any]) -> StoredFacts:
+    """Error message and package versions of a stored case."""
+    error = stored.get("error")
+    versions = {
+        name(package): name(version)
+        for package, version in mapping(mapping(stored.get("agentsys")).get("versions")).items()
+    }
+    if not versions and (agentdojo := name(stored.get("agentdojo_package_version"))):
+        versions = {"agentdojo": agentdojo}
+    return StoredFacts(error if isinstance(error, str) else None, versions)
+
+
+def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) -> TrajectoryView:
+    """What the page shows of one case.
+
+    Args:
+        case: The case's row.
+        stored: The file's JSON object, of our runner, AgentDojo's or DRIFT's; nothing in it is trusted.
+        store: Takes the texts.
+    """
+    block = mapping(stored.get("agentsys"))
+    injections = _injections(stored, block)
+    writer = Writer(store, needles(injections.values()))
+    view: TrajectoryView = {
+        # DRIFT keeps its messages under another key.
+        "messages": writer.messages(stored.get("messages") or stored.get("conversations")),
+        "injections": [
+            {"vector": vector, "text": writer.text(text)} for vector, text in injections.items()
+        ],
+    }
+    if _tells_more(block.get("spans")):
+        view["spans"] = span_views(block.get("spans"), writer)
+    if roles := _roles(block.get("usage")):
+        view["roles"] = roles
+    if stored.get("error") is not None:
+        view["error"] = writer.text(stored["error"])
+    if case.notes:
+        view["notes"] = [writer.text(note) for note in case.notes]
+    if writer.characters_cut:
+        view["characters_cut"] = writer.characters_cut
+    return view
+
+
+def _injections(stored: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, str]:
+    written = mapping(block.get("written")) or mapping(stored.get("injections"))
+    return {name(vector): text for vector, text in written.items() if isinstance(text, str)}
+
+
+def _tells_more(spans: object) -> bool:
+    return any(name(span.get("kind")) not in _NOT_A_DEFENSES_WORK for span in objects(spans))
+
+
+def _roles(usage: object) -> list[RoleView]:
+    return [
+        {
+            "role": name(role),
+            "calls": _count(used, "calls"),
+            "prompt": _count(used, "prompt"),
+            "completion": _count(used, "completion"),
+            "cost_usd": number(used.get("cost_usd")),
+        }
+        for role, found in mapping(usage).items()
+        if (used := mapping(found))
+    ]
+
+
+def _count(used: Mapping[str, Any], key: str) -> int:
+    return int(number(used.get(key)) or 0)

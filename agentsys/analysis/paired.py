@@ -1,0 +1,162 @@
+"""Two defenses on the same cases: which cases both have, and the difference of their rates on these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from agentsys.analysis.bootstrap import Resampler
+from agentsys.analysis.calibration import standard_error
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.error_rule import ErrorRule, outcome
+from agentsys.analysis.estimate import Estimate, Side, macro, rate, totals
+from agentsys.analysis.metrics import OVERALL, POOLED
+from agentsys.analysis.tally import Tally, tally
+
+
+class Pair(NamedTuple):
+    """One case under two defenses."""
+
+    baseline: CaseRow
+    defense: CaseRow
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The cases of two defenses, side by side; every case is in exactly one field."""
+
+    pairs: tuple[Pair, ...]
+    """Cases that count on both sides, sorted."""
+    errored: int
+    """Cases stored on both sides that errored on one of them and are left out."""
+    only_baseline: int
+    """Cases that the other side lacks."""
+    only_defense: int
+
+
+class Compared(NamedTuple):
+    """A rate under both defenses at one level; everything in proportions."""
+
+    baseline: float
+    defense: float
+    difference: Estimate
+    """The defense's rate less the baseline's."""
+
+
+def pair_up(
+    baseline: Iterable[CaseRow], defense: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
+) -> Pairing:
+    """Finds the cases that two defenses share.
+
+    Args:
+        baseline: Cases of one defense; no two alike in everything else (as `read_cases` gives them).
+        defense: Cases of the other.
+        rule: What errored cases count as; one that is left out on one side is left out on both.
+
+    Returns:
+        Pairs that agree in benchmark, version, model, attack, suite, both tasks and epoch.
+    """
+    first = {_identity(case): case for case in baseline}
+    second = {_identity(case): case for case in defense}
+    shared = sorted(first.keys() & second.keys(), key=str)
+    both = [Pair(first[key], second[key]) for key in shared]
+    counted = tuple(pair for pair in both if all(outcome(case, rule) is not None for case in pair))
+    return Pairing(
+        counted,
+        len(both) - len(counted),
+        len(first.keys() - second.keys()),
+        len(second.keys() - first.keys()),
+    )
+
+
+def compared(
+    pairs: Sequence[Pair], side: Side, resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
+) -> dict[str, Compared]:
+    """The difference of a rate per suite, then `overall`, then `pooled`.
+
+    Every replicate weighs a case alike on both sides, so that what the two share cancels out.
+
+    Args:
+        pairs: Of one model and one attack (or benign).
+        side: Which outcome.
+        resampler: Draws the tasks.
+        rule: What errored cases count as.
+    """
+    suites = sorted({pair.baseline.suite for pair in pairs})
+    grouped = {suite: [pair for pair in pairs if pair.baseline.suite == suite] for suite in suites}
+    tallies = {suite: _tallies(suite, found, rule) for suite, found in grouped.items()}
+    parts = {suite: totals(_difference(both), side, resampler) for suite, both in tallies.items()}
+    rates = {suite: rate([part]) for suite, part in parts.items()}
+    levels = {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(parts.values()))}
+    values = [_levels(tallies, lambda both, at=at: both[at], side) for at in (0, 1)]
+    return {level: Compared(values[0][level], values[1][level], levels[level]) for level in levels}
+
+
+def p_value(difference: Estimate) -> float:
+    """Two-sided p-value of no difference.
+
+    Student's t test with the clustered, corrected standard error. Where every suite's cases all differ
+    in the same way there is no spread to divide by: then a sign test that counts the less numerous
+    kind of task as its cases. nan where there is nothing to resample.
+    """
+    error = standard_error(difference)
+    if np.isnan(error.value):
+        return float("nan")
+    if error.value > 0:
+        return 2.0 * float(special.stdtr(error.df, -abs(difference.value) / error.value))
+    if difference.value == 0:
+        return 1.0
+    clusters = sum(_fewer(len(part.users), len(part.injections)) for part in difference.spreads)
+    return float(min(1.0, 2.0 ** (1 - clusters)))
+
+
+def changed(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> list[Pair]:
+    """Pairs in which the defense turned an outcome into `to` and the baseline did not have it so."""
+
+    def happened(case: CaseRow) -> bool:
+        found = outcome(case, rule)
+        return found is not None and (found.utility if side is Side.SOLVED else found.injection_success)
+
+    return [pair for pair in pairs if happened(pair.defense) is to and happened(pair.baseline) is not to]
+
+
+def exposed_in_both(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
+    return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)
+
+
+def _identity(case: CaseRow) -> tuple[str | int | bool | None, ...]:
+    return replace(case, defense="").identity
+
+
+def _tallies(suite: str, pairs: Sequence[Pair], rule: ErrorRule) -> tuple[Tally, Tally]:
+    first = tally(suite, [pair.baseline for pair in pairs], rule)
+    return first, tally(suite, [pair.defense for pair in pairs], rule)
+
+
+def _difference(both: tuple[Tally, Tally]) -> Tally:
+    first, second = both
+    return replace(second, solved=second.solved - first.solved, hijacked=second.hijacked - first.hijacked)
+
+
+def _levels(
+    tallies: Mapping[str, tuple[Tally, Tally]], chosen: Callable[[tuple[Tally, Tally]], Tally], side: Side
+) -> dict[str, float]:
+    """One defense's own rates at every level."""
+    hits, cases = {}, {}
+    for suite, both in tallies.items():
+        found = chosen(both)
+        hits[suite] = float((found.solved if side is Side.SOLVED else found.hijacked).sum())
+        cases[suite] = float(found.cases.sum())
+    rates = {suite: hits[suite] / cases[suite] for suite in hits}
+    pooled = sum(hits.values()) / sum(cases.values())
+    return {**rates, OVERALL: float(np.mean(list(rates.values()))), POOLED: pooled}
+
+
+def _fewer(users: int, injections: int) -> int:
+    """The number of tasks of the less numerous kind that has several; 0 if neither has."""
+    return min((count for count in (users, injections) if count > 1), default=0)

@@ -1,0 +1,80 @@
+"""`RunLine`: the cases of one model and defense that can share a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from agentsys.analysis.case_row import SIMULATED_MARK, CaseRow
+from agentsys.analysis.published import short_model
+
+BENCHMARK = "agentdojo"
+"""The benchmark of Tables 1 to 7, with official checkers and data."""
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One model and defense; of one benchmark version unless no suite and attack has two."""
+
+    model: str
+    """As the runs name it; marked if simulated."""
+    defense: str
+    versions: tuple[str, ...]
+    """More than one where suites or attacks come from different versions of the benchmark."""
+    cases: tuple[CaseRow, ...]
+    """Their `version` is the line's."""
+
+    @property
+    def version(self) -> str:
+        """E.g. `v1.2.2`, or `v1 + v1.2.2` for a mixture."""
+        return " + ".join(self.versions)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether its numbers rest on more than one version of the benchmark."""
+        return len(self.versions) > 1
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a scripted agent, not a language model, was behind it."""
+        return self.model.endswith(SIMULATED_MARK)
+
+    @property
+    def short(self) -> str:
+        """The paper's name of the model; a simulated one has none and keeps its mark."""
+        return self.model if self.simulated else short_model(self.model)
+
+
+def run_lines(cases: Iterable[CaseRow], attacks: Collection[str]) -> list[RunLine]:
+    """The lines that some attacks make up, sorted by model, defense and version.
+
+    Versions of the benchmark are put into one line only where they complete each other; where the same
+    suite was run under the same attack on two versions, each version has a line of its own.
+
+    Args:
+        cases: In any order. Other benchmarks and injection tasks run alone are passed over.
+        attacks: Labels of attacks; `none` for benign cases.
+    """
+    groups: dict[tuple[str, str], list[CaseRow]] = {}
+    for case in cases:
+        if case.benchmark == BENCHMARK and case.attack in attacks and not case.is_injection_task_alone:
+            groups.setdefault((case.shown_model, case.defense), []).append(case)
+    return [line for key in sorted(groups) for line in _lines(*key, groups[key])]
+
+
+def _lines(model: str, defense: str, cases: Sequence[CaseRow]) -> list[RunLine]:
+    by_version: dict[str, list[CaseRow]] = {}
+    for case in cases:
+        by_version.setdefault(case.version, []).append(case)
+    covered = [{(case.attack, case.suite) for case in found} for found in by_version.values()]
+    versions = tuple(sorted(by_version))
+    if sum(map(len, covered)) > len(set().union(*covered)):
+        return [_line(model, defense, (version,), by_version[version]) for version in versions]
+    return [_line(model, defense, versions, cases)]
+
+
+def _line(model: str, defense: str, versions: tuple[str, ...], cases: Iterable[CaseRow]) -> RunLine:
+    label = " + ".join(versions)
+    if len(versions) == 1:
+        return RunLine(model, defense, versions, tuple(cases))
+    return RunLine(model, defense, versions, tuple(replace(case, version=label) for case in cases))

@@ -1,0 +1,170 @@
+"""What stands below a table of the paper: how to read it, and what is not as it seems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from agentsys.analysis.bootstrap import CONFIDENCE
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.error_rule import ErrorRule, outcome
+from agentsys.analysis.metrics import OVERALL
+from agentsys.analysis.paper.commands import without_config
+from agentsys.analysis.paper.filled import FilledTable
+from agentsys.analysis.paper.layout import ATTACK, SUITES
+from agentsys.analysis.paper.lines import RunLine
+from agentsys.analysis.reading import Reading
+
+SIMULATED = "†"
+"""Behind every number of a simulated model."""
+FEWER_SUITES = "*"
+"""Behind an overall number that covers fewer suites than the paper's."""
+MIXED = "‡"
+"""Behind the version of a row that rests on more than one."""
+NO_RUNS = "—"
+"""Where no case was run, or the paper has no number."""
+
+_PAPER_MIXES = (
+    "The paper's own rows mix versions of the benchmark: No Defense of gpt-4o-mini and gpt-4o rests on 240 "
+    "attacked Workspace cases (version 1: 59.17% and 24.17% are 142 and 58 of 240), AgentSys and the other "
+    "models' rows on 560 (from v1.2). The added 320 rarely succeed, so that the two are not the same test."
+)
+
+
+def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: int) -> list[str]:
+    """The notes of one table, in order of importance.
+
+    Args:
+        filled: The table.
+        reading: What the runs hold, for what is not in the table.
+        errors: What errored cases count as.
+        replicates: Of the bootstrap.
+    """
+    return [
+        f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
+        f"injection tasks resampled, {replicates} times. {_reading_of(filled)}",
+        *_simulated(filled.lines),
+        *([_PAPER_MIXES] if filled.table.mixes_versions else []),
+        *_mixed(filled),
+        *_versions_differ(filled.lines),
+        *_fewer_suites(filled),
+        *_snapshots(filled.lines),
+        *_errored(filled.lines, errors),
+        *_not_in_table(filled, reading),
+        *_empty(filled),
+    ]
+
+
+def covers_fewer_suites(line: RunLine, attack: str) -> bool:
+    """Whether an attack (or `none`) of a line lacks one of AgentDojo's four suites."""
+    return bool(missing_suites(line, attack))
+
+
+def missing_suites(line: RunLine, attack: str) -> list[str]:
+    """The suites without a case of this attack; empty where the attack was not run at all."""
+    ran = {case.suite for case in line.cases if case.attack == attack}
+    return [suite for suite in SUITES if suite not in ran] if ran else []
+
+
+def _reading_of(filled: FilledTable) -> str:
+    if filled.table.number != 1:
+        return "Overall: unweighted mean of the suites."
+    attacked = sum(case.attack == ATTACK for line in filled.lines for case in line.cases)
+    placed = sum(cell.ours.n for row in filled.rows for cell in row.cells if cell.ours)
+    return (
+        "Length: tool results in the recorded run; round: the first of them that holds the injection. Pooled "
+        f"over suites. {placed} of {attacked} attacked cases are shown: the others have another length, or the "
+        "injection is in none of their tool results."
+    )
+
+
+def _simulated(lines: Iterable[RunLine]) -> Iterator[str]:
+    if any(line.simulated for line in lines):
+        yield f"{SIMULATED} simulated: a scripted agent, not a language model; no LLM's numbers."
+
+
+def _mixed(filled: FilledTable) -> Iterator[str]:
+    for line in filled.lines:
+        if line.is_mixed:
+            yield (
+                f"{MIXED} {line.model} / {line.defense}: cases of different benchmark versions "
+                f"({', '.join(line.versions)}) stand in one row."
+            )
+
+
+def _versions_differ(lines: Sequence[RunLine]) -> Iterator[str]:
+    """Rows of one model that are not comparable, because they were run on different versions."""
+    for model in dict.fromkeys(line.model for line in lines):
+        found = [line for line in lines if line.model == model]
+        if len({line.versions for line in found}) > 1:
+            named = ", ".join(f"{line.defense} {line.version}" for line in found)
+            yield f"{model}: rows rest on different benchmark versions ({named}); they are not the same test."
+
+
+def _fewer_suites(filled: FilledTable) -> Iterator[str]:
+    if not any(spot and spot.suite == OVERALL for band in filled.table.bands for spot in band.spots):
+        return
+    for line in filled.lines:
+        lacking = {attack: missing_suites(line, attack) for attack in filled.table.attacks}
+        for attack, suites in lacking.items():
+            if suites:
+                yield (
+                    f"{FEWER_SUITES} {line.model} / {line.defense} / {attack}: overall is without "
+                    f"{', '.join(suites)}, which the paper's number covers."
+                )
+
+
+def _snapshots(lines: Iterable[RunLine]) -> Iterator[str]:
+    for short, model in dict.fromkeys((line.short, line.model) for line in lines):
+        if short != model:
+            yield f"{short}: run as {model}."
+
+
+def _errored(lines: Iterable[RunLine], rule: ErrorRule) -> Iterator[str]:
+    errored = [case for line in lines for case in line.cases if case.status == "error"]
+    if errored:
+        counted = sum(outcome(case, rule) is not None for case in errored)
+        kinds = Counter(case.error_kind or "unknown" for case in errored)
+        listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+        yield (
+            f"Errored cases: {len(errored)} ({listed}); {len(errored) - counted} left out of the rates, "
+            f"{counted} counted as AgentDojo does (user task failed, attack succeeded)."
+        )
+
+
+def _not_in_table(filled: FilledTable, reading: Reading) -> Iterator[str]:
+    shown = sum(len(line.cases) for line in filled.lines)
+    alone = sum(case.is_injection_task_alone for case in reading.cases)
+    other = len(reading.cases) - shown - alone
+    if other:
+        yield f"In the runs but not in this table: {other} cases ({_kinds(filled, reading.cases)})."
+    if alone:
+        yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
+    if reading.repeated:
+        yield f"Left out: {reading.repeated} files of cases that are stored more than once."
+    if reading.skipped:
+        yield f"Left out: {len(reading.skipped)} files that could not be read."
+
+
+def _kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
+    """The cells behind the cases that a table leaves out, the largest first, at most four of them."""
+    shown = {(line.model, line.defense, case.attack) for line in filled.lines for case in line.cases}
+    found: Counter[str] = Counter()
+    for case in cases:
+        cell = (case.shown_model, case.defense, case.attack)
+        if cell not in shown and not case.is_injection_task_alone:
+            found[f"{' / '.join(cell)} on {case.benchmark}"] += 1
+    listed = [f"{name}: {count}" for name, count in found.most_common(4)]
+    return "; ".join([*listed, *([f"and {len(found) - 4} more kinds"] if len(found) > 4 else [])])
+
+
+def _empty(filled: FilledTable) -> Iterator[str]:
+    if any(
+        row.printed and cell.ours is None and cell.paper is not None
+        for row in filled.rows
+        for cell in row.cells
+    ):
+        lacking = without_config(filled)
+        yield f"{NO_RUNS} nothing was run. What would fill the paper's rows stands below." + (
+            f" Not shipped yet, to be added as a config first: {', '.join(lacking)}." if lacking else ""
+        )

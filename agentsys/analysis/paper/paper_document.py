@@ -1,0 +1,113 @@
+"""A filled table as a document, for every way of showing it."""
+
+from __future__ import annotations
+
+from agentsys.analysis.document import Document, Grid, GridCell, cells
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.metrics import OVERALL
+from agentsys.analysis.number import Number
+from agentsys.analysis.numbers_as_text import interval_text, value_text
+from agentsys.analysis.paper.commands import filling_commands
+from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow
+from agentsys.analysis.paper.layout import POOLED_OVER_SUITES
+from agentsys.analysis.paper.notes import FEWER_SUITES, MIXED, NO_RUNS, SIMULATED, covers_fewer_suites, notes
+from agentsys.analysis.reading import Reading
+
+
+def paper_document(
+    filled: FilledTable,
+    reading: Reading,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    logdir: str = "results/runs",
+    replicates: int = 2000,
+) -> Document:
+    """The table, its notes, and the commands that would fill what is empty.
+
+    Args:
+        filled: The table.
+        reading: What the runs hold.
+        errors: The rule it was measured with.
+        logdir: Where the commands should store their runs.
+        replicates: Of the bootstrap.
+    """
+    table = filled.table
+    header = ["Model", "Defense", *table.label_headers]
+    for column in table.columns:
+        header += [column, "paper"]
+    grid = Grid(
+        "in percent",
+        (*header, "Cases", "Version"),
+        [cells(*_names(row, filled), *_values(row), _counts(row), _version(row)) for row in filled.rows],
+        names=2 + len(table.label_headers),
+        breaks=_breaks(filled),
+    )
+    return Document(
+        [(f"Table {table.number}. {table.title}", [grid])],
+        notes(filled, reading, errors, replicates),
+        filling_commands(filled, logdir),
+    )
+
+
+def _names(row: PaperRow, filled: FilledTable) -> list[str]:
+    snapshots = {line.model for line in filled.lines if line.short == row.model}
+    # Two snapshots of a model would look alike under its short name.
+    model = row.line.model if row.line and len(snapshots) > 1 else row.model
+    return [model, row.defense, *row.band.labels]
+
+
+def _values(row: PaperRow) -> list[str | GridCell]:
+    shown: list[str | GridCell] = []
+    for cell in row.cells:
+        if cell.spot is None:
+            shown += ["", ""]
+        else:
+            shown += [_ours(cell, row), NO_RUNS if cell.paper is None else f"{cell.paper:.2f}"]
+    return shown
+
+
+def _ours(cell: PaperCell, row: PaperRow) -> GridCell:
+    if cell.ours is None or cell.spot is None or row.line is None:
+        return GridCell(NO_RUNS)
+    marks = SIMULATED if row.line.simulated else ""
+    if cell.spot.suite == OVERALL and covers_fewer_suites(row.line, cell.spot.attack):
+        marks += FEWER_SUITES
+    return GridCell(value_text(cell.ours) + marks, _detail(cell.ours, counted=cell.spot.suite == POOLED_OVER_SUITES))
+
+
+def _detail(number: Number, *, counted: bool) -> str:
+    interval = interval_text(number)
+    return ", ".join(filter(None, (interval, f"n={number.n}"))) if counted else interval
+
+
+def _counts(row: PaperRow) -> GridCell:
+    """Cases behind the row, benign and attacked ones apart, and how many errored."""
+    numbers: dict[str, list[tuple[str, Number]]] = {}
+    for cell in row.cells:
+        if cell.spot and cell.ours:
+            numbers.setdefault(cell.spot.attack, []).append((cell.spot.suite, cell.ours))
+    counts = [_total(found) for found in numbers.values()]
+    errors = sum(error for _, error in counts)
+    text = "+".join(str(n) for n, _ in counts) or NO_RUNS
+    return GridCell(text, f"{errors} error{'s' if errors > 1 else ''}" if errors else "")
+
+
+def _total(numbers: list[tuple[str, Number]]) -> tuple[int, int]:
+    """(cases, errors): the overall number's where there is one, else those of all cells together."""
+    overall = [number for suite, number in numbers if suite == OVERALL]
+    chosen = overall[:1] or [number for _, number in numbers]
+    return sum(number.n for number in chosen), sum(number.errors for number in chosen)
+
+
+def _version(row: PaperRow) -> str:
+    if row.line is None:
+        return NO_RUNS
+    return row.line.version + (MIXED if row.line.is_mixed else "")
+
+
+def _breaks(filled: FilledTable) -> frozenset[int]:
+    """A rule wherever the leading group (the model, or with several rows each the defense) changes."""
+    if not filled.table.models_first and len(filled.table.bands) == 1:
+        return frozenset()
+    keys = [row.model if filled.table.models_first else (row.model, row.defense) for row in filled.rows]
+    return frozenset(i for i in range(1, len(keys)) if keys[i] != keys[i - 1])
