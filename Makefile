@@ -2,7 +2,7 @@
 # only Python 3.11, 3.12 or 3.13: `make setup` makes .venv and installs exact versions into it.
 
 PYTHON ?= python3
-EXTRAS ?= dev,litellm
+EXTRAS ?= dev,litellm,notebooks
 WORKERS ?= 2
 
 VENV := .venv

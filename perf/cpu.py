@@ -49,7 +49,7 @@ def total(parts: list[Measured]) -> Measured:
         cases=sum(part.cases for part in parts),
         wall_s=sum(part.wall_s for part in parts),
         cpu_s=sum(part.cpu_s for part in parts),
-        calls=sum(part.calls for part in parts),
+        calls_by_suite={suite: calls for part in parts for suite, calls in part.calls_by_suite.items()},
         results={},
     )
 
@@ -59,7 +59,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="at most this many cases of each suite, evenly spread")
     parser.add_argument("--suites", nargs="+", default=SUITES, choices=SUITES)
     options = parser.parse_args()
-    print(f"{'suite':10} {'cases':>6} {'calls':>6} {'agentdojo':>10} {'ours':>8} {'share':>7}   CPU ms per case")
+    print(
+        f"{'suite':10} {'cases':>6} {'calls':>6} {'agentdojo':>10} {'ours':>8} {'share':>7}   CPU ms per case"
+    )
     with served_model(latency_ms=0) as server:
         measured = [measure(server, suite, options.sample) for suite in options.suites]
     stock, mine = (total(list(side)) for side in zip(*measured, strict=True))

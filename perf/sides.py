@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,10 +33,15 @@ class Measured:
     wall_s: float
     cpu_s: float
     """Of this process, all threads."""
-    calls: int
+    calls_by_suite: dict[str, int]
     """Model calls in the conversations."""
     results: dict[str, list[bool]]
     """`suite/user task/injection task` -> utility, security."""
+
+    @property
+    def calls(self) -> int:
+        """Model calls of all suites."""
+        return sum(self.calls_by_suite.values())
 
 
 def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
@@ -148,8 +154,11 @@ def _records(logdir: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_bytes()) for path in logdir.rglob("injection_task_*.json")]
 
 
-def _calls(logdir: Path) -> int:
-    return sum(m["role"] == "assistant" for record in _records(logdir) for m in record["messages"])
+def _calls(logdir: Path) -> dict[str, int]:
+    calls: Counter[str] = Counter()
+    for record in _records(logdir):
+        calls[record["suite_name"]] += sum(message["role"] == "assistant" for message in record["messages"])
+    return dict(calls)
 
 
 def _stored_results(logdir: Path) -> dict[str, list[bool]]:

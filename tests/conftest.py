@@ -1,53 +1,12 @@
-"""What several tests share: running small plans, and records with everything that is time left out."""
+"""What several tests share: running small plans on the simulated model."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pytest
-
-_NOW = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?")
-_TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}
-
-Canonical = dict[str, Any]
-
-
-def canonical(value: Any) -> Any:
-    """JSON data less durations, with datetimes that mean "now" masked (sent mail is stamped so)."""
-    if isinstance(value, dict):
-        return {key: canonical(inner) for key, inner in value.items() if key not in _TIMES}
-    if isinstance(value, list):
-        return [canonical(inner) for inner in value]
-    return _NOW.sub("<now>", value) if isinstance(value, str) else value
-
-
-def records_in(folder: Path) -> dict[str, Canonical]:
-    """Path under `folder` -> record, canonical, for every record there."""
-    return {
-        str(path.relative_to(folder)): canonical(orjson.loads(path.read_bytes()))
-        for path in sorted(folder.rglob("*.json"))
-        if ".agentsys" not in path.parts
-    }
-
-
-class Silent:
-    """A listener that only counts."""
-
-    def __init__(self) -> None:
-        self.records: list[Any] = []
-
-    def finished(self, record: Any) -> None:
-        self.records.append(record)
-
-    def tick(self) -> None:
-        pass
-
-    def stopping(self, why: str, running: int) -> None:
-        pass
+from small_runs import Canonical, Silent, records_in
 
 
 @pytest.fixture

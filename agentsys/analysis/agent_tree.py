@@ -26,9 +26,9 @@ class AgentTree:
     """See `CaseRow.decisions`."""
     worker_rounds_exposed: int = 0
     """Replies that workers gave with the payload in their context."""
-    worker_chars: int = 0
+    worker_chars: int | None = 0
     """Characters that tools brought into workers' contexts: the output each was given to read, and the
-    results of its own calls."""
+    results of its own calls. None where a worker's span does not say how much it was given."""
 
 
 def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
@@ -40,7 +40,7 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
     """
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
-    rounds = chars = 0
+    rounds, chars, known = 0, 0, True
     for span in spans:
         if not isinstance(span, dict):
             continue
@@ -53,7 +53,8 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
             seen = trajectory(span.get("messages") or (), lines)
             rounds += seen.rounds_exposed
             chars += seen.result_chars + _whole(decision.get("output_chars"))
-    return AgentTree(dict(sorted(calls.items())), dict(decisions), rounds, chars)
+            known = known and "output_chars" in decision
+    return AgentTree(dict(sorted(calls.items())), dict(decisions), rounds, chars if known else None)
 
 
 def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:

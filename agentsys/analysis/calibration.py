@@ -97,7 +97,7 @@ def lone_bound(estimate: Estimate) -> float:
     exact binomial bound for as many independent cases as there are tasks of the more numerous kind.
     """
     clusters = sum(max(len(part.users), len(part.injections)) for part in estimate.spreads)
-    exact = 1.0 - (1.0 - _UPPER) ** (1.0 / clusters)
+    exact = 1.0 - math.pow(1.0 - _UPPER, 1.0 / clusters)
     least = lone_moments(estimate.spreads)
     centre = min(sum(part.lone for part in estimate.spreads), 0.5)
     if not centre:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Literal
 
 SIMULATED_MARK = " (simulated)"
@@ -110,11 +111,27 @@ class CaseRow:
         return self.user_task_id.startswith("injection_task_")
 
     @property
-    def identity(self) -> tuple[str | int | bool | None, ...]:
+    def identity(self) -> tuple[str | int | None, ...]:
         """What no two counted cases share; the same case in two folders is counted once."""
-        cell = (self.benchmark, self.version, self.model, self.simulated, self.defense, self.attack)
-        return (*cell, self.suite, self.user_task_id, self.injection_task_id, self.epoch)
+        identity: tuple[str | int | None, ...] = _identity(self)
+        return identity
 
+
+IDENTITY = (
+    "benchmark",
+    "version",
+    "model",
+    "simulated",
+    "defense",
+    "attack",
+    "suite",
+    "user_task_id",
+    "injection_task_id",
+    "epoch",
+)
+"""The columns of `CaseRow.identity`."""
+
+_identity = attrgetter(*IDENTITY)
 
 COLUMNS = tuple(column.name for column in fields(CaseRow))
 """Column names of the data frame, in order."""

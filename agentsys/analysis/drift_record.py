@@ -14,6 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
+from agentsys.analysis.reading_notes import unknown_fields_note
 from agentsys.analysis.trajectory import estimated_tokens, text_of, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 
@@ -45,6 +46,12 @@ class _Drift(BaseModel):
     security: bool
     total_tokens: int | None = None
     duration: float | None = None
+
+
+_PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
+"""What else DRIFT keeps: its plan, which no column shows."""
+
+_KNOWN = _Drift.model_fields.keys() | _PLAN | {"conversations"}
 
 
 def is_drift(stored: Mapping[str, Any]) -> bool:
@@ -89,6 +96,7 @@ def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         cost_usd=None,
         source=source,
         foreign=True,
+        notes=unknown_fields_note(stored.keys() - _KNOWN),
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
         decisions={"denied": _refusals(record.messages)},
         ground_truth_length=known_length(

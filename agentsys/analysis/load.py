@@ -1,63 +1,75 @@
-"""`load_cases`: stored cases as a data frame, for notebooks.
+"""`load_runs`: stored cases as a data frame, one tidy row per case.
 
-pandas is imported inside the functions: it costs half a second that `agentsys results` does without.
+pandas and Arrow are imported inside the functions: they cost a second that `agentsys results` does
+without.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentsys.analysis.case_row import COLUMNS, CaseRow
-from agentsys.analysis.reading import read_cases, skipped_lines
+from agentsys.analysis.case_row import COLUMNS, IDENTITY, CaseRow
+from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
+from agentsys.analysis.reading import first_of_each, nothing_found
+from agentsys.analysis.reading_notes import reading_notes
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-_NULLABLE = {
-    "injection_success": "boolean",
-    "exposed_raw": "boolean",
-    "exposed_shown": "boolean",
-    "raw_round": "Int64",
-    "shown_round": "Int64",
-    "prompt_tokens": "Int64",
-    "completion_tokens": "Int64",
-    "duration_s": "float64",
-    "cost_usd": "float64",
-}
-"""Columns that may lack a value, with a type that keeps the others exact."""
+COUNTS = "agentsys_counts"
+"""Key in the frame's `attrs`: how many files were seen and what became of them."""
 
 _log = logging.getLogger(__name__)
 
 
-def load_cases(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pd.DataFrame:
-    """Every stored case under some folders, one row each.
+def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pd.DataFrame:
+    """Every stored case under some paths, one row each: ours, AgentDojo's published ones and DRIFT's.
 
     Args:
-        paths: A log, pipeline or suite folder, or several: ours or AgentDojo's published ones.
+        paths: A log, pipeline or suite folder or a single file, or several.
 
     Returns:
-        Columns as documented on `CaseRow`. Files that could not be used are logged as warnings.
-        Injection tasks run as user tasks are included; no metric counts them.
+        Columns as explained in docs/data.md, in that order. Injection tasks run as user tasks are
+        included; no metric counts them. Files that could not be used, cases stored twice and
+        mixtures of benchmark versions are logged as warnings, a line each. `attrs["agentsys_counts"]`
+        says what became of the files: `cases`, `skipped`, `repeated` and `other` add up to `seen`.
+        What was read is kept in an index beside the runs (docs/data.md#index).
 
     Raises:
-        ConfigError: If a folder does not exist or holds no case.
+        ConfigError: If a path does not exist or none holds a case.
     """
-    import pandas as pd
+    from agentsys.analysis.columns import frame_of
 
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    reading = read_cases(several)
-    for line in skipped_lines(reading.skipped):
+    roots = [Path(path) for path in several]
+    listings = [listed(root) for root in roots]
+    unlisted = [skip for listing in listings for skip in listing.unlisted]
+    cases, skipped, other = _sorted_out(_table(listings))
+    skipped = [*unlisted, *skipped]
+    if not len(cases):
+        raise ConfigError(nothing_found(roots, skipped, other))
+    counted = _counted(cases)
+    frame = frame_of(cases if len(counted) == len(cases) else cases.take(counted))
+    repeated = len(cases) - len(frame)
+    frame.attrs[COUNTS] = {
+        "seen": len(cases) + len(skipped) + other,
+        "cases": len(frame),
+        "skipped": len(skipped),
+        "repeated": repeated,
+        "other": other,
+    }
+    for line in reading_notes(skipped, repeated, frame["version"].unique(), frame["notes"]):
         _log.warning("%s", line)
-    frame = pd.DataFrame([asdict(case) for case in reading.cases], columns=list(COLUMNS))
-    return frame.astype(_NULLABLE)
+    return frame
 
 
 def case_rows(cases: pd.DataFrame) -> list[CaseRow]:
-    """The rows of a (perhaps filtered) frame of `load_cases`, for functions that do without pandas."""
+    """The rows of a (perhaps filtered) frame of `load_runs`, for functions that do without pandas."""
     import pandas as pd
 
     def plain(record: Mapping[Hashable, Any]) -> dict[str, Any]:
@@ -65,3 +77,57 @@ def case_rows(cases: pd.DataFrame) -> list[CaseRow]:
 
     chosen = cases[list(COLUMNS)]
     return [CaseRow(**plain(record)) for record in chosen.to_dict(orient="records")]
+
+
+def _table(listings: Sequence[Listing]) -> pa.Table:
+    """A line per file, those of a folder that stands in several listings only once."""
+    import pyarrow as pa
+
+    met: set[FolderId] = set()
+    tables = []
+    for listing in listings:
+        table = _lines(listing)
+        if met & listing.folders.keys():
+            table = table.filter(
+                [folder not in met for folder, files in listing.folders.items() for _ in files]
+            )
+        met |= listing.folders.keys()
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _lines(listing: Listing) -> pa.Table:
+    """A listing's lines from the index of its folder, with the paths as they are now."""
+    import pyarrow as pa
+
+    from agentsys.analysis.index import indexed, parsed, stamps_of
+
+    if Path(listing.root).is_file():
+        lines = parsed(listing.files, stamps_of(listing.files, listing.root))
+    else:
+        lines = indexed(listing)
+    # A name that is no valid UTF-8 can be read but not shown as it is.
+    shown = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in listing.files]
+    return lines.append_column("source", pa.array(shown, pa.string()))
+
+
+def _sorted_out(lines: pa.Table) -> tuple[pa.Table, list[Skipped], int]:
+    """The lines of cases, the skipped files, and how many others there are."""
+    import pyarrow.compute as pc
+
+    from agentsys.analysis.index import CASE, SKIPPED
+
+    kind = lines.column("kind")
+    cases = lines.filter(pc.equal(kind, CASE))
+    bad = lines.filter(pc.equal(kind, SKIPPED)).select(["source", "reason"]).to_pylist()
+    skipped = [Skipped(line["source"], line["reason"]) for line in bad]
+    return cases, skipped, len(lines) - len(cases) - len(skipped)
+
+
+def _counted(cases: pa.Table) -> Sequence[int]:
+    """Which lines count, each case once."""
+    distinct = cases.group_by(list(IDENTITY)).aggregate([])
+    if len(distinct) == len(cases):
+        return range(len(cases))
+    identities = zip(*(cases.column(name).to_pylist() for name in IDENTITY), strict=True)
+    return first_of_each(list(identities), cases.column("status").to_pylist())

@@ -10,14 +10,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentsys.analysis.agent_tree import agent_tree
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.ground_truth import known_length
+from agentsys.analysis.reading_notes import unknown_fields_note
 from agentsys.analysis.trajectory import estimated_tokens, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.payload_lines import PayloadLines, payload_lines
 from agentsys.runs.case import Case
-from agentsys.runs.record import SCHEMA_VERSION, Exposure, RoleUsage
+from agentsys.runs.record import SCHEMA_VERSION, CaseRecord, Exposure, RoleUsage
 
 OWN_KEY = "agentsys"
 """Where our fields stand in the stored JSON."""
+
+_KNOWN = CaseRecord.model_fields.keys()
 
 
 class _Block(BaseModel):
@@ -85,7 +88,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         foreign=False,
         tokens_by_role={name: role.prompt + role.completion for name, role in block.usage.items()},
         cost_by_role={name: role.cost_usd for name, role in block.usage.items()},
-        notes=block.notes,
+        notes=(*block.notes, *unknown_fields_note(stored[OWN_KEY].keys() - _KNOWN)),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
@@ -116,7 +119,9 @@ def _of_spans(spans: list[Any], lines: PayloadLines, *, benign: bool) -> dict[st
         "calls": tree.calls,
         "decisions": tree.decisions,
         "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
-        "untrusted_tokens_workers": estimated_tokens(tree.worker_chars),
+        "untrusted_tokens_workers": (
+            None if tree.worker_chars is None else estimated_tokens(tree.worker_chars)
+        ),
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -88,30 +89,31 @@ def compared(
     """
     suites = sorted({pair.baseline.suite for pair in pairs})
     grouped = {suite: [pair for pair in pairs if pair.baseline.suite == suite] for suite in suites}
-    tallies = {suite: _tallies(suite, found, rule) for suite, found in grouped.items()}
-    parts = {suite: totals(_difference(both), side, resampler) for suite, both in tallies.items()}
-    rates = {suite: rate([part]) for suite, part in parts.items()}
-    levels = {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(parts.values()))}
-    values = [_levels(tallies, lambda both, at=at: both[at], side) for at in (0, 1)]
-    return {level: Compared(values[0][level], values[1][level], levels[level]) for level in levels}
+    first = [tally(suite, [pair.baseline for pair in found], rule) for suite, found in grouped.items()]
+    second = [tally(suite, [pair.defense for pair in found], rule) for suite, found in grouped.items()]
+    parts = [totals(_difference(*both), side, resampler) for both in zip(first, second, strict=True)]
+    rates = [rate([part]) for part in parts]
+    before, after = _levels(first, side), _levels(second, side)
+    differences = [*rates, macro(rates), rate(parts)]
+    levels = zip(before, after, differences, strict=True)
+    return dict(zip([*suites, OVERALL, POOLED], itertools.starmap(Compared, levels), strict=True))
 
 
 def p_value(difference: Estimate) -> float:
     """Two-sided p-value of no difference.
 
-    Student's t test with the clustered, corrected standard error. Where every suite's cases all differ
-    in the same way there is no spread to divide by: then a sign test that counts the less numerous
-    kind of task as its cases. nan where there is nothing to resample.
+    Student's t test with the clustered, corrected standard error. Where each suite's cases all differ
+    in the same way there is no spread to divide by: then a sign test whose trials are the tasks of the
+    more numerous kind, in as many suites as differ. nan where there is nothing to resample.
     """
     error = standard_error(difference)
     if np.isnan(error.value):
         return float("nan")
     if error.value > 0:
         return 2.0 * float(special.stdtr(error.df, -abs(difference.value) / error.value))
-    if difference.value == 0:
-        return 1.0
-    clusters = sum(_fewer(len(part.users), len(part.injections)) for part in difference.spreads)
-    return float(min(1.0, 2.0 ** (1 - clusters)))
+    differing = int(abs(difference.value) * len(difference.spreads) + 1e-9)
+    fewest = min(max(len(part.users), len(part.injections)) for part in difference.spreads)
+    return float(min(1.0, 2.0 ** (1 - differing * fewest)))
 
 
 def changed(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> list[Pair]:
@@ -133,30 +135,13 @@ def _identity(case: CaseRow) -> tuple[str | int | bool | None, ...]:
     return replace(case, defense="").identity
 
 
-def _tallies(suite: str, pairs: Sequence[Pair], rule: ErrorRule) -> tuple[Tally, Tally]:
-    first = tally(suite, [pair.baseline for pair in pairs], rule)
-    return first, tally(suite, [pair.defense for pair in pairs], rule)
-
-
-def _difference(both: tuple[Tally, Tally]) -> Tally:
-    first, second = both
+def _difference(first: Tally, second: Tally) -> Tally:
     return replace(second, solved=second.solved - first.solved, hijacked=second.hijacked - first.hijacked)
 
 
-def _levels(
-    tallies: Mapping[str, tuple[Tally, Tally]], chosen: Callable[[tuple[Tally, Tally]], Tally], side: Side
-) -> dict[str, float]:
-    """One defense's own rates at every level."""
-    hits, cases = {}, {}
-    for suite, both in tallies.items():
-        found = chosen(both)
-        hits[suite] = float((found.solved if side is Side.SOLVED else found.hijacked).sum())
-        cases[suite] = float(found.cases.sum())
-    rates = {suite: hits[suite] / cases[suite] for suite in hits}
-    pooled = sum(hits.values()) / sum(cases.values())
-    return {**rates, OVERALL: float(np.mean(list(rates.values()))), POOLED: pooled}
-
-
-def _fewer(users: int, injections: int) -> int:
-    """The number of tasks of the less numerous kind that has several; 0 if neither has."""
-    return min((count for count in (users, injections) if count > 1), default=0)
+def _levels(suites: Sequence[Tally], side: Side) -> list[float]:
+    """One defense's own rates: each suite's, then their mean, then the pooled one."""
+    hits = [float((suite.solved if side is Side.SOLVED else suite.hijacked).sum()) for suite in suites]
+    cases = [float(suite.cases.sum()) for suite in suites]
+    rates = [hit / count for hit, count in zip(hits, cases, strict=True)]
+    return [*rates, float(np.mean(rates)), sum(hits) / sum(cases)]

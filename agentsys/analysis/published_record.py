@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
+from agentsys.analysis.reading_notes import unknown_fields_note
 from agentsys.analysis.trajectory import estimated_tokens, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.payload_lines import PayloadLines, payload_lines
@@ -52,6 +53,10 @@ class _Published(BaseModel):
     utility: bool
     security: bool | None = None
     duration: float | None = None
+
+
+_KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp"}
+"""The second set is written by newer versions of AgentDojo."""
 
 
 def victim_of(pipeline_name: str) -> Victim:
@@ -106,6 +111,7 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         cost_usd=None,
         source=source,
         foreign=True,
+        notes=unknown_fields_note(stored.keys() - _KNOWN),
         ground_truth_length=known_length(
             record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
         ),

@@ -6,7 +6,6 @@ Definitions: docs/data.md. Messages come from files that anyone may have written
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +31,7 @@ class Trajectory:
     injection_round: int | None = None
     """The first tool result that holds a line of the payload, from 1."""
     rounds_exposed: int = 0
-    """Assistant messages after the first message that holds one and is not an assistant's."""
+    """Assistant messages after the first tool result or user message that holds one."""
 
 
 def trajectory(messages: Sequence[Any], lines: PayloadLines) -> Trajectory:
@@ -43,7 +42,7 @@ def trajectory(messages: Sequence[Any], lines: PayloadLines) -> Trajectory:
         lines: What to look for; empty in benign cases.
     """
     found = Trajectory()
-    called: Counter[str] = Counter()
+    calls: dict[str, int] = {}
     exposed = False
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
@@ -53,12 +52,13 @@ def trajectory(messages: Sequence[Any], lines: PayloadLines) -> Trajectory:
             text = shown_text(message)
             found.results += 1
             found.result_chars += len(text)
-            called[_tool_name(message)] += 1
+            name = _tool_name(message)
+            calls[name] = calls.get(name, 0) + 1
             if found.injection_round is None and holds_payload(text, lines):
                 found.injection_round, exposed = found.results, True
-        elif role is not None and not exposed:
+        elif role == "user" and not exposed:
             exposed = holds_payload(text_of(message.get("content")), lines)
-    found.calls = dict(sorted(called.items()))
+    found.calls = dict(sorted(calls.items()))
     found.answer_chars = _answer_chars(messages)
     return found
 

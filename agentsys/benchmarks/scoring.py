@@ -9,6 +9,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.types import MessageContentBlock
 
+from agentsys.benchmarks.twins import deep_copy, twins
 from agentsys.models.trace import Tracer, current_tracer
 
 Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
@@ -33,8 +34,16 @@ def checked_on_copies(check: Check) -> Check:
         functions_stack_trace: Sequence[FunctionCall],
     ) -> bool:
         calls = calls_to_score(functions_stack_trace, current_tracer())
-        before = pre_environment.model_copy(deep=True)
-        after = task_environment.model_copy(deep=True)
+        before, after = twins(pre_environment, task_environment)
+        try:
+            passed = check(task, model_output, before, after, calls)
+        except Exception:  # noqa: BLE001 - whatever it was: it comes again below, or came of the sharing
+            pass
+        else:
+            if before == pre_environment and after == task_environment:
+                return passed
+        # It changed what it was given, perhaps on both sides at once: on copies that share nothing.
+        before, after = deep_copy(pre_environment), deep_copy(task_environment)
         return check(task, model_output, before, after, calls)
 
     return checked

@@ -21,6 +21,8 @@ COMMANDS = {
     "results": CommandSource("agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."),
     "table": CommandSource("agentsys.cli.table:table", "A table of the paper, ours beside the printed one."),
     "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
+    "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses on the same cases."),
+    "report": CommandSource("agentsys.cli.report:report", "Write one HTML file with numbers and trajectories."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a resolved config, or a defense's prompts."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
@@ -19,6 +18,7 @@ from pydantic import ValidationError
 
 from agentsys.defense.intent import PARAMETER
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
+from agentsys.models.tool_text import tool_text
 
 
 def next_message(
@@ -94,4 +94,4 @@ class ToolOutput:
 def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: dict[str, Any]) -> ToolOutput:
     """Run a tool whose arguments were checked, and write its value the way AgentDojo does."""
     value, error = runtime.run_function(env, tool, args)
-    return ToolOutput("", error) if error is not None else ToolOutput(tool_result_to_str(value), None)
+    return ToolOutput("", error) if error is not None else ToolOutput(tool_text(value), None)

@@ -8,10 +8,11 @@ from typing import Any
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor, tool_result_to_str
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
+from agentsys.models.tool_text import tool_text
 
 MAX_ROUNDS = 15
 """AgentDojo's default bound on tool rounds."""
@@ -32,7 +33,7 @@ def tool_loop(
     before_tools: Sequence[BasePipelineElement] = (),
     after_results: Sequence[BasePipelineElement] = (),
     after: Sequence[BasePipelineElement] = (),
-    formatter: Callable[[Any], str] = tool_result_to_str,
+    formatter: Callable[[Any], str] = tool_text,
     max_rounds: int = MAX_ROUNDS,
 ) -> AgentPipeline:
     """A plain agent: system message, user query, then model and tools in turn.

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.exposure import ExposureSeen, ExposureWatch
-from agentsys.payload_lines import payload_lines, squeeze
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatRequest, assistant, system, user
+from agentsys.payload_lines import payload_lines, squeeze
 from agentsys.runs.record import Exposure
 
 LONG = "This line is long enough to count."

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Silent, records_in
+from small_runs import Silent, records_in
 
 PLAN = [
     "model=simulated",

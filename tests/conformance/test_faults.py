@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Silent, records_in
+from small_runs import Silent, records_in
 
 from agentsys.models.serving import Faults, serve
 

@@ -101,7 +101,7 @@ class Foreign:
 def test_a_pipeline_written_for_agentdojo_runs_under_our_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conftest import Silent, records_in
+    from small_runs import Silent, records_in
 
     from agentsys.runs.session import prepare
 

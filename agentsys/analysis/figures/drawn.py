@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.mark import Mark, marks_csv
-from agentsys.analysis.figures.style import RC
+from agentsys.analysis.figures.style import styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,11 +34,9 @@ def save(drawn: Drawn, folder: Path) -> list[Path]:
     Returns:
         The three files. The same figure gives the same bytes: no date is put into them.
     """
-    import matplotlib
-
     folder.mkdir(parents=True, exist_ok=True)
     pdf, png, numbers = (folder / f"{drawn.name}.{kind}" for kind in ("pdf", "png", "csv"))
-    with matplotlib.rc_context(RC):
+    with styled():
         drawn.figure.savefig(pdf, metadata={"CreationDate": None})
         drawn.figure.savefig(png, dpi=200, metadata={"Software": None})
     numbers.write_text(marks_csv(drawn.marks), encoding="utf-8")

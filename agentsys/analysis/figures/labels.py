@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,9 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.transforms import Bbox
 
-_DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
-_DISTANCES = (6.0, 11.0, 17.0, 25.0, 35.0, 48.0)
-"""Points between the thing and its label, nearest first."""
+_TURNS = (0, 8, 4, 12, 2, 14, 6, 10, 1, 15, 7, 9, 3, 13, 5, 11)
+_DIRECTIONS = tuple((math.cos(turn * math.pi / 8), math.sin(turn * math.pi / 8)) for turn in _TURNS)
+"""Right, left, above and below first, then what lies between."""
+_DISTANCES = (7.0, 11.0, 17.0, 25.0, 35.0, 48.0)
+"""Points between the thing and its label."""
+_NEAR = 11.0
+"""Up to here a label needs no line to its point."""
+_FONT = 7.5
 _LONGEST = 34
 """Characters of a name; a longer one is cut, the CSV has it whole."""
 
@@ -35,92 +41,147 @@ def shown_name(name: str) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
-def place_labels(axes: Axes, labels: Sequence[Label], points: Sequence[tuple[float, float]]) -> None:
-    """Write each label next to its point, clear of the labels before it, of all points and of the frame.
+@dataclass(frozen=True)
+class Obstacle:
+    """A line (or, with both ends alike, a point) that no label may cover, in data coordinates."""
 
-    Call it when the axes have their final limits. A label that finds no free place near its point is
-    put at the best far one with a thin line to the point.
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    reach: float = 2.0
+    """Points to keep free around it."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a label may stand."""
+
+    label: Label
+    across: float
+    up: float
+    distance: float
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        """Points from the named point to the text's nearest edge."""
+        return self.across * self.distance, self.up * self.distance
+
+    @property
+    def horizontal(self) -> str:
+        return "left" if self.across > _FLAT else "right" if self.across < -_FLAT else "center"
+
+    @property
+    def vertical(self) -> str:
+        return "bottom" if self.up > _FLAT else "top" if self.up < -_FLAT else "center"
+
+
+_FLAT = 0.2
+"""Sine below which a direction counts as along an axis."""
+
+
+def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[Obstacle]) -> None:
+    """Write each label next to its point, clear of the labels before it, of obstacles and of the frame.
+
+    Call it when the axes have their final limits. A label that finds no free place near its point stands
+    further away with a thin line to the point.
 
     Args:
         axes: Where.
-        labels: In order of importance.
-        points: Everything drawn that no label may cover, in data coordinates.
+        labels: In any order; those in the thick of things choose first.
+        obstacles: Everything drawn that no label may cover.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()  # layout first: places are in pixels
-    taken = [_around(axes, point) for point in points]
-    for label in labels:
-        taken.append(_place(axes, label, taken))
+    taken = [_around(axes, obstacle) for obstacle in obstacles]
+    for label in sorted(labels, key=lambda label: -_crowd(axes, label, labels)):
+        places = [_Place(label, *way, distance) for distance in _DISTANCES for way in _DIRECTIONS]
+        sizes = _size(axes, label)
+        costs = [_cost(axes, place, sizes, taken) for place in places]
+        best = places[costs.index(min(costs))]
+        _write(axes, best)
+        taken.append(_box(axes, best, sizes))
 
 
-def _around(axes: Axes, point: tuple[float, float]) -> Bbox:
+def _crowd(axes: Axes, label: Label, others: Sequence[Label]) -> float:
+    """How beset a label's point is by the other labels' points."""
+    places = axes.transData.transform([(other.x, other.y) for other in others])
+    apart = ((places - axes.transData.transform((label.x, label.y))) ** 2).sum(axis=1)
+    return float((1 / (apart + _pixels(axes, 20.0) ** 2)).sum())
+
+
+def _around(axes: Axes, obstacle: Obstacle) -> Bbox:
     from matplotlib.transforms import Bbox
 
-    x, y = axes.transData.transform(point)
-    half = axes.figure.dpi * 4.0 / 72
-    return Bbox([[x - half, y - half], [x + half, y + half]])
+    ends = axes.transData.transform([(obstacle.x0, obstacle.y0), (obstacle.x1, obstacle.y1)])
+    return Bbox([ends.min(axis=0), ends.max(axis=0)]).padded(_pixels(axes, obstacle.reach))
 
 
-def _place(axes: Axes, label: Label, taken: Sequence[Bbox]) -> Bbox:
-    frame = axes.get_window_extent()
-    best: tuple[float, float, float, float] | None = None
-    for distance in _DISTANCES:
-        for across, up in _DIRECTIONS:
-            box = _box(axes, label, across, up, distance)
-            cost = sum(_overlap(box, other) for other in taken) + 3 * _outside(box, frame)
-            if best is None or cost < best[0]:
-                best = (cost, across, up, distance)
-        if best is not None and best[0] <= 0:
-            break
-    assert best is not None
-    _, across, up, distance = best
-    _write(axes, label, across, up, distance)
-    return _box(axes, label, across, up, distance)
+def _cost(axes: Axes, place: _Place, size: tuple[float, float], taken: Sequence[Bbox]) -> float:
+    """Covered square pixels above all; then what the line crosses; then how far away it is."""
+    box = _box(axes, place, size)
+    roomy = box.padded(_pixels(axes, 1.5))
+    covered = sum(_overlap(roomy, other) for other in taken)
+    outside = roomy.width * roomy.height - _overlap(roomy, axes.get_window_extent())
+    crossed = 0.0
+    if place.distance > _NEAR:
+        crossed = sum(_crosses(axes, place, other) for other in taken) * 30.0
+    return covered + 3 * outside + crossed + _pixels(axes, place.distance)
 
 
-def _write(axes: Axes, label: Label, across: float, up: float, distance: float) -> None:
+def _crosses(axes: Axes, place: _Place, other: Bbox) -> bool:
+    """Whether the line from the label to its point runs through a box, near the point excepted."""
+    x, y = axes.transData.transform((place.label.x, place.label.y))
+    steps = [_pixels(axes, step) for step in range(6, int(place.distance), 2)]
+    return any(other.contains(x + place.across * step, y + place.up * step) for step in steps)
+
+
+def _write(axes: Axes, place: _Place) -> None:
+    label, near = place.label, place.distance <= _NEAR
+    line = {"arrowstyle": "-", "color": label.color, "lw": 0.7, "ls": ":", "shrinkA": 0, "shrinkB": 5}
     axes.annotate(
         label.text,
         (label.x, label.y),
-        xytext=(across * distance, up * distance),
+        xytext=place.offset,
         textcoords="offset points",
-        ha=_horizontal(across),
-        va=_vertical(up),
+        ha=place.horizontal,
+        va=place.vertical,
         color=label.color,
-        fontsize=7.5,
-        arrowprops=(
-            {"arrowstyle": "-", "color": label.color, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}
-            if distance > _DISTANCES[1]
-            else None
-        ),
+        fontsize=_FONT,
+        arrowprops=None if near else line,
         annotation_clip=False,
     )
 
 
-def _horizontal(across: float) -> str:
-    return "left" if across > 0 else "right" if across < 0 else "center"
-
-
-def _vertical(up: float) -> str:
-    return "bottom" if up > 0 else "top" if up < 0 else "center"
-
-
-def _box(axes: Axes, label: Label, across: float, up: float, distance: float) -> Bbox:
-    """Where the text would stand, in pixels."""
-    text = axes.annotate(
-        label.text,
-        (label.x, label.y),
-        xytext=(across * distance, up * distance),
-        textcoords="offset points",
-        ha=_horizontal(across),
-        va=_vertical(up),
-        fontsize=7.5,
-        annotation_clip=False,
-    )
+def _size(axes: Axes, label: Label) -> tuple[float, float]:
+    """Width and height of the text in pixels."""
+    text = axes.annotate(label.text, (label.x, label.y), fontsize=_FONT, annotation_clip=False)
     box = text.get_window_extent()
     text.remove()
-    return box
+    return box.width, box.height
+
+
+def _box(axes: Axes, place: _Place, size: tuple[float, float]) -> Bbox:
+    """Where the text would stand, in pixels."""
+    from matplotlib.transforms import Bbox
+
+    x, y = axes.transData.transform((place.label.x, place.label.y))
+    left = (
+        x
+        + _pixels(axes, place.offset[0])
+        - {"left": 0.0, "center": 0.5, "right": 1.0}[place.horizontal] * size[0]
+    )
+    low = (
+        y
+        + _pixels(axes, place.offset[1])
+        - {"bottom": 0.0, "center": 0.5, "top": 1.0}[place.vertical] * size[1]
+    )
+    return Bbox.from_bounds(left, low, *size)
+
+
+def _pixels(axes: Axes, points: float) -> float:
+    return points * axes.figure.dpi / 72
 
 
 def _overlap(box: Bbox, other: Bbox) -> float:
@@ -128,7 +189,3 @@ def _overlap(box: Bbox, other: Bbox) -> float:
     wide = min(box.x1, other.x1) - max(box.x0, other.x0)
     high = min(box.y1, other.y1) - max(box.y0, other.y0)
     return wide * high if wide > 0 and high > 0 else 0.0
-
-
-def _outside(box: Bbox, frame: Bbox) -> float:
-    return box.width * box.height - _overlap(box, frame)

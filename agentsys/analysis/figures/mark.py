@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from agentsys.analysis.escaping import csv_cell
 from agentsys.analysis.number import Number
@@ -60,11 +60,11 @@ def marks_csv(marks: Iterable[Mark]) -> str:
     return text.getvalue()
 
 
-def across(number: Number) -> dict[str, float]:
-    """A number as the horizontal coordinate of a mark."""
-    return {"x": number.value, "x_low": number.ci_low, "x_high": number.ci_high}
+def across(mark: Mark, number: Number) -> Mark:
+    """The mark with a number as its horizontal coordinate."""
+    return replace(mark, x=number.value, x_low=number.ci_low, x_high=number.ci_high)
 
 
-def upright(number: Number) -> dict[str, float]:
-    """A number as the vertical coordinate of a mark."""
-    return {"y": number.value, "y_low": number.ci_low, "y_high": number.ci_high}
+def upright(mark: Mark, number: Number) -> Mark:
+    """The mark with a number as its vertical coordinate, and the number's cases behind it."""
+    return replace(mark, y=number.value, y_low=number.ci_low, y_high=number.ci_high, n=number.n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RC: dict[str, Any] = {
+RC: Any = {
     # Type 42 (TrueType) is embedded in full and stays text; journals refuse matplotlib's Type 3.
     "pdf.fonttype": 42,
     "font.family": "DejaVu Sans",
@@ -31,6 +32,14 @@ RC: dict[str, Any] = {
 }
 """matplotlib settings, in force while a figure is drawn and saved (`matplotlib.rc_context`)."""
 
+
+def styled() -> AbstractContextManager[None]:
+    """Puts our settings in force, for the block it opens only."""
+    import matplotlib
+
+    return matplotlib.rc_context(RC)
+
+
 INK = "#222222"
 """Text and outlines."""
 FAINT = "#666666"
@@ -48,31 +57,35 @@ class Look:
 
 
 _SOLID = (0.0, ())
-_LOOKS = (
-    # Colours of M. Okabe and K. Ito, "Color Universal Design", 2008; yellow is too pale for lines.
-    Look("#000000", "o", _SOLID, ""),
-    Look("#0072B2", "s", _SOLID, "///"),
-    Look("#D55E00", "^", (0.0, (5.0, 1.5)), "..."),
-    Look("#009E73", "D", (0.0, (1.5, 1.2)), "xxx"),
-    Look("#CC79A7", "v", (0.0, (6.0, 1.5, 1.5, 1.5)), "\\\\\\"),
-    Look("#E69F00", "P", (0.0, (3.0, 1.0)), "+++"),
-    Look("#56B4E9", "X", (0.0, (1.0, 2.5)), "ooo"),
-)
+# Colours of M. Okabe and K. Ito, "Color Universal Design", 2008; yellow is too pale for lines.
+_COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "h", ">", "*", "d", "8")
+_DASHES = (_SOLID, (0.0, (5.0, 1.5)), (0.0, (1.5, 1.2)), (0.0, (6.0, 1.5, 1.5, 1.5)), (0.0, (3.0, 1.0)))
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo")
 _FIXED = {"none": 0, "agentsys": 1, "drift": 2, "progent": 3, "camel": 4}
 """Series that look the same in every figure."""
 
 
 def looks(series: Sequence[str]) -> dict[str, Look]:
-    """A look for each series: fixed for the well-known, the next free one for others, then over again.
+    """A look for each series: fixed for the well-known, the next free one for others.
 
     Args:
-        series: Names, each once, in the order in which they may choose.
+        series: Names, each once, in the order in which they may choose. No two of the first 14 get the
+            same look.
     """
     places = {name: _FIXED[name] for name in series if name in _FIXED}
-    free = [place for place in range(len(_LOOKS)) if place not in places.values()]
-    for count, name in enumerate(name for name in series if name not in places):
-        places[name] = free[count % len(free)] if free else count % len(_LOOKS)
-    return {name: _LOOKS[places[name]] for name in series}
+    free = (place for place in range(len(series) + len(_FIXED)) if place not in places.values())
+    places |= {name: next(free) for name in series if name not in places}
+    return {name: _look(places[name]) for name in series}
+
+
+def _look(place: int) -> Look:
+    return Look(
+        _COLORS[place % len(_COLORS)],
+        _MARKERS[place % len(_MARKERS)],
+        _DASHES[place % len(_DASHES)],
+        _HATCHES[place % len(_HATCHES)],
+    )
 
 
 def new_figure(panels: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
@@ -104,7 +117,13 @@ def headline(figure: Figure, title: str, subtitle: Sequence[str], notes: Sequenc
 
     width = int(figure.get_figwidth() * 17)
     below = [line for text in subtitle for line in textwrap.wrap(text, width)]
-    figure.suptitle("\n".join([title, *below]), x=0.01, ha="left", fontsize=9.5, color=INK)
+    # One text: the layout engine keeps room for a suptitle of any height, and for no second one.
+    figure.suptitle("\n".join([title, *below]), x=0.01, ha="left", fontsize=9, color=INK)
     lines = [line for text in notes for line in textwrap.wrap(text, int(width * 1.15))]
     if lines:
         figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7, color=FAINT)
+
+
+def panel_title(axes: Axes, title: str) -> None:
+    """A panel's title, flush left and bold."""
+    axes.set_title(title, loc="left", fontsize=9, fontweight="bold", color=INK)

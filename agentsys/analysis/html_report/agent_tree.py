@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, TypedDict
 
 from agentsys.analysis.html_report.conversation import MessageView, Writer
 from agentsys.analysis.html_report.loose import mapping, name, number, objects
@@ -92,7 +93,10 @@ def decision_view(kind: str, decision: Mapping[str, Any]) -> DecisionView | None
     return None
 
 
-class _Place(NamedTuple):
+@dataclass(frozen=True)
+class _Place:
+    """Where a span's children hang."""
+
     index: int
     depth: int
 
@@ -109,7 +113,7 @@ def _view(span: Mapping[str, Any], writer: Writer) -> SpanView:
         view["name"] = span_name
     if decided := decision_view(kind, decision):
         view["decision"] = decided
-    if decision:
+    if decision and decision != {"finished": True}:
         view["detail"] = writer.text(decision)
     if calls := objects(span.get("calls")):
         view["tokens"] = (_sum(calls, "prompt"), _sum(calls, "completion"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentsys import __version__
-from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.escaping import plain
-from agentsys.analysis.html_report.case_index import index_row
+from agentsys.analysis.html_report.case_index import in_reading_order, index_row
 from agentsys.analysis.html_report.data_block import data_block
 from agentsys.analysis.html_report.facts import Facts
 from agentsys.analysis.html_report.page import PageContent, page
@@ -64,11 +65,11 @@ def html_report(
         made_on: A date, if the page is to show one.
     """
     limits = limits or Limits()
-    cases, facts, store = reading.cases, Facts(), TextStore()
+    cases, facts, store = in_reading_order(reading.cases), Facts(), TextStore()
     views = _trajectories(cases, facts, store, limits)
     kept = sum(view is not None for view in views)
     content = PageContent(
-        title=", ".join(plain(folder) for folder in folders) or "stored runs",
+        title=_title(folders),
         folders=[plain(folder) for folder in folders],
         made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
         counts=_counts(reading, kept),
@@ -88,6 +89,11 @@ def html_report(
     return HtmlReport(page(content), kept, len(cases) - kept)
 
 
+def _title(folders: Sequence[str]) -> str:
+    names = [plain(Path(folder).name or folder) for folder in folders]
+    return f"Runs in {', '.join(names)}" if names else "Stored runs"
+
+
 def _trajectories(
     cases: Sequence[CaseRow], facts: Facts, store: TextStore, limits: Limits
 ) -> list[TrajectoryView | None]:
@@ -105,15 +111,16 @@ def _trajectories(
 
 def _counts(reading: Reading, kept: int) -> list[tuple[str, str]]:
     cases = reading.cases
-    return [
-        ("cases", f"{len(cases):,}"),
-        ("trajectories here", f"{kept:,}"),
-        ("models", f"{len({case.shown_model for case in cases}):,}"),
-        ("defenses", f"{len({case.defense for case in cases}):,}"),
-        ("attacks", f"{len({case.attack for case in cases} - {'none'}):,}"),
-        ("errored", f"{sum(case.status == 'error' for case in cases):,}"),
-        ("files skipped", f"{len(reading.skipped):,}"),
+    counts = [
+        ("cases", len(cases)),
+        ("trajectories", kept),
+        ("models", len({case.shown_model for case in cases})),
+        ("defenses", len({case.defense for case in cases})),
+        ("attacks", len({case.attack for case in cases} - {NO_ATTACK})),
+        ("errors", sum(case.status == "error" for case in cases)),
+        ("skipped files", len(reading.skipped)),
     ]
+    return [(label, f"{count:,}") for label, count in counts]
 
 
 def _left_out(left: int, kept: int, limits: Limits) -> str:
@@ -125,7 +132,7 @@ def _left_out(left: int, kept: int, limits: Limits) -> str:
         else f"the size limit of {limits.characters / 1e6:,.0f} million characters was reached"
     )
     return (
-        f"{left:,} of {left + kept:,} trajectories are left out: {reason}. Errored cases were kept first, then "
-        "some of every suite, defense, attack and outcome. Tables, figures and the list cover all cases; each "
-        "case names its file. Make a report of fewer folders, or raise --max-cases."
+        f"{left:,} of {left + kept:,} trajectories are left out: {reason}. Errored cases were kept first, "
+        "then some of every suite, defense, attack and outcome. Tables, figures and the list cover all "
+        "cases; each case names its file. Make a report of fewer folders, or raise --max-cases."
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Literal, TypedDict
 
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.html_report.loose import number
+
+_NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 
 Outcome = Literal["error", "attack_succeeded", "attack_failed", "attack_unseen", "benign"]
 """`attack_unseen`: it failed, and no tool had returned the payload."""
@@ -38,6 +42,29 @@ class IndexRow(TypedDict):
     seconds: float | None
     path: str
     config: str | None
+
+
+def in_reading_order(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    """By task, so that what several defenses made of one case stands together; `task_2` before `task_10`."""
+    return sorted(cases, key=_place)
+
+
+def _place(case: CaseRow) -> tuple[object, ...]:
+    task = (case.benchmark, case.suite, _numbered(case.user_task_id), _numbered(case.injection_task_id or ""))
+    return (
+        *task,
+        case.attack,
+        case.defense != "none",
+        case.defense,
+        case.shown_model,
+        case.version,
+        case.epoch,
+    )
+
+
+def _numbered(name: str) -> list[tuple[str, int]]:
+    """Names and the numbers in them, for sorting."""
+    return [(text, int(digits or 0)) for text, digits in _NUMBERED.findall(name)]
 
 
 def index_row(case: CaseRow) -> IndexRow:

@@ -23,4 +23,4 @@ def data_block(value: object) -> Markup:
         ValueError: For `nan` and infinities, which the browser's parser would refuse.
     """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.translate(_STEERING))  # noqa: S704  that is what this function is for
+    return Markup(text.translate(_STEERING))

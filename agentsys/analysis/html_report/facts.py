@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.escaping import plain
 from agentsys.analysis.html_report.trajectory import StoredFacts
 
 _HASH = re.compile(r"[0-9a-f]{8,64}")
@@ -62,8 +63,8 @@ class Facts:
     def add(self, case: CaseRow, stored: StoredFacts) -> None:
         """Book one case."""
         if case.status == "error":
-            message = (stored.error or "no message was stored").strip().split("\n")[0][:400]
-            self._errors.setdefault((case.error_kind or "unknown", message), []).append(case)
+            message = plain((stored.error or "no message was stored").strip().split("\n")[0][:400])
+            self._errors.setdefault((plain(case.error_kind or "unknown"), message), []).append(case)
         if case.config_hash is not None:
             where = _config_path(case.source, case.config_hash)
             self._configs.setdefault((case.config_hash, where), []).append(case)
@@ -73,7 +74,7 @@ class Facts:
     def errors(self) -> list[ErrorGroup]:
         """The most frequent first."""
         groups = [
-            ErrorGroup(kind, message, tuple(sorted({case.defense for case in cases})), len(cases))
+            ErrorGroup(kind, message, tuple(sorted({plain(case.defense) for case in cases})), len(cases))
             for (kind, message), cases in self._errors.items()
         ]
         return sorted(groups, key=lambda group: (-group.cases, group.kind, group.message))
@@ -82,7 +83,7 @@ class Facts:
     def configs(self) -> list[ConfigGroup]:
         """By who used them."""
         groups = [
-            ConfigGroup(found[:64], _users(cases), len(cases), _config_text(where))
+            ConfigGroup(plain(found[:64]), _users(cases), len(cases), _config_text(where))
             for (found, where), cases in self._configs.items()
         ]
         return sorted(groups, key=lambda group: (group.used_by, group.config_hash))
@@ -95,13 +96,13 @@ class Facts:
 
 
 def _users(cases: list[CaseRow]) -> tuple[str, ...]:
-    return tuple(sorted({f"{case.shown_model}, {case.defense}, {case.attack}" for case in cases}))
+    return tuple(sorted({plain(f"{case.shown_model}, {case.defense}, {case.attack}") for case in cases}))
 
 
 def _labelled(case: CaseRow, versions: Mapping[str, str]) -> list[tuple[str, str]]:
     """The data's hash says which suite it is of: suites have data of their own."""
     return [
-        (f"data of {case.suite}" if package == "data" else package, version)
+        (plain(f"data of {case.suite}" if package == "data" else package), plain(version))
         for package, version in versions.items()
     ]
 

@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+_ONE_LINE = 90
+"""Characters of JSON that still read well on one line."""
+
 
 def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is an object, else an empty one."""
@@ -30,10 +33,11 @@ def number(value: object) -> float | int | None:
 
 
 def as_text(value: object) -> str:
-    """A text as it is; anything else as indented JSON."""
+    """A text as it is; anything else as JSON, indented where one line would be too long."""
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        flat = json.dumps(value, ensure_ascii=False)
+        return flat if len(flat) <= _ONE_LINE else json.dumps(value, indent=2, ensure_ascii=False)
     except (RecursionError, TypeError, ValueError):
         return "(nested too deeply to be shown)"

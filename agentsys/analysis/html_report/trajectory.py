@@ -98,9 +98,7 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
     view: TrajectoryView = {
         # DRIFT keeps its messages under another key.
         "messages": writer.messages(stored.get("messages") or stored.get("conversations")),
-        "injections": [
-            {"vector": vector, "text": writer.text(text)} for vector, text in injections.items()
-        ],
+        "injections": [{"vector": vector, "text": writer.text(text)} for vector, text in injections.items()],
     }
     if _tells_more(block.get("spans")):
         view["spans"] = span_views(block.get("spans"), writer)

@@ -45,7 +45,9 @@ class RunLine:
         return self.model if self.simulated else short_model(self.model)
 
 
-def run_lines(cases: Iterable[CaseRow], attacks: Collection[str]) -> list[RunLine]:
+def run_lines(
+    cases: Iterable[CaseRow], attacks: Collection[str], benchmark: str = BENCHMARK
+) -> list[RunLine]:
     """The lines that some attacks make up, sorted by model, defense and version.
 
     Versions of the benchmark are put into one line only where they complete each other; where the same
@@ -54,10 +56,11 @@ def run_lines(cases: Iterable[CaseRow], attacks: Collection[str]) -> list[RunLin
     Args:
         cases: In any order. Other benchmarks and injection tasks run alone are passed over.
         attacks: Labels of attacks; `none` for benign cases.
+        benchmark: The benchmark's label.
     """
     groups: dict[tuple[str, str], list[CaseRow]] = {}
     for case in cases:
-        if case.benchmark == BENCHMARK and case.attack in attacks and not case.is_injection_task_alone:
+        if case.benchmark == benchmark and case.attack in attacks and not case.is_injection_task_alone:
             groups.setdefault((case.shown_model, case.defense), []).append(case)
     return [line for key in sorted(groups) for line in _lines(*key, groups[key])]
 

@@ -72,7 +72,9 @@ def _ours(cell: PaperCell, row: PaperRow) -> GridCell:
     marks = SIMULATED if row.line.simulated else ""
     if cell.spot.suite == OVERALL and covers_fewer_suites(row.line, cell.spot.attack):
         marks += FEWER_SUITES
-    return GridCell(value_text(cell.ours) + marks, _detail(cell.ours, counted=cell.spot.suite == POOLED_OVER_SUITES))
+    return GridCell(
+        value_text(cell.ours) + marks, _detail(cell.ours, counted=cell.spot.suite == POOLED_OVER_SUITES)
+    )
 
 
 def _detail(number: Number, *, counted: bool) -> str:

@@ -1,0 +1,31 @@
+"""What every figure says about itself: whose numbers these are, and what hollow marks mean."""
+
+from __future__ import annotations
+
+from agentsys.analysis.bootstrap import CONFIDENCE
+from agentsys.analysis.escaping import plain
+from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+
+HOLLOW = f"Hollow: as printed in the paper ({PAPER_MODEL})."
+WHISKERS = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
+NO_PLACE_FOR_NAMES = "Intervals are in the CSV beside this figure."
+
+
+def subtitle(selection: Selection) -> list[str]:
+    """Lines under a figure's title: the model, the version, and the mark of a simulated one."""
+    if not selection.lines:
+        return [f"No runs for this figure. {HOLLOW}"]
+    versions = ", ".join(dict.fromkeys(line.version for line in selection.lines))
+    lines = [f"Filled: {plain(selection.model)}, benchmark version {plain(versions)}. {HOLLOW}"]
+    if selection.simulated:
+        lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
+    if any(line.is_mixed for line in selection.lines):
+        lines.append("Some series mix versions of the benchmark.")
+    return lines
+
+
+def other_models(selection: Selection) -> list[str]:
+    """A note on models that are in the runs and not in the figure."""
+    if not selection.others:
+        return []
+    return [f"Also in the runs: {plain(', '.join(selection.others))} (choose with --model)."]

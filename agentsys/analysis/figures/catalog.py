@@ -1,0 +1,70 @@
+"""Which figures there are, and how one is made from stored cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.figures import figure2, figure3, figure4, table1_figure, tokens_figure
+from agentsys.analysis.figures.drawn import Drawn
+from agentsys.analysis.figures.mark import Mark
+from agentsys.analysis.figures.selection import Selection, select
+from agentsys.analysis.figures.style import styled
+from agentsys.analysis.paper.layout import ATTACK
+from agentsys.analysis.paper.lines import BENCHMARK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """One figure: what it needs and the two steps that make it."""
+
+    name: str
+    """The stem of its files."""
+    attacks: tuple[str, ...]
+    """Which cases it needs; `none` for benign ones."""
+    marks: Callable[[Selection, ErrorRule], list[Mark]]
+    draw: Callable[[Selection, list[Mark]], Figure]
+    benchmark: str = BENCHMARK
+
+
+_BOTH = (NO_ATTACK, ATTACK)
+FIGURES = {
+    "2": FigureKind("figure2", (figure2.ATTACK,), figure2.marks, figure2.draw, figure2.BENCHMARK),
+    "3": FigureKind("figure3", _BOTH, figure3.marks, figure3.draw),
+    "4": FigureKind("figure4", _BOTH, figure4.marks, figure4.draw),
+    "table1": FigureKind("figure_table1", (ATTACK,), table1_figure.marks, table1_figure.draw),
+    "tokens": FigureKind("figure_tokens", _BOTH, tokens_figure.marks, tokens_figure.draw),
+}
+"""What `agentsys figure` takes -> figure."""
+
+
+def make_figure(
+    kind: FigureKind,
+    cases: Iterable[CaseRow],
+    model: str | None = None,
+    errors: ErrorRule = ErrorRule.REPORT,
+) -> Drawn:
+    """Measure and draw.
+
+    Args:
+        kind: One of `FIGURES`.
+        cases: Everything read.
+        model: Which model's runs to show; by default the paper's, else the one with the most cases.
+        errors: What errored cases count as.
+
+    Returns:
+        The figure and the numbers in it; `agentsys.analysis.figures.drawn.save` writes both.
+
+    Raises:
+        ConfigError: If the runs do not have the model asked for.
+    """
+    selection = select(cases, kind.attacks, model, benchmark=kind.benchmark)
+    with styled():
+        marks = kind.marks(selection, errors)
+        return Drawn(kind.name, kind.draw(selection, marks), marks)

@@ -1,0 +1,129 @@
+"""Drawing marks: filled with whiskers for ours, hollow for the paper's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from agentsys.analysis.figures.labels import Label, Obstacle, shown_name
+from agentsys.analysis.figures.mark import PAPER, Mark
+from agentsys.analysis.figures.style import Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FILLED, HOLLOW = 5.5, 8.5
+"""Points across a marker; where ours falls on the paper's, the paper's shows as a ring."""
+
+
+def draw_point(axes: Axes, mark: Mark, look: Look) -> None:
+    """One mark where it stands. Colour and marker tell the series, the filling tells whose it is."""
+    hollow = mark.origin == PAPER
+    axes.plot(
+        [mark.x],
+        [mark.y],
+        linestyle="none",
+        marker=look.marker,
+        markersize=HOLLOW if hollow else FILLED,
+        markerfacecolor="white" if hollow else look.color,
+        markeredgecolor=look.color,
+        markeredgewidth=1.2,
+        zorder=3 if hollow else 4,
+    )
+    draw_whiskers(axes, mark, look.color)
+
+
+def draw_whiskers(axes: Axes, mark: Mark, color: str) -> None:
+    """The intervals of a mark, as far as it has any."""
+    if not math.isnan(mark.y_low):
+        axes.plot([mark.x, mark.x], [mark.y_low, mark.y_high], color=color, lw=0.8, alpha=0.55, zorder=2)
+    if not math.isnan(mark.x_low):
+        axes.plot([mark.x_low, mark.x_high], [mark.y, mark.y], color=color, lw=0.8, alpha=0.55, zorder=2)
+
+
+def point_labels(marks: Iterable[Mark], styles: Mapping[str, Look]) -> list[Label]:
+    """A label per mark; where ours and the paper's stand side by side, the paper's says so."""
+    listed = list(marks)
+    ours = {mark.series for mark in listed if mark.origin != PAPER}
+    return [
+        Label(
+            shown_name(mark.series) + (" (paper)" if mark.origin == PAPER and mark.series in ours else ""),
+            mark.x,
+            mark.y,
+            styles[mark.series].color,
+        )
+        for mark in sorted(listed, key=lambda mark: mark.origin == PAPER)
+    ]
+
+
+def draw_lines(axes: Axes, marks: Sequence[Mark], styles: Mapping[str, Look]) -> list[Mark]:
+    """Points, those of ours joined to a line per series, side by side where several share a place.
+
+    Returns:
+        The marks where they were drawn: ours are moved aside by a little.
+    """
+    series = series_of(mark for mark in marks if mark.origin != PAPER)
+    drawn: list[Mark] = []
+    for index, name in enumerate(series):
+        aside = (index - (len(series) - 1) / 2) * min(0.14, 0.7 / len(series))
+        mine = [replace(m, x=m.x + aside) for m in marks if m.series == name and m.origin != PAPER]
+        mine.sort(key=lambda mark: mark.x)
+        look = styles[name]
+        axes.plot(
+            [m.x for m in mine], [m.y for m in mine], color=look.color, ls=look.dashes, lw=1.1, zorder=2
+        )
+        drawn += mine
+    drawn += [mark for mark in marks if mark.origin == PAPER]
+    for mark in drawn:
+        draw_point(axes, mark, styles[mark.series])
+    return drawn
+
+
+def line_labels(marks: Iterable[Mark], styles: Mapping[str, Look], *, at_end: bool = False) -> list[Label]:
+    """One label per series, at the highest (or last) point of ours, else of the paper's."""
+    chosen: dict[str, Mark] = {}
+
+    def rank(mark: Mark) -> tuple[bool, float]:
+        return mark.origin != PAPER, mark.x if at_end else mark.y
+
+    for mark in marks:
+        if mark.series not in chosen or rank(mark) > rank(chosen[mark.series]):
+            chosen[mark.series] = mark
+    return point_labels(chosen.values(), styles)
+
+
+def line_obstacles(marks: Sequence[Mark]) -> list[Obstacle]:
+    """`obstacles`, and the lines between our points, as strings of small ones."""
+    found = obstacles(marks)
+    for name in series_of(marks):
+        mine = [mark for mark in marks if mark.series == name and mark.origin != PAPER]
+        for start, end in pairwise(mine):
+            for step in range(1, _STEPS):
+                x = start.x + (end.x - start.x) * step / _STEPS
+                y = start.y + (end.y - start.y) * step / _STEPS
+                found.append(Obstacle(x, y, x, y))
+    return found
+
+
+_STEPS = 12
+"""Into how many pieces a line between two points is cut."""
+
+
+def obstacles(marks: Iterable[Mark]) -> list[Obstacle]:
+    """What the marks cover: markers and whiskers."""
+    found: list[Obstacle] = []
+    for mark in marks:
+        found.append(Obstacle(mark.x, mark.y, mark.x, mark.y, reach=HOLLOW / 2))
+        if not math.isnan(mark.y_low):
+            found.append(Obstacle(mark.x, mark.y_low, mark.x, mark.y_high))
+        if not math.isnan(mark.x_low):
+            found.append(Obstacle(mark.x_low, mark.y, mark.x_high, mark.y))
+    return found
+
+
+def series_of(marks: Iterable[Mark]) -> list[str]:
+    """The series, each once, in order."""
+    return list(dict.fromkeys(mark.series for mark in marks))

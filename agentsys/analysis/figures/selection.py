@@ -1,0 +1,83 @@
+"""`Selection`: the one model that a figure is about, and its lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from agentsys.analysis.case_row import SIMULATED_MARK, CaseRow
+from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
+from agentsys.errors import ConfigError, unknown_name
+
+PAPER_MODEL = "gpt-4o-mini"
+"""The model of the paper's Figures 2 to 4 and Tables 1 to 4."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of the runs a figure shows."""
+
+    model: str
+    """As the runs name it, marked if simulated; empty if the runs have nothing for this figure."""
+    lines: tuple[RunLine, ...]
+    """`none` first, then by name."""
+    others: tuple[str, ...]
+    """Models that are in the runs and not shown."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a scripted agent, not a language model, was behind everything shown as ours."""
+        return self.model.endswith(SIMULATED_MARK)
+
+    def series(self) -> Iterator[tuple[str, RunLine]]:
+        """Each line with its name: the defense, and the version where a defense has two lines."""
+        count = Counter(line.defense for line in self.lines)
+        for line in self.lines:
+            name = line.defense if count[line.defense] == 1 else f"{line.defense}, {line.version}"
+            yield name, line
+
+
+def select(
+    cases: Iterable[CaseRow],
+    attacks: Collection[str],
+    model: str | None = None,
+    *,
+    benchmark: str = BENCHMARK,
+) -> Selection:
+    """Choose the model that a figure shows: by default the paper's, else the one with the most cases.
+
+    Args:
+        cases: Everything read.
+        attacks: What the figure needs, `none` for benign cases.
+        model: A model's name, as the runs or as the paper has it.
+        benchmark: The benchmark's label.
+
+    Raises:
+        ConfigError: If the runs do not have the model asked for.
+    """
+    lines = run_lines(cases, attacks, benchmark)
+    sizes: Counter[str] = Counter()
+    for line in lines:
+        sizes[line.model] += len(line.cases)
+    chosen = _chosen(lines, sizes, model)
+    mine = sorted((line for line in lines if line.model == chosen), key=_order)
+    return Selection(chosen, tuple(mine), tuple(sorted(set(sizes) - {chosen})))
+
+
+def _chosen(lines: Iterable[RunLine], sizes: Counter[str], model: str | None) -> str:
+    wanted = model or PAPER_MODEL
+    fitting = {
+        line.model
+        for line in lines
+        if wanted in (line.model, line.short, line.model.removesuffix(SIMULATED_MARK))
+    }
+    if fitting:
+        return max(sorted(fitting), key=lambda name: sizes[name])
+    if model is not None:
+        raise ConfigError(unknown_name("model in these runs", model, list(sizes)))
+    return max(sorted(sizes), key=lambda name: sizes[name], default="")
+
+
+def _order(line: RunLine) -> tuple[bool, str, str]:
+    return line.defense != "none", line.defense, line.version

@@ -1,0 +1,91 @@
+"""Token growth: tokens per case by trajectory length, of all roles and of the acting agent alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentsys.analysis.bootstrap import CONFIDENCE, Resampler
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.figures.captions import other_models, subtitle
+from agentsys.analysis.figures.labels import place_labels
+from agentsys.analysis.figures.mark import Mark, upright
+from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
+from agentsys.analysis.figures.selection import Selection
+from agentsys.analysis.figures.style import Look, headline, looks, new_figure, panel_title
+from agentsys.analysis.number import Number
+from agentsys.analysis.paper.lines import RunLine
+from agentsys.analysis.tokens import TokensOf, acting_tokens, all_tokens, mean_tokens
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LAST = 10
+"""Trajectories of this length and longer are one point."""
+FEWEST = 3
+"""Cases that a point needs."""
+PANELS: dict[str, TokensOf] = {"a: all roles": all_tokens, "b: acting agent": acting_tokens}
+
+
+def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
+    """What is plotted: x tool results in the recorded run (10: 10 and more), y thousand tokens per case.
+
+    Benign and attacked cases together; errored ones are left out under either rule.
+    """
+    del errors  # an errored case has no length to place it at
+    return [mark for name, line in selection.series() for mark in _of_line(name, line)]
+
+
+def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
+    """Two panels with one line per defense."""
+    figure, panels = new_figure(2, 7.2, 3.9)
+    silent = [name for name, _ in selection.series() if name not in series_of(plotted)]
+    notes = [
+        f"Whiskers: {CONFIDENCE:.0f}% intervals, user tasks resampled. Mean of prompt and completion tokens "
+        f"per case, benign and attacked together; points of fewer than {FEWEST} cases are left out. "
+        "Trajectory length: tool results of the acting agent. The paper prints no such numbers.",
+        *([f"No tokens recorded: {', '.join(silent)}."] if silent else []),
+        *other_models(selection),
+    ]
+    lines = [line.split(" Hollow:")[0] for line in subtitle(selection)]
+    headline(figure, "Tokens per case by trajectory length", lines, notes)
+    styles = looks(series_of(plotted))
+    top = max([v for m in plotted for v in (m.y, m.y_high) if not math.isnan(v)], default=1.0) * 1.1
+    for axes, panel in zip(panels, PANELS, strict=True):
+        _panel(axes, [mark for mark in plotted if mark.panel == panel], styles, top)
+    panel_title(panels[0], "(a) All roles together")
+    panel_title(panels[1], "(b) The agent that talks to the user")
+    panels[0].set_ylabel("Thousand tokens per case")
+    return figure
+
+
+def _of_line(name: str, line: RunLine) -> Iterator[Mark]:
+    about = Mark("", name, 0, 0, simulated=line.simulated, model=line.model, version=line.version)
+    by_length: dict[int, list[CaseRow]] = {}
+    for case in line.cases:
+        if case.trajectory_length is not None:
+            by_length.setdefault(min(case.trajectory_length, LAST), []).append(case)
+    for panel, tokens_of in PANELS.items():
+        for length in sorted(by_length):
+            number = _thousands(by_length[length], tokens_of)
+            if number is not None and number.n >= FEWEST:
+                yield upright(replace(about, panel=panel, x=float(length)), number)
+
+
+def _thousands(cases: Iterable[CaseRow], tokens_of: TokensOf) -> Number | None:
+    mean = mean_tokens(cases, tokens_of, Resampler())
+    if mean is None:
+        return None
+    return Number(mean.value / 1e3, mean.ci_low / 1e3, mean.ci_high / 1e3, mean.n)
+
+
+def _panel(axes: Axes, shown: Sequence[Mark], styles: dict[str, Look], top: float) -> None:
+    drawn = draw_lines(axes, shown, styles)
+    ticks = range(0, LAST + 1, 2)
+    axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{LAST}+"])
+    axes.set(xlim=(-0.5, LAST * 1.45), ylim=(0, top), xlabel="Trajectory length (tool results)")
+    place_labels(axes, line_labels(drawn, styles, at_end=True), line_obstacles(drawn))

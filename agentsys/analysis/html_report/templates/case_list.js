@@ -1,0 +1,87 @@
+// The list of cases: links, a page of them at a time.
+
+const PAGE = 100;
+const ALL_SIMULATED = CASES.every((row) => row.simulated);
+const list = document.getElementById("cases");
+
+// `always`: say of a simulated case that it is one even where all of them are (the page's banner says so).
+function outcomeChips(row, { always = false } = {}) {
+  const chips = [];
+  if (row.outcome === "attack_succeeded") chips.push(chip("attacked", "bad", "The injection task was carried out"));
+  if (row.outcome === "attack_failed") chips.push(chip("resisted", "good", "The injection task was not carried out"));
+  if (row.outcome === "attack_unseen") {
+    chips.push(chip("never seen", "note", "The attack failed, but no tool had returned its text"));
+  }
+  if (row.outcome === "error") chips.push(chip(`error: ${row.error_kind || "unknown"}`, "bad"));
+  if (row.solved === true) chips.push(chip("solved", "good", "The user task was solved"));
+  if (row.solved === false) chips.push(chip("not solved", "note", "The user task was not solved"));
+  if (row.simulated && (always || !ALL_SIMULATED)) {
+    chips.push(chip("simulated", "simulated", "A scripted agent, not a language model"));
+  }
+  return chips;
+}
+
+function shortTask(id) {
+  return id.replace(/^user_task_(\d+)$/, "user $1").replace(/^injection_task_(\d+)$/, "injection $1");
+}
+
+function caseTitle(row) {
+  const task = row.injection_task ? `${shortTask(row.user_task)} × ${shortTask(row.injection_task)}` : shortTask(row.user_task);
+  return `${row.suite} · ${task}${row.epoch ? ` · epoch ${row.epoch}` : ""}`;
+}
+
+function caseLink(place, state) {
+  const row = CASES[place];
+  const under = row.attack === "none" ? row.defense : `${row.defense} / ${row.attack}`;
+  const link = element(
+    "a", "case-link",
+    element("span", "case-title", oneLine(caseTitle(row))),
+    element("span", "case-under", oneLine(under)),
+    element("span", "chips", ...outcomeChips(row)),
+  );
+  link.href = addressOf({ ...state, case: place });
+  link.dataset.place = String(place);
+  return link;
+}
+
+// Marks the chosen case in the list and brings it into the list's view, without moving the page.
+function markChosen(state) {
+  for (const link of list.querySelectorAll("a")) {
+    if (Number(link.dataset.place) !== state.case) link.removeAttribute("aria-current");
+    else {
+      link.setAttribute("aria-current", "true");
+      const above = link.offsetTop - list.scrollTop;
+      if (above < 0 || above + link.offsetHeight > list.clientHeight) {
+        list.scrollTop = link.offsetTop - list.clientHeight / 3;
+      }
+    }
+  }
+}
+
+// As many pages as it takes to have the chosen case among them.
+function pagesFor(places, state) {
+  return PAGE * Math.max(1, Math.ceil((places.indexOf(state.case) + 1) / PAGE));
+}
+
+function showList(places, state, shown = pagesFor(places, state)) {
+  const links = places.slice(0, shown).map((place) => caseLink(place, state));
+  list.replaceChildren(...links);
+  if (places.length > shown) {
+    const more = element("button", "more", `Show ${amount(Math.min(PAGE, places.length - shown))} more`);
+    more.type = "button";
+    more.addEventListener("click", () => {
+      showList(places, state, shown + PAGE);
+      list.children[shown].focus();
+    });
+    list.append(more);
+  }
+  if (!places.length) list.append(element("p", "quiet", "No case matches these filters."));
+}
+
+list.addEventListener("keydown", (event) => {
+  const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+  const target = step && document.activeElement && document.activeElement[step];
+  if (!target || !list.contains(document.activeElement)) return;
+  event.preventDefault();
+  target.focus();
+});

@@ -1,0 +1,69 @@
+"""`listed`: the JSON files under a folder, each folder once, hidden ones passed over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from agentsys.errors import ConfigError
+
+FolderId = tuple[int, int]
+"""Device and inode: the same for every path that leads to a folder."""
+
+
+class Skipped(NamedTuple):
+    """A file (or a folder that cannot be listed) that was passed over."""
+
+    path: str
+    reason: str
+
+
+class Listing(NamedTuple):
+    """What one given path holds."""
+
+    root: str
+    """The path as it was given; every file's path begins with it."""
+    folders: dict[FolderId, list[str]]
+    """Folder -> paths of its JSON files; both sorted, a folder before its subfolders."""
+    unlisted: list[Skipped]
+    """Folders that may not be looked into."""
+
+    @property
+    def files(self) -> list[str]:
+        """All paths, in order."""
+        return [path for paths in self.folders.values() for path in paths]
+
+
+def listed(root: Path) -> Listing:
+    """Every JSON file under a folder; a file given itself is listed whatever its name.
+
+    Args:
+        root: A folder or a file. Links are followed; every folder is visited once.
+
+    Raises:
+        ConfigError: If there is nothing at this path.
+    """
+    if not root.exists():
+        raise ConfigError(f"No folder '{root}'. Give the log folder of a run: agentsys results DIR")
+    if root.is_file():
+        status = root.stat()
+        return Listing(str(root), {(status.st_dev, status.st_ino): [str(root)]}, [])
+    found = Listing(str(root), {}, [])
+
+    def unlisted(error: OSError) -> None:
+        found.unlisted.append(Skipped(str(error.filename), f"cannot be read ({error.strerror})"))
+
+    for folder, subfolders, files in os.walk(root, followlinks=True, onerror=unlisted):
+        status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
+        identity = (status.st_dev, status.st_ino)
+        if identity in found.folders:
+            subfolders.clear()
+            continue
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        found.folders[identity] = [
+            os.path.join(folder, name)  # noqa: PTH118
+            for name in sorted(files)
+            if name.endswith(".json") and not name.startswith(".")
+        ]
+    return found

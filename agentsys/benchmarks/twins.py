@@ -1,0 +1,80 @@
+"""`twins`: copies of the environments before and after a case that share what the case left alone.
+
+AgentDojo's Workspace and Travel checks compare the two with DeepDiff, which walks through every
+mail, file and hotel: 40% of a run's CPU time in Workspace. It stops where both sides are one object.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from enum import Enum
+from typing import Any
+
+from agentdojo.functions_runtime import TaskEnvironment
+from pydantic import BaseModel
+
+_LEAVES = (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
+
+
+def twins(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironment, TaskEnvironment]:
+    """Copies of two environments; parts of the second that equal those of the first *are* those of the first.
+
+    Equal means of the same types and in the same order all the way down, so whoever compares the
+    copies without changing them finds what he would find in the originals.
+    """
+    first, second = deep_copy(before), deep_copy(after)
+    try:
+        return first, _joined(first, second)
+    except RecursionError:  # an environment that contains itself
+        return deep_copy(before), deep_copy(after)
+
+
+def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
+    """A copy that shares nothing with the original."""
+    try:
+        # Half the time of copying, where it is possible.
+        copied: TaskEnvironment = pickle.loads(pickle.dumps(environment, pickle.HIGHEST_PROTOCOL))
+    except (pickle.PicklingError, TypeError, AttributeError):
+        copied = environment.model_copy(deep=True)
+    return copied
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """`first` where `second` equals it; else `second`, in whose parts the same was done."""
+    kind = type(first)
+    if kind is not type(second) or first is second:
+        return second
+    if kind is dict:
+        same = _join_dict(first, second)
+    elif kind is list:
+        same = _join_list(first, second)
+    elif isinstance(first, BaseModel):
+        same = _join_dict(vars(first), vars(second)) and _same_about(first, second)
+    else:
+        same = (kind in _LEAVES or isinstance(first, Enum)) and first == second
+    return first if same else second
+
+
+def _join_dict(first: dict[Any, Any], second: dict[Any, Any]) -> bool:
+    same = [(type(key), key) for key in first] == [(type(key), key) for key in second]
+    for key, value in second.items():
+        if key in first:
+            second[key] = joined = _joined(first[key], value)
+            same = same and joined is first[key]
+    return same
+
+
+def _join_list(first: list[Any], second: list[Any]) -> bool:
+    same = len(first) == len(second)
+    for index, (one, other) in enumerate(zip(first, second, strict=False)):
+        second[index] = joined = _joined(one, other)
+        same = same and joined is one
+    return same
+
+
+def _same_about(first: BaseModel, second: BaseModel) -> bool:
+    """Whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
+    beside = (first.__pydantic_extra__, first.__pydantic_private__)
+    beside += (second.__pydantic_extra__, second.__pydantic_private__)
+    return not any(beside) and first.model_fields_set == second.model_fields_set

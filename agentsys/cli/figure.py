@@ -1,0 +1,49 @@
+"""`agentsys figure`: a figure of the paper, with our numbers filled and the printed ones hollow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.reading import read_cases, skipped_lines
+from agentsys.cli.terminal import one_line
+from agentsys.errors import ConfigError, unknown_name
+
+
+def figure(
+    name: Annotated[str, typer.Argument(metavar="2|3|4|table1|tokens", help="Which figure.")],
+    runs: Annotated[
+        list[Path],
+        typer.Option(
+            "--runs", metavar="DIR", help="Folder of runs, ours or published ones; may be given repeatedly."
+        ),
+    ],
+    more_runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Further folders of runs.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the PDF, the PNG and the plotted numbers (CSV).")
+    ] = Path("results/figures"),
+    model: Annotated[
+        str | None, typer.Option(help="Whose runs to show; by default the paper's model, else the largest.")
+    ] = None,
+    errors: Annotated[
+        ErrorRule,
+        typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
+    ] = ErrorRule.REPORT,
+) -> None:
+    """Draw a figure of the paper from stored runs."""
+    from agentsys.analysis.figures.catalog import FIGURES, make_figure
+    from agentsys.analysis.figures.drawn import save
+
+    if name not in FIGURES:
+        raise ConfigError(unknown_name("figure", name, FIGURES))
+    reading = read_cases([*runs, *(more_runs or [])])
+    for line in skipped_lines(reading.skipped):
+        print(one_line(line), file=sys.stderr)
+    for path in save(make_figure(FIGURES[name], reading.cases, model, errors), out):
+        print(path)

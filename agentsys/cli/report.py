@@ -1,0 +1,76 @@
+"""`agentsys report`: stored runs as one HTML file to read and to hand on."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
+from agentsys.analysis.reading import read_cases, skipped_lines
+from agentsys.analysis.report import report as measured
+from agentsys.cli.terminal import one_line
+from agentsys.errors import ConfigError
+from agentsys.runs.store import write_atomically
+
+DEFAULT_NAME = "report.html"
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Log, pipeline or suite folders: ours or published runs."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help=f"Where to write it; default: {DEFAULT_NAME} in the first DIR."
+        ),
+    ] = None,
+    max_cases: Annotated[
+        int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
+    ] = Limits.cases,
+    errors: Annotated[
+        ErrorRule,
+        typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
+    ] = ErrorRule.REPORT,
+) -> None:
+    """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
+    reading = read_cases(folders)
+    for line in skipped_lines(reading.skipped):
+        print(one_line(line), file=sys.stderr)
+    made = html_report(
+        reading,
+        measured(reading, errors),
+        [str(folder) for folder in folders],
+        limits=Limits(cases=max_cases),
+        made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
+    )
+    path = out or _beside(folders[0])
+    _write(path, made.html)
+    print(_summary(path, made))
+
+
+def _beside(folder: Path) -> Path:
+    return (folder if folder.is_dir() else folder.parent) / DEFAULT_NAME
+
+
+def _write(path: Path, html: str) -> None:
+    if path.is_dir():
+        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_NAME}")
+    try:
+        write_atomically(path, html.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write {path}: {error.strerror}. Name another file: --out {DEFAULT_NAME}"
+        ) from None
+
+
+def _summary(path: Path, made: HtmlReport) -> str:
+    size = path.stat().st_size / 1e6
+    left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
+    return one_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")
