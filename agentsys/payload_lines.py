@@ -20,6 +20,7 @@ PayloadLines = tuple[frozenset[str], ...]
 
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _DROPPED_ASCII = b" \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\"
+_OTHER_SPACE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
 
 def squeeze(text: str) -> str:
@@ -28,17 +29,11 @@ def squeeze(text: str) -> str:
     Two renderings of one text (YAML folded or not, quoted either way, JSON) squeeze to the same.
     """
     if "\\" in text:
-        text = _without_escaped_space(text)
-    if text.isascii():  # ten times as fast as the general way, and most of what tools return
-        return text.encode("ascii").translate(None, _DROPPED_ASCII).decode("ascii")
-    return "".join(text.replace("'", "").replace('"', "").replace("\\", "").split())
-
-
-def _without_escaped_space(text: str) -> str:
-    if "\\\\" in text:
-        return _ESCAPED_SPACE.sub("", text)
-    # With no two backslashes in a row no cut can make a new escape, and this way is faster.
-    return text.replace("\\n", "").replace("\\r", "").replace("\\t", "")
+        text = _ESCAPED_SPACE.sub("", text)
+    # Bytes are cut five times as fast as text, and no byte of a longer UTF-8 sequence is an ASCII one.
+    cut = text.encode("utf-8", "surrogatepass").translate(None, _DROPPED_ASCII)
+    squeezed = cut.decode("utf-8", "surrogatepass")
+    return squeezed if squeezed.isascii() else _OTHER_SPACE.sub("", squeezed)
 
 
 def holds_payload(text: str, lines: PayloadLines) -> bool:

@@ -76,7 +76,8 @@ def _number(task_id: str) -> str:
 
 
 def _speed(side: Measured) -> str:
-    return f"{side.cases} cases, {side.calls} calls in {side.wall_s:.1f} s, {side.cases / side.wall_s:.2f} cases/s"
+    rate = side.cases / side.wall_s
+    return f"{side.cases} cases, {side.calls} calls in {side.wall_s:.1f} s, {rate:.2f} cases/s"
 
 
 def main() -> None:

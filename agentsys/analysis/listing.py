@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,20 +51,25 @@ def listed(root: Path) -> Listing:
         status = root.stat()
         return Listing(str(root), {(status.st_dev, status.st_ino): [str(root)]}, [])
     found = Listing(str(root), {}, [])
-
-    def unlisted(error: OSError) -> None:
-        found.unlisted.append(Skipped(str(error.filename), f"cannot be read ({error.strerror})"))
-
-    for folder, subfolders, files in os.walk(root, followlinks=True, onerror=unlisted):
-        status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
-        identity = (status.st_dev, status.st_ino)
-        if identity in found.folders:
-            subfolders.clear()
-            continue
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        found.folders[identity] = [
-            os.path.join(folder, name)  # noqa: PTH118
-            for name in sorted(files)
-            if name.endswith(".json") and not name.startswith(".")
-        ]
+    waiting = [str(root)]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            subfolders = _visit(folder, found.folders)
+        except OSError as error:
+            found.unlisted.append(Skipped(folder, f"cannot be read ({error.strerror})"))
+        else:
+            waiting += reversed(subfolders)
     return found
+
+
+def _visit(folder: str, folders: dict[FolderId, list[str]]) -> list[str]:
+    """Enters a folder's files, unless it was visited before, and gives its subfolders, sorted."""
+    status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
+    identity = (status.st_dev, status.st_ino)
+    if identity in folders:
+        return []
+    with os.scandir(folder) as entries:
+        shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
+    folders[identity] = [entry.path for entry in shown if entry.name.endswith(".json") and not entry.is_dir()]
+    return [entry.path for entry in shown if entry.is_dir()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from agentsys.analysis.bootstrap import CONFIDENCE
 from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 from agentsys.analysis.error_rule import ErrorRule, outcome
+from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL, Cell, MetricRow, measure
 from agentsys.analysis.reading import Reading
 from agentsys.analysis.sheet import sheets
@@ -47,6 +48,7 @@ def report(
         *_alike(rows),
         *_fewer_suites(rows),
         *_left_out(reading),
+        *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
     ]
     return Report(rows, unexposed_share(reading.cases), tuple(notes))
 
@@ -86,10 +88,10 @@ def _errored(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
 
 
 def _alike(rows: Iterable[MetricRow]) -> Iterator[str]:
-    if any(row.suite == OVERALL and row.ci_low == row.ci_high for row in rows):
+    if any(row.suite == OVERALL and row.value in (0.0, 100.0) for row in rows):
         yield (
-            "An interval without width means that all cases came out alike, so that resampling finds "
-            "no spread; it does not mean certainty."
+            "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as "
+            "it would for a single case that did not."
         )
 
 

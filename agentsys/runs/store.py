@@ -89,8 +89,8 @@ class Store:
             write_atomically(path, data)
         except OSError as error:
             raise StoreError(
-                f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room or give another "
-                "logdir=..., then run the same command again."
+                f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room, or give another "
+                "logdir=...."
             ) from None
         return path
 

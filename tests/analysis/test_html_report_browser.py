@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: it opens, filters, searches, can be used by keyboard, and runs nothing."""
+"""The HTML report in a real browser: it opens, filters, searches, can be used by keyboard, runs nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def choose(window: Browser, name: str, value: str) -> None:
     """Choose an option as a user would: the page hears a `change` event."""
     window.run(
-        "const select = document.querySelector(`#filters [name=${arguments[0]}]`); select.value = arguments[1];"
+        "const select = document.querySelector(`#filters [name=${arguments[0]}]`);"
+        "select.value = arguments[1];"
         "select.dispatchEvent(new Event('change', {bubbles: true}))",
         name,
         value,
@@ -256,7 +257,8 @@ def test_a_thousand_cases_open_at_once_and_are_listed_by_the_hundred(window: Bro
     window.click("#cases button.more")
     assert window.count("#cases a") == 200
     took = window.run(
-        "const q = document.querySelector('[name=q]'); q.value = 'number 1202 of'; const start = performance.now();"
+        "const q = document.querySelector('[name=q]'); q.value = 'number 1202 of';"
+        "const start = performance.now();"
         "q.dispatchEvent(new Event('change', {bubbles: true})); return performance.now() - start"
     )
     assert took < 3_000

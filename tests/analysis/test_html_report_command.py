@@ -37,7 +37,7 @@ def test_a_second_report_replaces_the_first_and_is_no_case(tmp_path: Path) -> No
     run(tmp_path)
     store_attacked(tmp_path, user_task_id="user_task_1")
     assert "2 trajectories" in run(tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.suffix] == ["report.html"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["report.html"]
 
 
 def test_a_half_written_record_is_named_in_the_report(tmp_path: Path) -> None:

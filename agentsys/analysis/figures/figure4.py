@@ -20,14 +20,7 @@ from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures.captions import WHISKERS, other_models, subtitle
 from agentsys.analysis.figures.labels import place_labels, shown_name
 from agentsys.analysis.figures.mark import PAPER, Mark, upright
-from agentsys.analysis.figures.points import (
-    HOLLOW,
-    draw_point,
-    draw_whiskers,
-    line_labels,
-    obstacles,
-    series_of,
-)
+from agentsys.analysis.figures.points import HOLLOW, draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import INK, Look, headline, looks, new_figure, panel_title
 from agentsys.analysis.metrics import BENIGN_UTILITY, TARGETED_ASR
@@ -62,9 +55,9 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     figure, (utility, attacks) = new_figure(2, 7.2, max(4.2, 1.8 + 0.45 * rows))
     lost = without_length(case for line in selection.lines for case in line.cases)
     notes = [
-        f"{WHISKERS} (a) Short: at most {LONGEST_SHORT} calls in the ground truth. A solved task weighs 1/(suites "
-        "x tasks of its suite), so short + long = overall benign utility. Drop: from short to long; as printed: "
-        f"{_printed_drops()}. (b) Pooled over suites; dotted: the paper's bound for all lengths.",
+        f"{WHISKERS} (a) Short: at most {LONGEST_SHORT} calls in the ground truth. A solved task weighs "
+        "1/(suites x tasks of its suite), so short + long = overall benign utility. Drop: from short to long; "
+        f"as printed: {_printed_drops()}. (b) Pooled over suites; dotted: the paper's bound for all lengths.",
         *([f"Left out: {lost} cases of unknown ground-truth length."] if lost else []),
         *other_models(selection),
     ]

@@ -79,7 +79,7 @@ def _means(cases: Sequence[CaseRow]) -> dict[str, float]:
     sums: defaultdict[str, float] = defaultdict(float)
     for case in cases:
         for role, tokens in case.tokens_by_role.items():
-            sums[plain(role)] += tokens
+            sums[_short(role)] += tokens
     return {role: total / len(cases) for role, total in sums.items()}
 
 

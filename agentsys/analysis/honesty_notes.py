@@ -1,0 +1,191 @@
+"""Footnotes on what the numbers above them can and cannot show, one line each, only where they apply."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from agentsys.analysis.bootstrap import Resampler
+from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.honesty import (
+    Share,
+    asr_where_returned,
+    asr_where_shown,
+    at_the_floor,
+    detectable_asr,
+    returned_share,
+    shown_share,
+    utility_where_safe,
+    workspace_split,
+)
+from agentsys.analysis.limits import Bound, cap_of, floor_of, limits_of
+
+_UNDEFENDED = "none"
+
+
+class _Sheet(NamedTuple):
+    benchmark: str
+    version: str
+    model: str
+
+
+_Lines = Mapping[tuple[str, str], list[CaseRow]]
+"""(defense, attack) -> cases, in the order of the tables."""
+
+
+def honesty_notes(
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+) -> list[str]:
+    """All footnotes on some cases.
+
+    Args:
+        cases: In any order. Injection tasks run as user tasks are left out.
+        rule: What errored cases count as.
+        replicates: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
+    resampler = Resampler(replicates, seed)
+    sheets = _sheets(cases)
+    notes: list[str] = []
+    for sheet, lines in sheets.items():
+        prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
+        found = [
+            *_limits(sheet, lines),
+            *_floors(lines, resampler, rule),
+            *_detectable(lines, resampler, rule),
+            *_exposure(lines, rule),
+        ]
+        notes += [f"{prefix}{note}" for note in found]
+    return notes
+
+
+def limit_notes(cases: Iterable[CaseRow]) -> list[str]:
+    """Only the floor of doing nothing and the cap of destroyed tasks."""
+    sheets = _sheets(cases)
+    found = [note for sheet, lines in sheets.items() for note in _limits(sheet, lines)]
+    return list(dict.fromkeys(found))
+
+
+def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:
+    sheets: defaultdict[_Sheet, defaultdict[tuple[str, str], list[CaseRow]]]
+    sheets = defaultdict(lambda: defaultdict(list))
+    for case in cases:
+        if not case.is_injection_task_alone:
+            sheet = sheets[_Sheet(case.benchmark, case.version, case.shown_model)]
+            sheet[case.defense, case.attack].append(case)
+
+    def order(line: tuple[str, str]) -> tuple[bool, str, str]:
+        return line[0] != _UNDEFENDED, line[0], line[1]
+
+    return {
+        sheet: {line: sheets[sheet][line] for line in sorted(sheets[sheet], key=order)}
+        for sheet in sorted(sheets)
+    }
+
+
+def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
+    limits = limits_of(sheet.benchmark, sheet.version)
+    if limits is None:
+        return
+    benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
+    floors = {line: floor_of(lines[line], limits) for line in benign}
+    caps = {line: cap_of(cases, limits) for line, cases in lines.items() if line[1] != NO_ATTACK}
+    for value, bound, names in _alike(floors):
+        yield f"An agent that does nothing scores {value} benign utility{names} (it passes user tasks {_tasks(bound)})."
+    for value, bound, names in _alike(caps):
+        yield (
+            f"Utility under attack cannot exceed {value}{names}: the injection overwrites what some user "
+            f"tasks need ({_tasks(bound)})."
+        )
+
+
+def _alike(bounds: Mapping[tuple[str, str], Bound]) -> Iterator[tuple[str, Bound, str]]:
+    """Each bound that some task causes, once, with the lines it holds for unless it holds for all."""
+    groups: defaultdict[Bound, list[str]] = defaultdict(list)
+    for line, bound in bounds.items():
+        groups[bound].append(_name(*line))
+    for bound, names in groups.items():
+        if bound.tasks:
+            yield f"{bound.value:.1f}", bound, "" if len(groups) == 1 else f" under {', '.join(names)}"
+
+
+def _tasks(bound: Bound) -> str:
+    """E.g. `banking 0; slack 7, 9`."""
+    by_suite: defaultdict[str, list[str]] = defaultdict(list)
+    for suite, task in bound.tasks:
+        by_suite[suite].append(task.removeprefix("user_task_"))
+    return "; ".join(f"{suite} {', '.join(tasks)}" for suite, tasks in by_suite.items())
+
+
+def _floors(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
+    for (defense, attack), cases in lines.items():
+        if defense != _UNDEFENDED or attack == NO_ATTACK:
+            continue
+        levels = at_the_floor(cases, resampler, rule)
+        if levels:
+            yield (
+                f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
+                "these cases not even a defense that stops every attack could be told from none."
+            )
+
+
+def _detectable(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
+    for attack in sorted({attack for _, attack in lines} - {NO_ATTACK}):
+        baseline = lines.get((_UNDEFENDED, attack))
+        others = {defense: cases for (defense, name), cases in lines.items() if name == attack}
+        others.pop(_UNDEFENDED, None)
+        if baseline and others:
+            points = {
+                name: detectable_asr(baseline, found, resampler, rule) for name, found in others.items()
+            }
+            listed = ", ".join(
+                f"{name} {value:.1f}" for name, value in points.items() if not math.isnan(value)
+            )
+            if listed:
+                yield (
+                    f"Smallest true difference in overall ASR from no defense under {attack} that these "
+                    f"cases find with 80% power, in points: {listed}."
+                )
+
+
+def _exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    for (defense, attack), cases in lines.items():
+        parts = list(_exposure_parts(cases, rule)) if attack != NO_ATTACK else []
+        if parts:
+            yield f"{_name(defense, attack)}: {'; '.join(parts)}."
+
+
+def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
+    suites = len({case.suite for case in cases})
+    returned, shown = returned_share(cases), shown_share(cases)
+    if returned.n and returned.value < 100.0:
+        yield f"payload returned by a tool in {returned.value:.1f}% of cases"
+        if returned.value > 0:
+            yield f"ASR there {_number(asr_where_returned(cases, rule), suites)}"
+    if shown.n and shown != returned:
+        yield f"shown to the acting model in {shown.value:.1f}%"
+        if shown.value > 0:
+            yield f"ASR there {_number(asr_where_shown(cases, rule), suites)}"
+    safe = utility_where_safe(cases, rule)
+    if any(case.injection_task_id for case in cases) and any(case.injection_success for case in cases):
+        yield f"utility where the attack failed {_number(safe, suites)}"
+    split = workspace_split(cases, rule)
+    if split:
+        yield (
+            f"workspace ASR on injection tasks 0-5 {_number(split.old, 1)}, on those added in v1.2 "
+            f"{_number(split.added, 1)}"
+        )
+
+
+def _number(share: Share, suites: int) -> str:
+    """E.g. `34.51 (n 556)`; the number of suites where it is not all of the line's."""
+    value = "n/a" if math.isnan(share.value) else f"{share.value:.2f}"
+    fewer = f", {share.suites} of {suites} suites" if share.suites < suites else ""
+    return f"{value} (n {share.n}{fewer})"
+
+
+def _name(defense: str, attack: str) -> str:
+    return defense if attack == NO_ATTACK else f"{defense} / {attack}"
