@@ -4,6 +4,9 @@
 PYTHON ?= python3
 EXTRAS ?= dev,litellm,notebooks
 WORKERS ?= 2
+# Of `make paper`: the folder of runs, and where tables and figures go.
+LOGDIR ?= results/runs/paper
+OUT ?= results/figures
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +16,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow lint clean
+.PHONY: help setup run paper notebooks test test-slow lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +43,20 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: setup ## Run a small experiment on the simulated model and print its table (no key, no network)
 	$(BIN)/agentsys run +experiment=quickstart
+
+paper: setup ## Every table and figure of the paper from the runs in LOGDIR=..., into OUT=...
+	@set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	for number in 1 2 3 4 5 6 7; do \
+	    scripts/table$$number.sh "$(LOGDIR)" --format markdown --out "$(OUT)/table$$number.md"; \
+	    scripts/table$$number.sh "$(LOGDIR)" --format latex --out "$(OUT)/table$$number.tex"; \
+	    scripts/table$$number.sh "$(LOGDIR)" --format csv --out "$(OUT)/table$$number.csv"; \
+	done; \
+	for figure in scripts/figure*.sh; do "$$figure" "$(LOGDIR)" --out "$(OUT)"; done
+
+# jupyter-execute writes nothing back: the notebooks stay as they are, without outputs. They run in their
+# own folder, hence the absolute path.
+notebooks: setup ## Run the notebooks top to bottom (AGENTSYS_RUNS=DIR: on runs of yours, else simulated ones)
+	$(if $(AGENTSYS_RUNS),AGENTSYS_RUNS="$(abspath $(AGENTSYS_RUNS))" )$(BIN)/jupyter-execute notebooks/*.ipynb
 
 test: setup lint ## Formatting, types and the fast tests
 	$(PYTEST) -m "not slow and not live"

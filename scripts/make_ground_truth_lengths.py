@@ -1,4 +1,4 @@
-"""Writes agentsys/analysis/data/ground_truth_lengths.json: every version and suite of the installed AgentDojo.
+"""Writes agentsys/analysis/data/ground_truth_lengths.json, for every version of the installed AgentDojo.
 
 Run it again when AgentDojo is updated: .venv/bin/python scripts/make_ground_truth_lengths.py
 """

@@ -1,3 +1,4 @@
 #!/bin/sh
-# Table 2 of the paper, ours beside the printed numbers: scripts/table2.sh [folder of runs] [--format latex --out FILE ...]
-exec agentsys table 2 --runs "${1:-results/runs/paper}" "$@"
+# Table 2 of the paper with our numbers beside the printed ones. Give the folder of runs; options may follow:
+#   scripts/table2.sh results/runs/paper --format latex --out table2.tex
+agentsys table 2 --runs "${@:-results/runs/paper}"

@@ -1,3 +1,4 @@
 #!/bin/sh
-# Table 3 of the paper, ours beside the printed numbers: scripts/table3.sh [folder of runs] [--format latex --out FILE ...]
-exec agentsys table 3 --runs "${1:-results/runs/paper}" "$@"
+# Table 3 of the paper with our numbers beside the printed ones. Give the folder of runs; options may follow:
+#   scripts/table3.sh results/runs/paper --format latex --out table3.tex
+agentsys table 3 --runs "${@:-results/runs/paper}"

@@ -1,3 +1,4 @@
 #!/bin/sh
-# Table 4 of the paper, ours beside the printed numbers: scripts/table4.sh [folder of runs] [--format latex --out FILE ...]
-exec agentsys table 4 --runs "${1:-results/runs/paper}" "$@"
+# Table 4 of the paper with our numbers beside the printed ones. Give the folder of runs; options may follow:
+#   scripts/table4.sh results/runs/paper --format latex --out table4.tex
+agentsys table 4 --runs "${@:-results/runs/paper}"

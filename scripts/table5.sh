@@ -1,3 +1,4 @@
 #!/bin/sh
-# Table 5 of the paper, ours beside the printed numbers: scripts/table5.sh [folder of runs] [--format latex --out FILE ...]
-exec agentsys table 5 --runs "${1:-results/runs/paper}" "$@"
+# Table 5 of the paper with our numbers beside the printed ones. Give the folder of runs; options may follow:
+#   scripts/table5.sh results/runs/paper --format latex --out table5.tex
+agentsys table 5 --runs "${@:-results/runs/paper}"

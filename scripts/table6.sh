@@ -1,3 +1,4 @@
 #!/bin/sh
-# Table 6 of the paper, ours beside the printed numbers: scripts/table6.sh [folder of runs] [--format latex --out FILE ...]
-exec agentsys table 6 --runs "${1:-results/runs/paper}" "$@"
+# Table 6 of the paper with our numbers beside the printed ones. Give the folder of runs; options may follow:
+#   scripts/table6.sh results/runs/paper --format latex --out table6.tex
+agentsys table 6 --runs "${@:-results/runs/paper}"

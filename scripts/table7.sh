@@ -1,3 +1,4 @@
 #!/bin/sh
-# Table 7 of the paper, ours beside the printed numbers: scripts/table7.sh [folder of runs] [--format latex --out FILE ...]
-exec agentsys table 7 --runs "${1:-results/runs/paper}" "$@"
+# Table 7 of the paper with our numbers beside the printed ones. Give the folder of runs; options may follow:
+#   scripts/table7.sh results/runs/paper --format latex --out table7.tex
+agentsys table 7 --runs "${@:-results/runs/paper}"

@@ -58,7 +58,7 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
 
 
 def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
-    """Adds what one span decided, whatever kind of part it was: `allow` is a verdict, `spans_cut` a number."""
+    """Adds what one span decided, whatever its kind: `allow` is a verdict, `spans_cut` a number."""
     allow = decision.get("allow")
     if isinstance(allow, bool):
         counts["allowed"] += allow

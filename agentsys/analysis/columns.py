@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from operator import attrgetter
 from types import SimpleNamespace
@@ -80,5 +80,6 @@ def _is_beyond(value: object) -> bool:
 
 def _parsed(texts: list[str | None], kind: str) -> list[Any]:
     """Mappings and tuples from JSON; null is an empty one. Each line gets its own, to change at will."""
-    make: Callable[[Any], Any] = tuple if kind.startswith("tuple") else dict
-    return [make() if text is None else make(orjson.loads(text)) for text in texts]
+    if kind.startswith("tuple"):
+        return [() if text is None else tuple(orjson.loads(text)) for text in texts]
+    return [{} if text is None else orjson.loads(text) for text in texts]

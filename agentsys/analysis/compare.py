@@ -194,7 +194,8 @@ def _corrected(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
             level = row.suite if row.suite in (OVERALL, POOLED) else "suite"
             families[level, row.cases].append(index)
     corrected = list(rows)
-    for members in families.values():
+    # Of a single test there is nothing to correct, and statsmodels collects garbage at every call.
+    for members in (several for several in families.values() if len(several) > 1):
         for index, p in zip(members, _holm([rows[index].p for index in members]), strict=True):
             corrected[index] = replace(rows[index], p_holm=p)
     return corrected

@@ -94,7 +94,10 @@ def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
     floors = {line: floor_of(lines[line], limits) for line in benign}
     caps = {line: cap_of(cases, limits) for line, cases in lines.items() if line[1] != NO_ATTACK}
     for value, bound, names in _alike(floors):
-        yield f"An agent that does nothing scores {value} benign utility{names} (it passes user tasks {_tasks(bound)})."
+        yield (
+            f"An agent that does nothing scores {value} benign utility{names} (it passes user tasks "
+            f"{_tasks(bound)})."
+        )
     for value, bound, names in _alike(caps):
         yield (
             f"Utility under attack cannot exceed {value}{names}: the injection overwrites what some user "

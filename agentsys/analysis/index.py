@@ -56,6 +56,14 @@ class Stamps(NamedTuple):
     size: list[int]
     mtime_ns: list[int]
 
+    def only(self, places: Sequence[int]) -> Stamps:
+        """Those of the files at these places."""
+        return Stamps(
+            [self.file[at] for at in places],
+            [self.size[at] for at in places],
+            [self.mtime_ns[at] for at in places],
+        )
+
 
 def indexed(listing: Listing) -> pa.Table:
     """One line per file of a listing, in its order.
@@ -78,7 +86,7 @@ def indexed(listing: Listing) -> pa.Table:
     places = {stamp: at for at, stamp in enumerate(zip(*known_stamps, strict=True))}
     order = [places.get(stamp) for stamp in zip(*stamps, strict=True)]
     new = [at for at, place in enumerate(order) if place is None]
-    fresh = parsed([files[at] for at in new], Stamps(*([part[at] for at in new] for part in stamps)))
+    fresh = parsed([files[at] for at in new], stamps.only(new))
     _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
     after = itertools.count(len(known))
     found = pa.concat_tables([known, fresh]).take([next(after) if at is None else at for at in order])
@@ -132,7 +140,7 @@ def _status(file: str) -> tuple[int, int]:
 
 
 def _worth_keeping(table: pa.Table, started_ns: int) -> pa.Table:
-    """Without skipped files (a change of permissions mends them and shows in neither stamp) and young ones."""
+    """Without young files and skipped ones (new permissions mend those and show in neither stamp)."""
     old = pc.less(table.column("mtime_ns"), started_ns - _TOO_YOUNG_NS)
     return table.filter(pc.and_(old, pc.not_equal(table.column("kind"), SKIPPED)))
 

@@ -71,5 +71,14 @@ def _visit(folder: str, folders: dict[FolderId, list[str]]) -> list[str]:
         return []
     with os.scandir(folder) as entries:
         shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
-    folders[identity] = [entry.path for entry in shown if entry.name.endswith(".json") and not entry.is_dir()]
-    return [entry.path for entry in shown if entry.is_dir()]
+    subfolders = [entry.path for entry in shown if _is_folder(entry)]
+    own = {entry.path for entry in shown if entry.name.endswith(".json")}.difference(subfolders)
+    folders[identity] = sorted(own)
+    return subfolders
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in circles, or into a place out of reach
+        return False

@@ -16,6 +16,7 @@ from agentsys.analysis.case_row import COLUMNS, IDENTITY, CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
 from agentsys.analysis.reading import first_of_each, nothing_found
 from agentsys.analysis.reading_notes import reading_notes
+from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,8 +54,7 @@ def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
     skipped = [*unlisted, *skipped]
     if not len(cases):
         raise ConfigError(nothing_found(roots, skipped, other))
-    counted = _counted(cases)
-    frame = frame_of(cases if len(counted) == len(cases) else cases.take(counted))
+    frame = _each_once(frame_of(cases))
     repeated = len(cases) - len(frame)
     frame.attrs[COUNTS] = {
         "seen": len(cases) + len(skipped) + other,
@@ -124,10 +124,10 @@ def _sorted_out(lines: pa.Table) -> tuple[pa.Table, list[Skipped], int]:
     return cases, skipped, len(lines) - len(cases) - len(skipped)
 
 
-def _counted(cases: pa.Table) -> Sequence[int]:
-    """Which lines count, each case once."""
-    distinct = cases.group_by(list(IDENTITY)).aggregate([])
-    if len(distinct) == len(cases):
-        return range(len(cases))
-    identities = zip(*(cases.column(name).to_pylist() for name in IDENTITY), strict=True)
-    return first_of_each(list(identities), cases.column("status").to_pylist())
+def _each_once(cases: pd.DataFrame) -> pd.DataFrame:
+    """The lines that count: of a case stored twice the first, or the first without error."""
+    if not cases.duplicated(list(IDENTITY)).any():
+        return cases
+    identities = cases[list(IDENTITY)].astype(object).where(cases[list(IDENTITY)].notna(), None)
+    counted = first_of_each([*identities.itertuples(index=False, name=None)], cases["status"].tolist())
+    return cases.iloc[counted].reset_index(drop=True)

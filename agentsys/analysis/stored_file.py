@@ -25,7 +25,7 @@ def read_stored(path: str) -> CaseRow | None:
     Raises:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
-    stored = _json_of(path)
+    stored = json_of(path)
     if not isinstance(stored, dict):
         return None
     if OWN_KEY in stored:
@@ -37,7 +37,12 @@ def read_stored(path: str) -> CaseRow | None:
     return None
 
 
-def _json_of(path: str) -> object:
+def json_of(path: str) -> object:
+    """What a file holds, with everything replaced that no file of ours could hold.
+
+    Raises:
+        UnreadableRecord: If it cannot be read or is not JSON.
+    """
     try:
         with open(path, "rb") as file:  # noqa: PTH123  Path.open costs 10% more over 40,000 files
             content = file.read()

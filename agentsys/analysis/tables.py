@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def results_frame(
     cases: pd.DataFrame, errors: ErrorRule | str = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
-    """The long form of a (perhaps filtered) frame of `load_cases`.
+    """The long form of a (perhaps filtered) frame of `load_runs`.
 
     Args:
-        cases: Rows with the columns of `load_cases`, in any order.
+        cases: Rows with the columns of `load_runs`, in any order.
         errors: What errored cases count as; see `ErrorRule`.
         replicates: Of the bootstrap.
         seed: Of the bootstrap.
@@ -38,10 +38,10 @@ def results_frame(
 
 
 def results_table(cases: pd.DataFrame, errors: ErrorRule | str = ErrorRule.REPORT) -> RenderableType:
-    """The tables of `agentsys results` for a frame of `load_cases`; print them with a `rich` console.
+    """The tables of `agentsys results` for a frame of `load_runs`; print them with a `rich` console.
 
     Args:
-        cases: Rows with the columns of `load_cases`, in any order.
+        cases: Rows with the columns of `load_runs`, in any order.
         errors: What errored cases count as.
     """
     return report_table(report(Reading(tuple(case_rows(cases))), ErrorRule(errors)))

@@ -9,19 +9,19 @@ from agentsys.analysis.escaping import latex_cell, plain
 
 
 def latex_document(document: Document) -> str:
-    """Tables whose first caption carries the notes; commands as comments; ends in a newline."""
-    notes = " ".join(latex_cell(note) for note in document.notes)
+    """Tables, the notes under the first one of a section, commands as comments; ends in a newline."""
+    notes = "\n".join(f"{latex_cell(note)}\\par" for note in document.notes)
     parts = [r"% Needs \usepackage{booktabs}, and \usepackage{graphicx} for tables wider than the text."]
     for heading, grids in document.sections:
         for index, grid in enumerate(grids):
             caption = f"{latex_cell(heading)}, {latex_cell(grid.caption)}."
-            parts.append(_table(grid, f"{caption} {notes}".rstrip() if index == 0 else caption))
+            parts.append(_table(grid, caption, notes if index == 0 else ""))
     if document.commands:
         parts.append("\n".join(f"% {plain(command)}" for command in document.commands))
     return "\n\n".join(parts) + "\n"
 
 
-def _table(grid: Grid, caption: str) -> str:
+def _table(grid: Grid, caption: str, notes: str) -> str:
     columns = "l" * grid.names + "r" * (len(grid.header) - grid.names)
     tabular = [
         rf"\begin{{tabular}}{{{columns}}}",
@@ -34,7 +34,11 @@ def _table(grid: Grid, caption: str) -> str:
     ]
     if len(grid.header) > _FITS:
         tabular = [r"\resizebox{\textwidth}{!}{%", *tabular[:-1], r"\end{tabular}}"]
-    return "\n".join([r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", *tabular, r"\end{table}"])
+    below = (
+        [r"\begin{minipage}{\textwidth}\smallskip\footnotesize", notes, r"\end{minipage}"] if notes else []
+    )
+    top = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}"]
+    return "\n".join([*top, *tabular, *below, r"\end{table}"])
 
 
 _FITS = 9

@@ -75,6 +75,7 @@ def _join_list(first: list[Any], second: list[Any]) -> bool:
 
 def _same_about(first: BaseModel, second: BaseModel) -> bool:
     """Whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
-    beside = (first.__pydantic_extra__, first.__pydantic_private__)
-    beside += (second.__pydantic_extra__, second.__pydantic_private__)
+    beside = [
+        extra for model in (first, second) for extra in (model.__pydantic_extra__, model.__pydantic_private__)
+    ]
     return not any(beside) and first.model_fields_set == second.model_fields_set

@@ -31,6 +31,10 @@ def figure(
     model: Annotated[
         str | None, typer.Option(help="Whose runs to show; by default the paper's model, else the largest.")
     ] = None,
+    defense: Annotated[
+        str | None,
+        typer.Option(help="Defenses to show, separated by commas; by default what there is room for."),
+    ] = None,
     errors: Annotated[
         ErrorRule,
         typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
@@ -39,11 +43,13 @@ def figure(
     """Draw a figure of the paper from stored runs."""
     from agentsys.analysis.figures.catalog import FIGURES, make_figure
     from agentsys.analysis.figures.drawn import save
+    from agentsys.analysis.figures.selection import Wish
 
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
+    wish = Wish(model, tuple(defense.split(",")) if defense else ())
     reading = read_cases([*runs, *(more_runs or [])])
     for line in skipped_lines(reading.skipped):
         print(one_line(line), file=sys.stderr)
-    for path in save(make_figure(FIGURES[name], reading.cases, model, errors), out):
+    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
         print(path)

@@ -21,6 +21,8 @@ class LiveProgress:
 
     def __init__(self, totals: Totals, console: Console) -> None:
         self._totals = totals
+        # Before `Live`, which draws at once.
+        self._note = ""
         self._live = Live(
             console=console,
             refresh_per_second=4,
@@ -28,7 +30,6 @@ class LiveProgress:
             redirect_stdout=False,
             get_renderable=self._drawn,
         )
-        self._note = ""
 
     def __enter__(self) -> LiveProgress:
         self._live.start()

@@ -11,6 +11,7 @@ import typer
 
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
+from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.reading import read_cases, skipped_lines
 from agentsys.analysis.report import report as measured
 from agentsys.cli.terminal import one_line
@@ -34,6 +35,9 @@ def report(
     max_cases: Annotated[
         int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
     ] = Limits.cases,
+    figures: Annotated[
+        bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
+    ] = True,
     errors: Annotated[
         ErrorRule,
         typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
@@ -48,6 +52,7 @@ def report(
         measured(reading, errors),
         [str(folder) for folder in folders],
         limits=Limits(cases=max_cases),
+        figures=paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
     path = out or _beside(folders[0])

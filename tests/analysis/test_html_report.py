@@ -19,9 +19,13 @@ from agentsys.analysis.html_report.agent_tree import DEEPEST, span_views
 from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
 from agentsys.analysis.html_report.conversation import Writer
 from agentsys.analysis.html_report.data_block import data_block
+from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.html_report.text_store import LONGEST, TextStore
 from agentsys.analysis.reading import read_cases
 from agentsys.analysis.report import report
+
+READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
+"""A lone surrogate is spelled out when a file is read."""
 
 
 def made(folder: Path, **limits: int) -> HtmlReport:
@@ -93,7 +97,7 @@ def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path)
     for tag in ("<img", "<iframe", '<a href="javascript', "<svg onload", "<details open ontoggle"):
         assert tag not in without_data
     assert "49" not in re.findall(r"<title>(.*?)</title>", document)[0]
-    assert HOSTILE in shown_texts(document)
+    assert READ_BACK in shown_texts(document)
     # The tables hold the names, as text.
     assert "&lt;img src=" in without_data
 
@@ -101,7 +105,7 @@ def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path)
 def test_hostile_text_in_the_data_can_be_read_back_unchanged(tmp_path: Path) -> None:
     store_hostile(tmp_path)
     [view] = data_of(made(tmp_path).html, "trajectory-data")["trajectories"]
-    assert view["messages"][2]["calls"][0]["tool"] == HOSTILE[:200]
+    assert view["messages"][2]["calls"][0]["tool"] == READ_BACK[:200]
 
 
 @given(st.text(st.characters(codec=None)) | st.lists(st.text()))
@@ -115,6 +119,27 @@ def test_embedded_data_never_leaves_its_element(value: object) -> None:
 def test_embedded_data_refuses_what_a_browser_could_not_parse() -> None:
     with pytest.raises(ValueError):
         data_block([float("nan")])
+
+
+def test_the_papers_figures_are_images_inside_the_page(tmp_path: Path) -> None:
+    store_attacked(tmp_path, defense="<script>pwned = 1</script>$x^2$ {{ 7 }} \u202e")
+    store_attacked(tmp_path, defense="none", security=True)
+    reading = read_cases([tmp_path])
+    figures = paper_figures(reading.cases)
+    document = html_report(reading, report(reading, replicates=20), figures=figures).html
+    assert len(figures) > 2
+    assert document.count('src="data:image/svg+xml;base64,') == len(figures)
+    assert "img-src data:" in document
+    assert document.count("<script") == document.count("</script>") == 3
+    for figure in figures:
+        image = base64.b64decode(figure.image).decode()
+        assert image.startswith("<?xml") and "<script" not in image and "<text" not in image
+    assert figures == paper_figures(reading.cases)
+
+
+def test_without_runs_of_the_papers_attack_there_are_no_such_figures(tmp_path: Path) -> None:
+    store_attacked(tmp_path, attack="other")
+    assert paper_figures(read_cases([tmp_path]).cases) == []
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_only(tmp_path: Path) -> None:

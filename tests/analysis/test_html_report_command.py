@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from agentsys.errors import ConfigError
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["report", *map(str, arguments)], catch_exceptions=False)
+    """What the command printed; the paper's figures, which take seconds, only where they are asked for."""
+    figures = [] if "--figures" in arguments else ["--no-figures"]
+    result = CliRunner().invoke(app, ["report", *map(str, arguments), *figures], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -22,6 +26,28 @@ def test_the_report_is_written_beside_the_runs_and_named(tmp_path: Path) -> None
     store_attacked(tmp_path)
     assert f"Wrote {tmp_path / 'report.html'}: 1 trajectories" in run(tmp_path)
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_the_papers_figures_are_drawn_where_they_are_asked_for(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    run(tmp_path)
+    assert "The paper's figures" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    run(tmp_path, "--figures")
+    assert "The paper's figures" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_without_figures_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    script = (
+        "import sys; from agentsys.cli import app\n"
+        f"try: app(['report', {str(tmp_path)!r}, '--no-figures'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'agentdojo', 'openai', 'hydra', 'matplotlib', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_out_and_max_cases_are_obeyed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.analysis.load import load_cases
+from agentsys.analysis.load import load_runs
 from agentsys.analysis.metrics import LONG_COLUMNS, MetricRow, measure
 from agentsys.analysis.reading import read_cases
 from agentsys.analysis.tables import results_frame
@@ -57,18 +57,9 @@ def test_new_style_published_runs_are_read_and_the_unfinished_one_named(
     )
 
 
-def test_runs_in_another_tools_form_are_refused_rather_than_mislabelled(
-    published: Callable[[str], Path],
-) -> None:
-    from agentsys.errors import ConfigError
-
-    with pytest.raises(ConfigError, match="not a file of AgentDojo's own runner"):
-        read_cases([published("drift-gpt-4o-mini-2024-07-18-banking")])
-
-
 def test_the_data_frame_gives_the_same_long_form_as_the_rows(published: Callable[[str], Path]) -> None:
     folder = published("agentdojo-gpt-4o-mini-2024-07-18")
-    frame = results_frame(load_cases(folder).sample(frac=1, random_state=3))
+    frame = results_frame(load_runs(folder).sample(frac=1, random_state=3))
     rows = measure(read_cases([folder]).cases)
     assert tuple(frame.columns) == LONG_COLUMNS
     assert [tuple(values) for values in frame.itertuples(index=False)] == [

@@ -8,7 +8,7 @@ import pytest
 from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.case_row import COLUMNS
-from agentsys.analysis.load import case_rows, load_cases
+from agentsys.analysis.load import case_rows, load_runs
 from agentsys.analysis.reading import Skipped, read_cases, skipped_lines
 from agentsys.errors import ConfigError
 from agentsys.runs.record import Exposure, RoleUsage
@@ -185,13 +185,13 @@ def test_skipped_files_are_listed_up_to_a_few_then_counted() -> None:
     assert lines[-1] == "Skipped 3 more files."
 
 
-def test_load_cases_gives_the_documented_columns_and_logs_what_it_skips(
+def test_load_runs_gives_the_documented_columns_and_logs_what_it_skips(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store_own(tmp_path, case_of(attack="none"))
     store_own(tmp_path, case_of())
     (tmp_path / "x.json").write_text("{")
-    frame = load_cases(tmp_path)
+    frame = load_runs(tmp_path)
     assert tuple(frame.columns) == COLUMNS
     assert len(frame) == 2
     assert sorted(frame["injection_success"].isna()) == [False, True]
@@ -203,4 +203,4 @@ def test_a_frame_gives_back_the_rows_it_was_made_of(tmp_path: Path) -> None:
     store_own(tmp_path, case_of(), exposure=Exposure(exposed_raw=True, raw_round=1))
     store_own(tmp_path, case_of(suite="slack"), status="error", error_kind="timeout")
     store_published(tmp_path)
-    assert case_rows(load_cases(tmp_path)) == list(read_cases([tmp_path]).cases)
+    assert case_rows(load_runs(tmp_path)) == list(read_cases([tmp_path]).cases)

@@ -22,7 +22,7 @@ from agentsys.analysis.documents import as_latex, as_markdown
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.escaping import csv_cell, latex_cell, markdown_cell, plain
 from agentsys.analysis.export import as_csv, as_json
-from agentsys.analysis.load import load_cases
+from agentsys.analysis.load import load_runs
 from agentsys.analysis.reading import Reading, read_cases
 from agentsys.analysis.report import Report, report
 from agentsys.analysis.report_table import report_table
@@ -107,7 +107,7 @@ def test_documents_show_numbers_mark_errors_and_exposure(folder: Path, form: str
 
 def test_table_of_a_data_frame_is_the_table_of_the_command(folder: Path) -> None:
     console = Console(width=160, file=io.StringIO())
-    console.print(results_table(load_cases(folder)))
+    console.print(results_table(load_runs(folder)))
     written = console.file
     assert isinstance(written, io.StringIO)
     assert written.getvalue() == _command(str(folder))
@@ -128,7 +128,7 @@ def test_footnote_says_where_overall_covers_fewer_suites() -> None:
     assert "none / important_instructions: overall covers banking only." in notes
 
 
-def test_footnote_warns_of_intervals_without_width() -> None:
+def test_footnote_warns_where_all_cases_came_out_alike() -> None:
     cases = tuple(row(user_task_id=f"user_task_{u}") for u in range(3))
     notes = " ".join(report(Reading(cases), replicates=10).notes)
     assert "does not mean certainty" in notes
@@ -203,7 +203,7 @@ def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
     benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
     shown = _shown(report(Reading((*cases, *benign)), replicates=5), width=80)
     assert "…" not in shown
-    assert "100-100" in shown
+    assert "29.2-100" in shown
 
 
 def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path) -> None:

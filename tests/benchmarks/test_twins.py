@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 from agentdojo.functions_runtime import TaskEnvironment
 from deepdiff import DeepDiff
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import checked_on_copies
@@ -22,8 +21,8 @@ class Item(BaseModel):
 
 
 class World(TaskEnvironment):
-    items: dict[str, Any] = {}
-    shelf: list[Any] = []
+    items: dict[str, Any] = Field(default_factory=dict)
+    shelf: list[Any] = Field(default_factory=list)
 
 
 def pair(name: str = "workspace") -> tuple[Any, Any]:
@@ -105,6 +104,9 @@ def _without_nan(diff: DeepDiff) -> dict[str, Any]:
 
 
 def test_workspaces_own_comparison_finds_a_sent_mail_and_nothing_else() -> None:
+    # Imported here, for agentdojo's suites can only be imported through its table of suites, as above.
+    from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
+
     before, after = pair()
     after.inbox.send_email(["a@b.example"], "subject", "body")
     first, second = twins(before, after)

@@ -8,7 +8,6 @@ from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 
 HOLLOW = f"Hollow: as printed in the paper ({PAPER_MODEL})."
 WHISKERS = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
-NO_PLACE_FOR_NAMES = "Intervals are in the CSV beside this figure."
 
 
 def subtitle(selection: Selection) -> list[str]:
@@ -24,8 +23,11 @@ def subtitle(selection: Selection) -> list[str]:
     return lines
 
 
-def other_models(selection: Selection) -> list[str]:
-    """A note on models that are in the runs and not in the figure."""
-    if not selection.others:
-        return []
-    return [f"Also in the runs: {plain(', '.join(selection.others))} (choose with --model)."]
+def not_shown(selection: Selection) -> list[str]:
+    """Notes on models and defenses that are in the runs and not in the figure."""
+    notes = []
+    if selection.hidden:
+        notes.append(f"Not drawn: {plain(', '.join(selection.hidden))} (choose with --defense).")
+    if selection.others:
+        notes.append(f"Also in the runs: {plain(', '.join(selection.others))} (choose with --model).")
+    return notes

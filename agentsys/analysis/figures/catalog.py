@@ -11,7 +11,7 @@ from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures import figure2, figure3, figure4, table1_figure, tokens_figure
 from agentsys.analysis.figures.drawn import Drawn
 from agentsys.analysis.figures.mark import Mark
-from agentsys.analysis.figures.selection import Selection, select
+from agentsys.analysis.figures.selection import ANYTHING, Selection, Wish, select
 from agentsys.analysis.figures.style import styled
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import BENCHMARK
@@ -31,15 +31,17 @@ class FigureKind:
     marks: Callable[[Selection, ErrorRule], list[Mark]]
     draw: Callable[[Selection, list[Mark]], Figure]
     benchmark: str = BENCHMARK
+    room: int | None = None
+    """How many defenses can be told apart in it; None: any number."""
 
 
 _BOTH = (NO_ATTACK, ATTACK)
 FIGURES = {
     "2": FigureKind("figure2", (figure2.ATTACK,), figure2.marks, figure2.draw, figure2.BENCHMARK),
     "3": FigureKind("figure3", _BOTH, figure3.marks, figure3.draw),
-    "4": FigureKind("figure4", _BOTH, figure4.marks, figure4.draw),
-    "table1": FigureKind("figure_table1", (ATTACK,), table1_figure.marks, table1_figure.draw),
-    "tokens": FigureKind("figure_tokens", _BOTH, tokens_figure.marks, tokens_figure.draw),
+    "4": FigureKind("figure4", _BOTH, figure4.marks, figure4.draw, room=5),
+    "table1": FigureKind("figure_table1", (ATTACK,), table1_figure.marks, table1_figure.draw, room=3),
+    "tokens": FigureKind("figure_tokens", _BOTH, tokens_figure.marks, tokens_figure.draw, room=8),
 }
 """What `agentsys figure` takes -> figure."""
 
@@ -47,7 +49,7 @@ FIGURES = {
 def make_figure(
     kind: FigureKind,
     cases: Iterable[CaseRow],
-    model: str | None = None,
+    wish: Wish = ANYTHING,
     errors: ErrorRule = ErrorRule.REPORT,
 ) -> Drawn:
     """Measure and draw.
@@ -55,16 +57,16 @@ def make_figure(
     Args:
         kind: One of `FIGURES`.
         cases: Everything read.
-        model: Which model's runs to show; by default the paper's, else the one with the most cases.
+        wish: Whose runs to show.
         errors: What errored cases count as.
 
     Returns:
         The figure and the numbers in it; `agentsys.analysis.figures.drawn.save` writes both.
 
     Raises:
-        ConfigError: If the runs do not have the model asked for.
+        ConfigError: If the runs do not have the model or a defense asked for.
     """
-    selection = select(cases, kind.attacks, model, benchmark=kind.benchmark)
+    selection = select(cases, kind.attacks, wish, benchmark=kind.benchmark, room=kind.room)
     with styled():
         marks = kind.marks(selection, errors)
         return Drawn(kind.name, kind.draw(selection, marks), marks)

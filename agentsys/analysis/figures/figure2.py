@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.figures.captions import WHISKERS, other_models, subtitle
+from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import shown_name
 from agentsys.analysis.figures.mark import PAPER, Mark, across
 from agentsys.analysis.figures.points import draw_point, series_of
@@ -45,7 +45,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
         "The paper prints a single value of its Figure 2 (AgentSys 4.25%) and only draws the others, "
         "which are therefore not shown.",
         *([WHISKERS] if selection.lines else []),
-        *other_models(selection),
+        *not_shown(selection),
     ]
     headline(figure, "Figure 2. Observation prompt injection on ASB", subtitle(selection), notes)
     styles = looks(names)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.bootstrap import Resampler
 from agentsys.analysis.case_row import NO_ATTACK
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.figures.captions import WHISKERS, other_models, subtitle
+from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import PAPER, Mark, across, upright
 from agentsys.analysis.figures.points import draw_point, obstacles, point_labels, series_of
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TRADE, COST = "a: security and utility", "b: quality and cost"
 _TICKS = [base * 10.0**power for power in range(-4, 4) for base in (1, 2, 5)]
 """Of an axis of tokens in millions."""
+_FEW = 24
+"""Marks that leave room enough for their names in a low figure."""
 USER_TASKS = 97
 """User tasks of AgentDojo's four suites. The paper's totals fit this many cases and no larger grid: DRIFT
 takes some 32 thousand tokens per case, and 2.37 million is printed for it."""
@@ -48,7 +50,7 @@ def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Ma
 
 def draw(selection: Selection, plotted: list[Mark]) -> Figure:
     """Two panels with a name at every point."""
-    figure, (trade, cost) = new_figure(2, 7.2, 4.4)
+    figure, (trade, cost) = new_figure(2, 7.2, 4.4 if len(plotted) <= _FEW else 6.4)
     unknown = [name for name, _ in selection.series() if not _has(plotted, COST, name)]
     notes = [
         WHISKERS,
@@ -58,7 +60,7 @@ def draw(selection: Selection, plotted: list[Mark]) -> Figure:
             if unknown
             else []
         ),
-        *other_models(selection),
+        *not_shown(selection),
     ]
     headline(figure, "Figure 3. Security, utility and cost of defenses", subtitle(selection), notes)
     trade.set(xlabel="Targeted ASR, % (lower is safer)", ylabel="Utility under attack, %")

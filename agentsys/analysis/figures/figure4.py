@@ -17,7 +17,7 @@ from agentsys.analysis.by_length import (
 )
 from agentsys.analysis.case_row import NO_ATTACK
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.figures.captions import WHISKERS, other_models, subtitle
+from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels, shown_name
 from agentsys.analysis.figures.mark import PAPER, Mark, upright
 from agentsys.analysis.figures.points import HOLLOW, draw_lines, line_labels, line_obstacles, series_of
@@ -56,10 +56,11 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     lost = without_length(case for line in selection.lines for case in line.cases)
     notes = [
         f"{WHISKERS} (a) Short: at most {LONGEST_SHORT} calls in the ground truth. A solved task weighs "
-        "1/(suites x tasks of its suite), so short + long = overall benign utility. Drop: from short to long; "
-        f"as printed: {_printed_drops()}. (b) Pooled over suites; dotted: the paper's bound for all lengths.",
+        "1/(suites x tasks of its suite), so short + long = overall benign utility. Under the names: change "
+        f"from short to long; drops as printed: {_printed_drops()}. (b) Pooled over suites; dotted: the paper's bound for all "
+        "lengths.",
         *([f"Left out: {lost} cases of unknown ground-truth length."] if lost else []),
-        *other_models(selection),
+        *not_shown(selection),
     ]
     headline(
         figure, "Figure 4. Utility and attack success by the length of the task", subtitle(selection), notes
@@ -150,12 +151,12 @@ def _bar(axes: Axes, mark: Mark, place: float, look: Look) -> None:
 
 
 def _bar_name(shown: Sequence[Mark], name: str) -> str:
-    """The defense and, on a second line, our relative drop."""
+    """The defense and, on a second line, the change from short to long."""
     parts = {mark.x: mark.y for mark in shown if mark.series == name and mark.origin != PAPER}
     if set(parts) != {SHORT, LONG}:
         return shown_name(name)
     drop = relative_drop(parts[SHORT], parts[LONG])
-    return shown_name(name) + ("" if math.isnan(drop) else f"\ndrop {drop:.1f}%")
+    return shown_name(name) + ("" if math.isnan(drop) else f"\n{-drop:+.1f}%")
 
 
 def _printed_drops() -> str:

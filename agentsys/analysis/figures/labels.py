@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from agentsys.analysis.escaping import plain
+from agentsys.analysis.tally import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.transforms import Bbox
 
 _TURNS = (0, 8, 4, 12, 2, 14, 6, 10, 1, 15, 7, 9, 3, 13, 5, 11)
 _DIRECTIONS = tuple((math.cos(turn * math.pi / 8), math.sin(turn * math.pi / 8)) for turn in _TURNS)
@@ -53,33 +55,6 @@ class Obstacle:
     """Points to keep free around it."""
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a label may stand."""
-
-    label: Label
-    across: float
-    up: float
-    distance: float
-
-    @property
-    def offset(self) -> tuple[float, float]:
-        """Points from the named point to the text's nearest edge."""
-        return self.across * self.distance, self.up * self.distance
-
-    @property
-    def horizontal(self) -> str:
-        return "left" if self.across > _FLAT else "right" if self.across < -_FLAT else "center"
-
-    @property
-    def vertical(self) -> str:
-        return "bottom" if self.up > _FLAT else "top" if self.up < -_FLAT else "center"
-
-
-_FLAT = 0.2
-"""Sine below which a direction counts as along an axis."""
-
-
 def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[Obstacle]) -> None:
     """Write each label next to its point, clear of the labels before it, of obstacles and of the frame.
 
@@ -91,17 +66,37 @@ def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[Obstac
         labels: In any order; those in the thick of things choose first.
         obstacles: Everything drawn that no label may cover.
     """
+    if not labels:
+        return
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()  # layout first: places are in pixels
-    taken = [_around(axes, obstacle) for obstacle in obstacles]
+    taken = _boxes_around(axes, obstacles)
     for label in sorted(labels, key=lambda label: -_crowd(axes, label, labels)):
-        places = [_Place(label, *way, distance) for distance in _DISTANCES for way in _DIRECTIONS]
-        sizes = _size(axes, label)
-        costs = [_cost(axes, place, sizes, taken) for place in places]
-        best = places[costs.index(min(costs))]
-        _write(axes, best)
-        taken.append(_box(axes, best, sizes))
+        boxes = _candidates(axes, label)
+        best = int(np.argmin(_costs(axes, label, boxes, taken)))
+        _write(axes, label, *_WAYS[best])
+        taken = np.vstack([taken, boxes[best]])
+
+
+_WAYS = [(across, up, distance) for distance in _DISTANCES for across, up in _DIRECTIONS]
+"""Every place that a label may have: direction and distance from its point."""
+_FLAT = 0.2
+"""Sine below which a direction counts as along an axis."""
+_MARGIN = 1.5
+"""Points to keep free around a label."""
+_CROSSING = 30.0
+"""What it costs, in covered square pixels, that a label's line runs through something."""
+
+
+def _boxes_around(axes: Axes, obstacles: Sequence[Obstacle]) -> FloatArray:
+    """Shape (K, 4): left, bottom, right, top in pixels."""
+    if not obstacles:
+        return np.zeros((0, 4))
+    starts = axes.transData.transform([(one.x0, one.y0) for one in obstacles])
+    ends = axes.transData.transform([(one.x1, one.y1) for one in obstacles])
+    reach = _pixels(axes, np.array([[one.reach] for one in obstacles]))
+    return np.hstack([np.minimum(starts, ends) - reach, np.maximum(starts, ends) + reach])
 
 
 def _crowd(axes: Axes, label: Label, others: Sequence[Label]) -> float:
@@ -111,81 +106,82 @@ def _crowd(axes: Axes, label: Label, others: Sequence[Label]) -> float:
     return float((1 / (apart + _pixels(axes, 20.0) ** 2)).sum())
 
 
-def _around(axes: Axes, obstacle: Obstacle) -> Bbox:
-    from matplotlib.transforms import Bbox
-
-    ends = axes.transData.transform([(obstacle.x0, obstacle.y0), (obstacle.x1, obstacle.y1)])
-    return Bbox([ends.min(axis=0), ends.max(axis=0)]).padded(_pixels(axes, obstacle.reach))
-
-
-def _cost(axes: Axes, place: _Place, size: tuple[float, float], taken: Sequence[Bbox]) -> float:
-    """Covered square pixels above all; then what the line crosses; then how far away it is."""
-    box = _box(axes, place, size)
-    roomy = box.padded(_pixels(axes, 1.5))
-    covered = sum(_overlap(roomy, other) for other in taken)
-    outside = roomy.width * roomy.height - _overlap(roomy, axes.get_window_extent())
-    crossed = 0.0
-    if place.distance > _NEAR:
-        crossed = sum(_crosses(axes, place, other) for other in taken) * 30.0
-    return covered + 3 * outside + crossed + _pixels(axes, place.distance)
-
-
-def _crosses(axes: Axes, place: _Place, other: Bbox) -> bool:
-    """Whether the line from the label to its point runs through a box, near the point excepted."""
-    x, y = axes.transData.transform((place.label.x, place.label.y))
-    steps = [_pixels(axes, step) for step in range(6, int(place.distance), 2)]
-    return any(other.contains(x + place.across * step, y + place.up * step) for step in steps)
+def _candidates(axes: Axes, label: Label) -> FloatArray:
+    """Shape (C, 4): where the text would stand, in pixels, for each of the ways."""
+    text = axes.annotate(label.text, (label.x, label.y), fontsize=_FONT, annotation_clip=False)
+    box = text.get_window_extent()
+    text.remove()
+    x, y = axes.transData.transform((label.x, label.y))
+    share = {"left": 0.0, "bottom": 0.0, "center": 0.5, "right": 1.0, "top": 1.0}
+    corners = [
+        (
+            x + _pixels(axes, across * distance) - share[_horizontal(across)] * box.width,
+            y + _pixels(axes, up * distance) - share[_vertical(up)] * box.height,
+        )
+        for across, up, distance in _WAYS
+    ]
+    low = np.array(corners)
+    return np.hstack([low, low + np.array([box.width, box.height])])
 
 
-def _write(axes: Axes, place: _Place) -> None:
-    label, near = place.label, place.distance <= _NEAR
+def _costs(axes: Axes, label: Label, boxes: FloatArray, taken: FloatArray) -> FloatArray:
+    """Shape (C,): covered square pixels above all; then what the line crosses; then how far away it is."""
+    margin = _pixels(axes, _MARGIN)
+    roomy = boxes + np.array([-margin, -margin, margin, margin])
+    frame = np.array([axes.get_window_extent().extents])
+    outside = (roomy[:, 2] - roomy[:, 0]) * (roomy[:, 3] - roomy[:, 1]) - _overlaps(roomy, frame)[:, 0]
+    far = _pixels(axes, np.array([distance for _, _, distance in _WAYS]))
+    crossed = _crossings(axes, label, taken) * _CROSSING
+    costs: FloatArray = _overlaps(roomy, taken).sum(axis=1) + 3 * outside + crossed + far
+    return costs
+
+
+def _crossings(axes: Axes, label: Label, taken: FloatArray) -> FloatArray:
+    """Shape (C,): how many boxes the line from the label to its point runs through, the point's excepted."""
+    ways = np.array(_WAYS)
+    steps = np.arange(6.0, _DISTANCES[-1], 2.0)
+    point = axes.transData.transform((label.x, label.y))
+    # Shape (C, S, 2): the line's places; a line ends at its label, and a near label has none.
+    places = point + _pixels(axes, ways[:, None, :2] * steps[None, :, None])
+    drawn = (steps[None, :] < ways[:, 2:]) & (ways[:, 2:] > _NEAR)
+    x, y = places[..., 0, None], places[..., 1, None]
+    inside = (x >= taken[:, 0]) & (x <= taken[:, 2]) & (y >= taken[:, 1]) & (y <= taken[:, 3])
+    counted: FloatArray = (inside & drawn[..., None]).any(axis=1).sum(axis=1).astype(np.float64)
+    return counted
+
+
+def _overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """Shape (C, K): shared area in square pixels of each box with each other one."""
+    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
+    shared: FloatArray = np.clip(high - low, 0.0, None).prod(axis=2)
+    return shared
+
+
+def _write(axes: Axes, label: Label, across: float, up: float, distance: float) -> None:
     line = {"arrowstyle": "-", "color": label.color, "lw": 0.7, "ls": ":", "shrinkA": 0, "shrinkB": 5}
     axes.annotate(
         label.text,
         (label.x, label.y),
-        xytext=place.offset,
+        xytext=(across * distance, up * distance),
         textcoords="offset points",
-        ha=place.horizontal,
-        va=place.vertical,
+        ha=_horizontal(across),
+        va=_vertical(up),
         color=label.color,
         fontsize=_FONT,
-        arrowprops=None if near else line,
+        arrowprops=None if distance <= _NEAR else line,
         annotation_clip=False,
     )
 
 
-def _size(axes: Axes, label: Label) -> tuple[float, float]:
-    """Width and height of the text in pixels."""
-    text = axes.annotate(label.text, (label.x, label.y), fontsize=_FONT, annotation_clip=False)
-    box = text.get_window_extent()
-    text.remove()
-    return box.width, box.height
+def _horizontal(across: float) -> str:
+    return "left" if across > _FLAT else "right" if across < -_FLAT else "center"
 
 
-def _box(axes: Axes, place: _Place, size: tuple[float, float]) -> Bbox:
-    """Where the text would stand, in pixels."""
-    from matplotlib.transforms import Bbox
-
-    x, y = axes.transData.transform((place.label.x, place.label.y))
-    left = (
-        x
-        + _pixels(axes, place.offset[0])
-        - {"left": 0.0, "center": 0.5, "right": 1.0}[place.horizontal] * size[0]
-    )
-    low = (
-        y
-        + _pixels(axes, place.offset[1])
-        - {"bottom": 0.0, "center": 0.5, "top": 1.0}[place.vertical] * size[1]
-    )
-    return Bbox.from_bounds(left, low, *size)
+def _vertical(up: float) -> str:
+    return "bottom" if up > _FLAT else "top" if up < -_FLAT else "center"
 
 
-def _pixels(axes: Axes, points: float) -> float:
+def _pixels(axes: Axes, points: Any) -> Any:
+    """Points (a number or an array) in pixels."""
     return points * axes.figure.dpi / 72
-
-
-def _overlap(box: Bbox, other: Bbox) -> float:
-    """Shared area in square pixels."""
-    wide = min(box.x1, other.x1) - max(box.x0, other.x0)
-    high = min(box.y1, other.y1) - max(box.y0, other.y0)
-    return wide * high if wide > 0 and high > 0 else 0.0

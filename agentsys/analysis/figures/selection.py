@@ -21,9 +21,11 @@ class Selection:
     model: str
     """As the runs name it, marked if simulated; empty if the runs have nothing for this figure."""
     lines: tuple[RunLine, ...]
-    """`none` first, then by name."""
+    """Those of the paper's figures first, then by name."""
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
+    hidden: tuple[str, ...] = ()
+    """Defenses of this model that are in the runs and not shown, for room or because others were asked for."""
 
     @property
     def simulated(self) -> bool:
@@ -38,31 +40,57 @@ class Selection:
             yield name, line
 
 
+@dataclass(frozen=True)
+class Wish:
+    """What a user wants to see; by default what the paper shows."""
+
+    model: str | None = None
+    """As the runs or as the paper name it; None: the paper's, else the one with the most cases."""
+    defenses: tuple[str, ...] = ()
+    """Empty: all, or as many as there is room for."""
+
+
+ANYTHING = Wish()
+
+
 def select(
     cases: Iterable[CaseRow],
     attacks: Collection[str],
-    model: str | None = None,
+    wish: Wish = ANYTHING,
     *,
     benchmark: str = BENCHMARK,
+    room: int | None = None,
 ) -> Selection:
-    """Choose the model that a figure shows: by default the paper's, else the one with the most cases.
+    """Choose the model that a figure shows, and its defenses.
 
     Args:
         cases: Everything read.
         attacks: What the figure needs, `none` for benign cases.
-        model: A model's name, as the runs or as the paper has it.
+        wish: Of the user.
         benchmark: The benchmark's label.
+        room: How many defenses the figure shows unless some are asked for: those of the paper's figures
+            first.
 
     Raises:
-        ConfigError: If the runs do not have the model asked for.
+        ConfigError: If the runs do not have the model or a defense asked for.
     """
     lines = run_lines(cases, attacks, benchmark)
     sizes: Counter[str] = Counter()
     for line in lines:
         sizes[line.model] += len(line.cases)
-    chosen = _chosen(lines, sizes, model)
+    chosen = _chosen(lines, sizes, wish.model)
     mine = sorted((line for line in lines if line.model == chosen), key=_order)
-    return Selection(chosen, tuple(mine), tuple(sorted(set(sizes) - {chosen})))
+    known = list(dict.fromkeys(line.defense for line in mine))
+    shown = wish.defenses or tuple(known[:room])
+    for name in wish.defenses:
+        if name not in known:
+            raise ConfigError(unknown_name("defense in these runs", name, known))
+    return Selection(
+        chosen,
+        tuple(line for line in mine if line.defense in shown),
+        tuple(sorted(set(sizes) - {chosen})),
+        tuple(name for name in known if name not in shown),
+    )
 
 
 def _chosen(lines: Iterable[RunLine], sizes: Counter[str], model: str | None) -> str:
@@ -79,5 +107,10 @@ def _chosen(lines: Iterable[RunLine], sizes: Counter[str], model: str | None) ->
     return max(sorted(sizes), key=lambda name: sizes[name], default="")
 
 
-def _order(line: RunLine) -> tuple[bool, str, str]:
-    return line.defense != "none", line.defense, line.version
+_FIRST = ("none", "agentsys", "drift", "progent", "camel")
+"""The defenses of the paper's figures."""
+
+
+def _order(line: RunLine) -> tuple[int, str, str]:
+    place = _FIRST.index(line.defense) if line.defense in _FIRST else len(_FIRST)
+    return place, line.defense, line.version

@@ -67,15 +67,15 @@ _FIXED = {"none": 0, "agentsys": 1, "drift": 2, "progent": 3, "camel": 4}
 
 
 def looks(series: Sequence[str]) -> dict[str, Look]:
-    """A look for each series: fixed for the well-known, the next free one for others.
+    """A look for each series: fixed for the well-known (whether or not they are
+    there), the next one for others.
 
     Args:
-        series: Names, each once, in the order in which they may choose. No two of the first 14 get the
-            same look.
+        series: Names, each once, in the order in which they may choose. No two of nine that are not
+            well-known get the same look.
     """
-    places = {name: _FIXED[name] for name in series if name in _FIXED}
-    free = (place for place in range(len(series) + len(_FIXED)) if place not in places.values())
-    places |= {name: next(free) for name in series if name not in places}
+    others = [name for name in series if name not in _FIXED]
+    places = _FIXED | {name: len(_FIXED) + place for place, name in enumerate(others)}
     return {name: _look(places[name]) for name in series}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.bootstrap import Resampler
 from agentsys.analysis.by_length import asr_by_round
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.figures.captions import WHISKERS, other_models, subtitle
+from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import PAPER, Mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
@@ -36,7 +36,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     notes = [
         f"{WHISKERS} n: cases. Trajectory length: tool results in the recorded run; cases whose tool results "
         "never hold the injection are left out. Pooled over suites.",
-        *other_models(selection),
+        *not_shown(selection),
     ]
     title = "Table 1 as a figure. Targeted ASR by trajectory length and injection round"
     headline(figure, title, subtitle(selection), notes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.bootstrap import CONFIDENCE, Resampler
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.figures.captions import other_models, subtitle
+from agentsys.analysis.figures.captions import not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import Mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
@@ -49,7 +49,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
         f"per case, benign and attacked together; points of fewer than {FEWEST} cases are left out. "
         "Trajectory length: tool results of the acting agent. The paper prints no such numbers.",
         *([f"No tokens recorded: {', '.join(silent)}."] if silent else []),
-        *other_models(selection),
+        *not_shown(selection),
     ]
     lines = [line.split(" Hollow:")[0] for line in subtitle(selection)]
     headline(figure, "Tokens per case by trajectory length", lines, notes)

@@ -13,6 +13,7 @@ from agentsys.analysis.html_report.case_index import in_reading_order, index_row
 from agentsys.analysis.html_report.data_block import data_block
 from agentsys.analysis.html_report.facts import Facts
 from agentsys.analysis.html_report.page import PageContent, page
+from agentsys.analysis.html_report.paper_figures import PaperFigure
 from agentsys.analysis.html_report.selection import selection
 from agentsys.analysis.html_report.tables import sheet_views
 from agentsys.analysis.html_report.text_store import TextStore
@@ -53,6 +54,7 @@ def html_report(
     folders: Sequence[str] = (),
     *,
     limits: Limits | None = None,
+    figures: Sequence[PaperFigure] = (),
     made_on: str = "",
 ) -> HtmlReport:
     """Everything about some stored runs as one self-contained HTML document.
@@ -62,6 +64,7 @@ def html_report(
         found: From `report`, of the same reading.
         folders: Names of the folders, for the head of the page.
         limits: How much may go in; every number covers all cases whatever the limits are.
+        figures: From `paper_figures`, if the page is to show them.
         made_on: A date, if the page is to show one.
     """
     limits = limits or Limits()
@@ -78,6 +81,7 @@ def html_report(
         sheets=sheet_views(found),
         notes=tuple(plain(note) for note in found.notes),
         tokens=token_figure(cases),
+        paper_figures=list(figures),
         errors=facts.errors,
         skipped=[plain(line) for line in skipped_lines(reading.skipped, limit=50)],
         configs=facts.configs,

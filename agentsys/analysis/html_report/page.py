@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
+from agentsys.analysis.html_report.paper_figures import PaperFigure
 from agentsys.analysis.html_report.tables import SheetView
 from agentsys.analysis.html_report.token_figure import TokenFigure
 
@@ -35,6 +36,7 @@ class PageContent:
     sheets: list[SheetView]
     notes: tuple[str, ...]
     tokens: TokenFigure | None
+    paper_figures: list[PaperFigure]
     errors: list[ErrorGroup]
     skipped: list[str]
     configs: list[ConfigGroup]
@@ -60,17 +62,18 @@ def page(content: PageContent) -> str:
     )
     return environment.get_template("page.html").render(
         content=content,
-        policy=_policy(script, style),
+        policy=_policy(script, style, images=bool(content.paper_figures)),
         style=Markup(style),
         script=Markup(script),
     )
 
 
-def _policy(script: str, style: str) -> str:
-    """Only this script and this style sheet; no loading, no forms, no text made into markup."""
+def _policy(script: str, style: str, *, images: bool) -> str:
+    """Only this script, this style sheet and images inside the page; no forms, no text made into markup."""
     return "; ".join(
         [
             "default-src 'none'",
+            *(["img-src data:"] if images else []),
             f"script-src '{_digest(script)}'",
             f"style-src '{_digest(style)}'",
             "base-uri 'none'",

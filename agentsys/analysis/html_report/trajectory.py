@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NotRequired, TypedDict
-
-import orjson
 
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.html_report.agent_tree import SpanView, span_views
@@ -14,6 +11,8 @@ from agentsys.analysis.html_report.conversation import MessageView, Writer
 from agentsys.analysis.html_report.highlight import needles
 from agentsys.analysis.html_report.loose import mapping, name, number, objects
 from agentsys.analysis.html_report.text_store import TextStore
+from agentsys.analysis.stored_file import json_of
+from agentsys.analysis.unreadable import UnreadableRecord
 
 _NOT_A_DEFENSES_WORK = frozenset({"run", "main", "tool"})
 """Kinds of span that every run has: a tree of these alone tells no more than the conversation."""
@@ -59,17 +58,9 @@ class StoredFacts(NamedTuple):
 def stored_json(path: str) -> Mapping[str, Any]:
     """The file's JSON object; empty if it is gone or has become something else since it was read."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  as in `agentsys.analysis.reading`
-            content = file.read()
-        return mapping(orjson.loads(content))
-    except OSError:
+        return mapping(json_of(path))
+    except UnreadableRecord:
         return {}
-    except orjson.JSONDecodeError:
-        try:
-            # NaN and lone surrogates, which AgentDojo's writer lets through.
-            return mapping(json.loads(content))
-        except (ValueError, RecursionError):
-            return {}
 
 
 def stored_facts(stored: Mapping[str, Any]) -> StoredFacts:

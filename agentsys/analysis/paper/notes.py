@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from agentsys.analysis.bootstrap import CONFIDENCE
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.error_rule import ErrorRule, outcome
+from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL
 from agentsys.analysis.paper.commands import without_config
 from agentsys.analysis.paper.filled import FilledTable
@@ -50,6 +51,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         *_fewer_suites(filled),
         *_snapshots(filled.lines),
         *_errored(filled.lines, errors),
+        *honesty_notes([case for line in filled.lines for case in line.cases], errors, replicates=replicates),
         *_not_in_table(filled, reading),
         *_empty(filled),
     ]
@@ -73,8 +75,8 @@ def _reading_of(filled: FilledTable) -> str:
     placed = sum(cell.ours.n for row in filled.rows for cell in row.cells if cell.ours)
     return (
         "Length: tool results in the recorded run; round: the first of them that holds the injection. Pooled "
-        f"over suites. {placed} of {attacked} attacked cases are shown: the others have another length, or the "
-        "injection is in none of their tool results."
+        f"over suites. {placed} of {attacked} attacked cases are shown: the others have another length, or "
+        "the injection is in none of their tool results."
     )
 
 
