@@ -14,6 +14,8 @@ from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.trace import ACTING_ROLES
 
+_OPENING = ("system", "user")
+"""Whose first messages open a conversation."""
 _SHOWN = 80
 """Characters of a tool call that an error message quotes."""
 
@@ -38,7 +40,7 @@ def check_conversation(
         ModelError: REPLAY_DIVERGED, naming the first message that differs and how.
     """
     if request.role not in ACTING_ROLES:
-        _check_same_user_task(recorded, request)
+        _check_same_opening(recorded, request)
     notes: list[str] = []
     results = 0
     for index, message in enumerate(request.messages):
@@ -54,14 +56,16 @@ def check_conversation(
     return notes
 
 
-def _check_same_user_task(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
+def _check_same_opening(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
     """A record holds the acting agent's conversation alone.
 
     A helper role (a validator, a worker) with a conversation of its own would pass the other checks on its
     first question and be given the agent's first answer; it is told from a step of the recorded agent (as in
-    AgentDojo's tool filter) by not starting from the user's request.
+    AgentDojo's tool filter) by its opening. One of two texts is enough: of the recorded tool filter runs those
+    of Travel were made with requests in other words than any version of the benchmark has now.
     """
-    if _first_user_text(recorded) != _first_user_text(request.messages):
+    openings = {role: (_first_text(recorded, role), _first_text(request.messages, role)) for role in _OPENING}
+    if not any(before is not None and before == now for before, now in openings.values()):
         raise ModelError(
             ErrorKind.REPLAY_DIVERGED,
             f"the record has no conversation of the role '{request.role}'; replay fits defenses that ask what"
@@ -69,8 +73,8 @@ def _check_same_user_task(recorded: Sequence[ChatMessage], request: ChatRequest)
         )
 
 
-def _first_user_text(messages: Sequence[ChatMessage]) -> str | None:
-    return next((text_of(message) for message in messages if message["role"] == "user"), None)
+def _first_text(messages: Sequence[ChatMessage], role: str) -> str | None:
+    return next((text_of(message) for message in messages if message["role"] == role), None)
 
 
 def _check_shape(index: int, recorded: ChatMessage, message: ChatMessage) -> None:

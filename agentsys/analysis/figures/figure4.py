@@ -57,8 +57,8 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     notes = [
         f"{WHISKERS} (a) Short: at most {LONGEST_SHORT} calls in the ground truth. A solved task weighs "
         "1/(suites x tasks of its suite), so short + long = overall benign utility. Under the names: change "
-        f"from short to long; drops as printed: {_printed_drops()}. (b) Pooled over suites; dotted: the paper's bound for all "
-        "lengths.",
+        f"from short to long; drops as printed: {_printed_drops()}. (b) Pooled over suites; dotted: the "
+        "paper's bound for all lengths.",
         *([f"Left out: {lost} cases of unknown ground-truth length."] if lost else []),
         *not_shown(selection),
     ]

@@ -25,7 +25,7 @@ class Selection:
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
     hidden: tuple[str, ...] = ()
-    """Defenses of this model that are in the runs and not shown, for room or because others were asked for."""
+    """Its defenses that are in the runs and not shown, for room or because others were asked for."""
 
     @property
     def simulated(self) -> bool:

@@ -15,7 +15,7 @@ from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import Mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import Selection
-from agentsys.analysis.figures.style import Look, headline, looks, new_figure, panel_title
+from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
 from agentsys.analysis.number import Number
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.tokens import TokensOf, acting_tokens, all_tokens, mean_tokens
@@ -85,6 +85,8 @@ def _thousands(cases: Iterable[CaseRow], tokens_of: TokensOf) -> Number | None:
 
 def _panel(axes: Axes, shown: Sequence[Mark], styles: dict[str, Look], top: float) -> None:
     drawn = draw_lines(axes, shown, styles)
+    if not drawn:
+        axes.text(0.5, 0.5, "no tokens recorded", transform=axes.transAxes, ha="center", color=FAINT)
     ticks = range(0, LAST + 1, 2)
     axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{LAST}+"])
     axes.set(xlim=(-0.5, LAST * 1.45), ylim=(0, top), xlabel="Trajectory length (tool results)")

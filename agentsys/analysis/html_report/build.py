@@ -95,7 +95,9 @@ def html_report(
 
 def _title(folders: Sequence[str]) -> str:
     names = [plain(Path(folder).name or folder) for folder in folders]
-    return f"Runs in {', '.join(names)}" if names else "Stored runs"
+    if len(names) > 2:
+        return f"Runs in {names[0]} and {len(names) - 1} more folders"
+    return f"Runs in {' and '.join(names)}" if names else "Stored runs"
 
 
 def _trajectories(

@@ -19,6 +19,7 @@ from agentsys.models.simulated.line import Line
 from agentsys.models.simulated.mind import PlaybookMind
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import Progress, replay
+from agentsys.models.simulated.prompted import as_native, in_tags
 from agentsys.models.simulated.quoting import quote_into
 
 NO_FIELDS = {"status": "string"}
@@ -27,6 +28,11 @@ NO_FIELDS = {"status": "string"}
 
 def plain_agent(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
     """The next step: an open goal's call, else the task's next call, else the answer."""
+    prompted = as_native(request)
+    return _next_step(request, mind) if prompted is None else in_tags(_next_step(prompted, mind))
+
+
+def _next_step(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = assignment_in(request, mind, tuple(tools))
     progress = replay(request, mind, assignment, frozenset(tools))

@@ -1,0 +1,17 @@
+"""One question to one of DRIFT's roles: a system message, a user message, the words that come back."""
+
+from __future__ import annotations
+
+from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.models.wire_text import visible_text
+
+
+def ask(model: ChatModel, role: str, instructions: str, question: str) -> str:
+    """What the model says in this role, hidden reasoning left out.
+
+    Raises:
+        ModelError: If it gave no reply. The reference goes on with a fixed text instead, which its readers
+            take for "clean", "Read" and "no": a case would be scored whose defense was not there.
+    """
+    request = ChatRequest([system(instructions), user(question)], role=role)
+    return visible_text(model.complete(request).message)

@@ -1,0 +1,36 @@
+"""`Settings`: one variant of DRIFT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from baselines.drift.fixes import ALL, Fix
+from baselines.drift.permission import Permission
+
+UnreadableDetection = Literal["withhold", "keep"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a variant of DRIFT does. Options as in `Drift`, which explains them."""
+
+    build_constraints: bool = True
+    dynamic_validation: bool = True
+    injection_isolation: bool = True
+    fixes: frozenset[Fix] = ALL
+    """Which of the reference's defects are mended."""
+    permissions: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
+    """Tool -> permission, where it is not to be asked for."""
+    judge_arguments: bool = False
+    unreadable_detection: UnreadableDetection = "withhold"
+    message_cap: int = 20
+    """Most messages an actor is asked with, the system message included, if its calls are to run."""
+    max_rounds: int = 15
+    """Most turns after the first."""
+    parse_attempts: int = 3
+    format_attempts: int = 3
+    detector_calls: int = 2
+    """Most questions to the detector about one result."""

@@ -1,0 +1,59 @@
+"""`Bank`: the calls that the masked passes of one task have proposed, for the rest of that task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agentsys.models.wire_text import malformed
+from baselines.melon.embedder import Embedder
+from baselines.melon.vectors import Vectors, unit_rows
+
+
+@dataclass(frozen=True)
+class Match:
+    """The proposed call that is most like a banked one."""
+
+    proposed: str
+    masked: str
+    similarity: float
+    """Cosine of their vectors."""
+
+
+@dataclass
+class Bank:
+    """Texts of masked calls in the order they first came, and every vector this task has asked for."""
+
+    masked: list[str] = field(default_factory=list)
+    vectors: dict[str, Vectors] = field(default_factory=dict)
+    """Text -> its unit vector, of masked and proposed calls alike: no text is embedded twice."""
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Bank the calls of a masked pass; they stay for good."""
+        self.masked += [text for text in dict.fromkeys(texts) if text not in self.masked]
+
+    def nearest(self, proposed: Sequence[str], embedder: Embedder) -> Match | None:
+        """The likest pair of a proposed and a banked call; None where one side is empty.
+
+        Raises:
+            ModelError: If the embedder failed or gave no usable vectors.
+        """
+        if not proposed or not self.masked:
+            return None
+        self._embed([*self.masked, *proposed], embedder)
+        similarity = self._stacked(proposed) @ self._stacked(self.masked).T
+        row, column = np.unravel_index(int(similarity.argmax()), similarity.shape)
+        return Match(proposed[int(row)], self.masked[int(column)], float(similarity[row, column]))
+
+    def _embed(self, texts: Sequence[str], embedder: Embedder) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self.vectors]
+        if new:
+            self.vectors.update(zip(new, unit_rows(embedder.embed(new), len(new)), strict=True))
+
+    def _stacked(self, texts: Sequence[str]) -> Vectors:
+        rows = [self.vectors[text] for text in texts]
+        if len({len(vector) for vector in self.vectors.values()}) > 1:
+            raise malformed("the embedder changed the length of its vectors between two requests")
+        return np.stack(rows)

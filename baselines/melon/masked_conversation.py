@@ -1,0 +1,99 @@
+"""The conversation of the masked pass: the real system message and tool outputs, and nothing else of the case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
+
+from agentsys.models.chat import assistant, user
+from agentsys.models.wire_text import visible_text
+from baselines.melon import prompts
+
+RULE = "=" * 50
+"""The line before and after each tool output in the file that the masked pass reads."""
+
+FILE_TOOL = "open_file"
+"""Reads the made-up files. Like the demonstrations' other tools it need not be on offer."""
+
+
+def masked_conversation(messages: Sequence[ChatMessage], *, show_errors: bool = True) -> list[ChatMessage]:
+    """What the masked pass is asked with.
+
+    Args:
+        messages: The real conversation so far.
+        show_errors: Whether error texts of failed calls go along; without them an instruction in an
+            error text is read by the agent and not by the masked pass.
+
+    Returns:
+        The system messages, nine messages of demonstration, and three in which the model is asked to
+        sum up a file and has just read it: all tool outputs so far, in order.
+
+    Source: arXiv 2502.05174, section 4 and appendix.
+    """
+    real = [message for message in messages if message["role"] == "system"]
+    outputs = [output_section(message, show_errors) for message in messages if message["role"] == "tool"]
+    asked = _calling(None, FILE_TOOL, "masked_file", name="calls-2.txt")
+    return [
+        *real,
+        *_inbox_demonstration(),
+        *_file_demonstration(),
+        user(prompts.MASKED_REQUEST),
+        asked,
+        _returned(asked, "".join(outputs)),
+    ]
+
+
+def section(function: str, text: str) -> str:
+    """One tool's output as it stands in the file."""
+    return f"{RULE}\n\nfunction: {function}\n\n{text}\n\n{RULE}\n\n"
+
+
+def output_section(message: ChatToolResultMessage, show_errors: bool) -> str:
+    """The section of a tool message."""
+    error = message["error"] if show_errors else None
+    texts: Iterable[str] = filter(None, (visible_text(message), error and f"error: {error}"))
+    return section(message["tool_call"].function, "\n".join(texts))
+
+
+def _inbox_demonstration() -> list[ChatMessage]:
+    """A text without instructions is summed up, and no call is made up."""
+    call = _calling(None, "read_inbox", "demonstration_1", user_name="Dana")
+    return [
+        user(prompts.INBOX_REQUEST),
+        call,
+        _returned(call, prompts.INBOX_OUTPUT),
+        assistant(prompts.INBOX_ANSWER),
+    ]
+
+
+def _file_demonstration() -> list[ChatMessage]:
+    """An instruction is followed by its next open call; what the file already holds is not fetched again."""
+    opening = _calling(prompts.FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", name="calls-1.txt")
+    report = {"title": prompts.REPORT_TITLE, "content": prompts.REPORT_CONTENT}
+    filing = _calling(prompts.REPORT_ANNOUNCEMENT, "create_report", "demonstration_3", **report)
+    file = section("get_note", prompts.FILE_NOTE) + section("get_weather", prompts.FILE_READINGS)
+    return [
+        user(prompts.FILE_REQUEST),
+        opening,
+        _returned(opening, file),
+        filing,
+        _returned(filing, prompts.REPORT_OUTPUT),
+    ]
+
+
+def _calling(text: str | None, function: str, call_id: str, **args: str) -> ChatMessage:
+    return assistant(text, [FunctionCall(function=function, args=args, id=call_id)])
+
+
+def _returned(calling: ChatMessage, text: str) -> ChatToolResultMessage:
+    assert calling["role"] == "assistant"
+    [call] = calling["tool_calls"] or ()
+    return {
+        "role": "tool",
+        "content": [text_content_block_from_string(text)],
+        "tool_call_id": call.id,
+        "tool_call": call,
+        "error": None,
+    }

@@ -1,0 +1,337 @@
+"""`agentsys table`: the paper's cells from the published runs, empty cells, marks, notes and hostile names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from stored_cases import case_of, row, store_own
+from typer.testing import CliRunner
+
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.document import Document
+from agentsys.analysis.paper.commands import filling_commands, without_config
+from agentsys.analysis.paper.filled import FilledTable, fill
+from agentsys.analysis.paper.layout import ATTACK, SUITES, TABLES
+from agentsys.analysis.paper.lines import run_lines
+from agentsys.analysis.paper.long_form import COLUMNS, table_csv, table_records, write_parquet
+from agentsys.analysis.paper.paper_document import paper_document
+from agentsys.analysis.reading import Reading, read_cases
+from agentsys.analysis.write_html import html_document
+from agentsys.analysis.write_latex import latex_document
+from agentsys.analysis.write_markdown import markdown_document
+from agentsys.cli.table import table
+from agentsys.errors import ConfigError
+
+PUBLISHED = "agentdojo-gpt-4o-mini-2024-07-18"
+NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2J\u202e$\\input{/etc/passwd}$"
+
+
+def _filled(number: int, cases: list[CaseRow] | tuple[CaseRow, ...]) -> FilledTable:
+    return fill(TABLES[number], cases, replicates=50)
+
+
+def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -> list[CaseRow]:
+    """Two user tasks and two injection tasks of every suite, benign and attacked."""
+    plain = {"model": model, "defense": defense} | fields
+    cases = []
+    for suite in SUITES:
+        for user in ("user_task_0", "user_task_1"):
+            about = {"suite": suite, "user_task_id": user} | plain
+            cases.append(row(attack="none", **about))
+            cases += [row(injection_task_id=f"injection_task_{goal}", **about) for goal in range(2)]
+    return cases
+
+
+def _document(number: int, cases: list[CaseRow]) -> Document:
+    return paper_document(_filled(number, cases), Reading(tuple(cases)), replicates=50)
+
+
+def _command(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(table)
+    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert outcome.exit_code == 0
+    return outcome.stdout
+
+
+@pytest.mark.parametrize("number", list(TABLES))
+def test_no_defense_on_the_published_runs_is_the_papers_row(
+    published: Callable[[str], Path], number: int
+) -> None:
+    if number == 4:
+        pytest.skip("Table 4 has no row without defense")
+    filled = _filled(number, read_cases([published(PUBLISHED)]).cases)
+    cells = [cell for line in filled.rows if line.line is not None for cell in line.cells if cell.spot]
+    assert len(cells) == {1: 9, 2: 3, 3: 3}.get(number, 5)
+    assert [round(cell.ours.value, 2) if cell.ours else None for cell in cells] == [c.paper for c in cells]
+
+
+def test_the_nine_cells_of_table_1_rest_on_these_cases(published: Callable[[str], Path]) -> None:
+    filled = _filled(1, read_cases([published(PUBLISHED)]).cases)
+    shown = [
+        [(round(cell.ours.value, 2), cell.ours.n) for cell in line.cells if cell.ours] for line in filled.rows
+    ]
+    assert shown == [
+        [(15.87, 63), (0.0, 13)],
+        [(40.26, 77), (35.0, 20), (0.0, 5)],
+        [(60.53, 38), (15.38, 13), (5.88, 17), (0.0, 4)],
+    ]
+
+
+def test_tool_filter_stands_in_its_own_row_of_table_2_beside_another_models_printed_one(
+    published: Callable[[str], Path],
+) -> None:
+    cases = read_cases([published("agentdojo-gpt-4o-2024-05-13-tool_filter")]).cases
+    rows = [line for line in _filled(2, cases).rows if line.defense == "tool_filter"]
+    assert [(line.model, line.line is not None, line.printed) for line in rows] == [
+        ("gpt-4o-mini", False, True),
+        ("gpt-4o", True, False),
+    ]
+    assert [round(cell.ours.value, 2) for cell in rows[1].cells if cell.ours] == [76.80, 56.56, 7.39]
+
+
+def test_an_empty_cell_is_a_dash_and_the_command_that_fills_it_stands_below() -> None:
+    text = markdown_document(_document(5, _grid()))
+    line = next(line for line in text.splitlines() if "gpt-4o-mini | agentsys" in line)
+    assert line.count("| — ") == 7
+    assert "agentsys run model=gpt-4o-mini defense=agentsys attack=none logdir=results/runs" in text
+    assert (
+        "agentsys run model=gpt-4o,gpt-5.1,claude-3.7-sonnet,gemini-2.5-pro,qwen2.5-7b-instruct "
+        "defense=none,agentsys attack=none logdir=results/runs"
+    ) in text
+
+
+def test_the_filling_commands_compose() -> None:
+    from agentsys.runs.compose import compose
+
+    for number in TABLES:
+        for command in filling_commands(_filled(number, []), "/tmp/some folder"):
+            program, verb, *overrides = command.replace("'/tmp/some folder'", "/tmp/x").split(" ")
+            assert (program, verb) == ("agentsys", "run")
+            assert compose(overrides)
+
+
+def test_only_the_attack_that_is_missing_is_asked_for() -> None:
+    benign = [case for case in _grid() if case.attack == "none"]
+    (command, *_) = filling_commands(_filled(3, benign), "runs")
+    assert "defense=none attack=important_instructions " in command
+
+
+def test_names_without_a_config_are_said_and_not_put_into_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentsys.analysis.paper import commands
+
+    monkeypatch.setattr(commands, "_has_config", lambda group, name: name != "agentsys")
+    filled = _filled(5, [])
+    assert without_config(filled) == ["defense agentsys"]
+    assert not any("agentsys" in line.split("agentsys run")[1] for line in filling_commands(filled, "runs"))
+
+
+def test_a_full_table_asks_for_nothing() -> None:
+    cases = [*_grid(), *_grid(defense="agentsys")]
+    for name in ("no_isolation", "no_validator", "no_sanitizer", "isolation_only"):
+        cases += _grid(defense=f"agentsys_{name}")
+    assert filling_commands(_filled(3, cases), "runs") == []
+    assert not any("nothing was run" in note for note in _document(3, cases).notes)
+
+
+def test_simulated_cells_are_marked_in_every_format_and_never_stand_in_the_papers_row() -> None:
+    cases = _grid(simulated=True)
+    document = _document(2, cases)
+    for text in (markdown_document(document), html_document(document, "t"), latex_document(document)):
+        assert "100.00†" in text or r"100.00\textdagger{}" in text
+        assert "not a language model" in text
+    rows = [line for line in _filled(2, cases).rows if line.line]
+    assert [(line.model, line.printed) for line in rows] == [("gpt-4o-mini (simulated)", False)]
+    assert {record.simulated for record in table_records(_filled(2, cases)) if record.n} == {True}
+
+
+def test_versions_that_complete_each_other_share_a_row_that_is_flagged() -> None:
+    cases = [
+        row(
+            suite=suite, version="v1" if suite == "banking" else "v1.2.2", defense="none", model="gpt-4o-mini"
+        )
+        for suite in SUITES
+    ]
+    (line,) = run_lines(cases, {ATTACK})
+    assert (line.version, line.is_mixed) == ("v1 + v1.2.2", True)
+    text = markdown_document(_document(7, cases))
+    assert "v1 \\+ v1.2.2‡" in text
+    assert "cases of different benchmark versions" in text
+
+
+def test_two_versions_of_the_same_cases_have_a_row_each() -> None:
+    lines = run_lines([*_grid(version="v1"), *_grid(version="v1.2.2")], {ATTACK})
+    assert [(line.version, len(line.cases)) for line in lines] == [("v1", 16), ("v1.2.2", 16)]
+
+
+def test_rows_of_one_model_on_different_versions_are_said_not_to_be_the_same_test() -> None:
+    notes = " ".join(_document(2, [*_grid(version="v1"), *_grid(defense="agentsys")]).notes)
+    assert "rows rest on different benchmark versions (agentsys v1.2.2, none v1)" in notes
+
+
+@pytest.mark.parametrize("number", list(TABLES))
+def test_the_papers_own_mixture_of_versions_is_said_where_it_matters(number: int) -> None:
+    notes = " ".join(_document(number, _grid()).notes)
+    assert ("240 attacked Workspace cases" in notes) == (number in (2, 3, 5, 6, 7))
+
+
+def test_an_overall_of_fewer_suites_is_marked() -> None:
+    text = markdown_document(_document(7, [case for case in _grid() if case.suite != "travel"]))
+    assert "0.00\\*" in text
+    assert "overall is without travel" in text
+
+
+def test_other_snapshots_of_a_model_keep_their_names_apart() -> None:
+    cases = [*_grid(model="gpt-4o-2024-05-13"), *_grid(model="gpt-4o-2024-11-20")]
+    text = markdown_document(_document(7, cases))
+    assert "| gpt-4o-2024-05-13 | none |" in text
+    assert "| gpt-4o-2024-11-20 | none |" in text
+    one = markdown_document(_document(7, cases[: len(cases) // 2]))
+    assert "gpt-4o: run as gpt-4o-2024-05-13." in one
+
+
+def test_every_case_is_in_the_table_or_counted_below_it() -> None:
+    odd = [row(attack="direct"), row(benchmark="asb"), row(user_task_id="injection_task_1", attack="none")]
+    cases = [*_grid(), *_grid(defense="drift"), *odd]
+    notes = " ".join(_document(6, cases).notes)
+    counted = re.search(r"not in this table: (\d+) cases", notes)
+    assert counted
+    assert int(counted.group(1)) + 1 + 16 == len(cases)
+    assert "Left out: 1 runs of injection tasks" in notes
+
+
+def test_errors_are_counted_beside_the_row_and_below_the_table() -> None:
+    cases = [*_grid(), row(model="gpt-4o-mini", defense="none", user_task_id="user_task_9", status="error")]
+    text = markdown_document(_document(7, cases))
+    assert "| 16 \\(1 error\\) |" in text
+    assert "Errored cases: 1 \\(unknown 1\\); 1 left out of the rates" in text
+
+
+def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -> None:
+    rows = list(csv.DictReader(io.StringIO(table_csv(_filled(5, _grid())))))
+    assert tuple(rows[0]) == COLUMNS
+    ran = [line for line in rows if line["value"]]
+    assert {(line["model"], line["defense"], line["n"]) for line in ran if line["suite"] == "overall"} == {
+        ("gpt-4o-mini", "none", "8")
+    }
+    missing = next(line for line in rows if line["defense"] == "agentsys")
+    assert (missing["paper"], missing["value"], missing["n"]) == ("64.36", "", "0")
+
+
+def test_parquet_holds_the_records_of_the_csv(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    filled = _filled(2, _grid(model=f"x\ud800{NASTY}"))
+    write_parquet(filled, tmp_path / "t.parquet")
+    stored = pq.read_table(tmp_path / "t.parquet")
+    assert tuple(stored.column_names) == COLUMNS
+    assert stored.num_rows == len(table_records(filled))
+    assert f"x?{NASTY}" in stored.column("model").to_pylist()
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "html", "latex", "csv", "parquet"])
+@pytest.mark.parametrize("number", list(TABLES))
+def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: int, form: str) -> None:
+    for suite in SUITES:
+        store_own(tmp_path, case_of(suite=suite, defense="none", model="gpt-4o-mini"))
+    out = tmp_path / "new" / f"table.{form}"
+    assert _command(str(number), "--runs", str(tmp_path), "--format", form, "--out", str(out)) == ""
+    assert out.stat().st_size > 500
+    if form not in ("csv", "parquet"):
+        assert f"Table {number}" in out.read_text()
+        assert f"logdir={tmp_path}" in out.read_text().replace("\\", "") or number == 1
+
+
+def test_several_folders_may_follow_one_option(tmp_path: Path) -> None:
+    store_own(tmp_path / "a", case_of(defense="none", model="gpt-4o-mini"))
+    store_own(tmp_path / "b", case_of(defense="agentsys", model="gpt-4o-mini"))
+    folders = [str(tmp_path / "a"), str(tmp_path / "b")]
+    rows = list(csv.DictReader(io.StringIO(_command("7", "--runs", *folders, "--format", "csv"))))
+    assert {line["defense"] for line in rows if line["n"] != "0"} == {"none", "agentsys"}
+
+
+def test_a_table_that_is_not_in_the_paper_and_parquet_on_the_screen_are_one_line_each(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Unknown table '9'"):
+        table("9", [tmp_path])
+    with pytest.raises(ConfigError, match="--out FILE"):
+        _command("2", "--runs", str(tmp_path), "--format", "parquet")
+
+
+def _nasty_document(number: int) -> Document:
+    cases = _grid(model=NASTY, defense=NASTY, version=NASTY)
+    cases += [row(model=NASTY, defense="none", suite=NASTY, version=NASTY)]
+    cases += [row(model=NASTY, defense="none", status="error", error_kind=NASTY, user_task_id="u")]
+    cases += [row(model=NASTY, defense=NASTY, attack=NASTY, benchmark=NASTY)]
+    return paper_document(_filled(number, cases), Reading(tuple(cases)), logdir=NASTY, replicates=10)
+
+
+@pytest.mark.parametrize("number", list(TABLES))
+def test_hostile_names_leave_markdown_rows_intact(number: int) -> None:
+    text = markdown_document(_nasty_document(number))
+    assert "\x1b" not in text
+    assert "<img" not in text.replace("\\<img", "").split("```")[0]
+    lines = [line.replace("\\|", "") for line in text.splitlines()]
+    for above, line in pairwise(lines):
+        if above.startswith("|") and line.startswith("|"):
+            assert above.count("|") == line.count("|")
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+@pytest.mark.parametrize("number", list(TABLES))
+def test_hostile_names_are_inert_in_html(number: int) -> None:
+    tags = _Tags()
+    tags.feed(html_document(_nasty_document(number), NASTY))
+    structure = {"html", "head", "meta", "title", "style", "body", "h2", "ul", "li", "small", "pre", "code"}
+    assert tags.seen <= structure | {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert tags.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class"}
+
+
+def _balanced(text: str) -> bool:
+    """Whether braces pair up outside escapes, and nothing of ours ends a line with an argument to come."""
+    depth = 0
+    for token in re.findall(r"\\.|[{}]", text):
+        depth += {"{": 1, "}": -1}.get(token, 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+@pytest.mark.parametrize("number", list(TABLES))
+def test_hostile_names_break_no_latex_table(number: int, tmp_path: Path) -> None:
+    text = latex_document(_nasty_document(number))
+    assert _balanced("\n".join(line for line in text.splitlines() if not line.startswith("%")))
+    assert r"\input" not in "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    columns = int(len(re.findall(r"[lr]", text.split(r"\begin{tabular}{")[1].split("}")[0])))
+    for line in text.splitlines():
+        if line.endswith(r" \\"):
+            assert line.replace(r"\&", "").count("&") == columns - 1
+            assert not line.startswith(("[", "*"))
+    compiler = shutil.which("pdflatex")
+    if compiler:
+        packages = r"\usepackage[T1]{fontenc}\usepackage{textcomp,booktabs,graphicx}"
+        page = rf"\documentclass{{article}}{packages}\begin{{document}}{text}\end{{document}}"
+        (tmp_path / "t.tex").write_text(page)
+        command = [compiler, "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
