@@ -23,6 +23,8 @@ class Defense(Protocol):
 
     May also have `simulated_roles() -> Mapping[str, SimulatedRole]` if it asks models under roles
     of its own (see agentsys.models.simulated); without it they behave as plain agents there.
+    May also have `rehearsed() -> Defense` if it uses a service besides the model: the same defense with
+    an offline stand-in, which takes its place wherever the model is simulated.
     """
 
     name: str

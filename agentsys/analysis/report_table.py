@@ -36,10 +36,10 @@ def _overall(sheet: Sheet, found: Report) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("Overall, %", overflow="fold")
     for metric in METRICS:
-        table.add_column(_in_two(METRIC_TITLES[metric]), justify="right", no_wrap=True)
+        table.add_column(_stacked(METRIC_TITLES[metric]), justify="right", no_wrap=True)
     table.add_column("Cases", justify="right", no_wrap=True)
     if any(shares.values()):
-        table.add_column(_in_two("Payload never seen"), justify="right", no_wrap=True)
+        table.add_column(_stacked("Payload never seen"), justify="right", no_wrap=True)
     for line in sheet.lines:
         cells = [_name(line), *(_number(line, metric) for metric in METRICS), _cases(line)]
         table.add_row(*cells, *([Text(shares[line.name])] if any(shares.values()) else []))
@@ -61,9 +61,9 @@ def _by_suite(sheet: Sheet) -> Table:
     return table
 
 
-def _in_two(title: str) -> str:
-    """A heading on two lines, so that its column is no wider than an interval."""
-    return title.replace(" ", "\n", 1)
+def _stacked(title: str) -> str:
+    """A heading with a line for each word, so that its column is no wider than an interval."""
+    return title.replace(" ", "\n")
 
 
 def _name(line: Line) -> Text:

@@ -61,8 +61,8 @@ def _check_same_opening(recorded: Sequence[ChatMessage], request: ChatRequest) -
 
     A helper role (a validator, a worker) with a conversation of its own would pass the other checks on its
     first question and be given the agent's first answer; it is told from a step of the recorded agent (as in
-    AgentDojo's tool filter) by its opening. One of two texts is enough: of the recorded tool filter runs those
-    of Travel were made with requests in other words than any version of the benchmark has now.
+    AgentDojo's tool filter) by its opening. One of two texts is enough: Travel's published tool filter runs
+    were made with requests in other words than any version of the benchmark has now.
     """
     openings = {role: (_first_text(recorded, role), _first_text(request.messages, role)) for role in _OPENING}
     if not any(before is not None and before == now for before, now in openings.values()):

@@ -55,6 +55,8 @@ class CellBuilder:
         attack: Attack = self._once("attack", settings.attack)
         defense: Defense = self._once("defense", self._placed(settings.defense))
         stack = self._stack(settings, benchmark, defense)
+        if stack.simulated and hasattr(defense, "rehearsed"):
+            defense = defense.rehearsed()
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim)
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_SPACE = re.compile(r"\s*")
+
 
 @dataclass(frozen=True)
 class Masked:
@@ -35,14 +37,15 @@ def mask(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> Masked:
 
 def _without(text: str, words: list[str]) -> tuple[str, int]:
     if not words:
-        return re.subn(r"\s*", " ", text)
+        return _SPACE.subn(" ", text)
     pieces: list[str] = []
     end = found = 0
     pattern = re.compile(r"[\s\\]+".join(re.escape(word) for word in words))
     for match in pattern.finditer(text):
         # White space around a match is taken off by hand: as a part of the pattern it would make the search
         # take quadratic time on a long run of spaces.
-        pieces.append(text[end : match.start()].rstrip() if match.start() > end else "")
-        end = match.end() + len(text[match.end() :]) - len(text[match.end() :].lstrip())
+        pieces.append(text[end : match.start()].rstrip())
+        after = _SPACE.match(text, match.end())
+        end = after.end() if after else match.end()
         found += 1
     return " ".join([*pieces, text[end:]]), found

@@ -24,9 +24,7 @@ def call_text(call: FunctionCall, key_arguments: KeyArguments, style: CallStyle 
             so that a call of which no argument counts loses the end of its name: `send_emai)`.
     """
     counting = key_arguments.get(call.function)
-    kept = {
-        name: value for name, value in call.args.items() if counting is None or name in counting
-    }
+    kept = {name: value for name, value in call.args.items() if counting is None or name in counting}
     if style == "trimmed" and call.args and not kept:
         return f"{call.function[:-1]})"
     arguments = ", ".join(f"{name} = {value}" for name, value in kept.items())

@@ -1,4 +1,4 @@
-"""The conversation of the masked pass: the real system message and tool outputs, and nothing else of the case."""
+"""The conversation of the masked pass: of the case, the system message and tool outputs alone."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _calling(text: str | None, function: str, call_id: str, **args: str) -> Chat
 
 def _returned(calling: ChatMessage, text: str) -> ChatToolResultMessage:
     assert calling["role"] == "assistant"
-    [call] = calling["tool_calls"] or ()
+    (call,) = calling["tool_calls"] or []
     return {
         "role": "tool",
         "content": [text_content_block_from_string(text)],

@@ -109,7 +109,9 @@ class EmbeddingEndpoint:
         body = encode({"model": self.name, "input": texts, "encoding_format": "float"})
         headers = {"Content-Type": "application/json"}
         try:
-            data = self._client.post("/embeddings", cast_to=object, content=body, options={"headers": headers})
+            data = self._client.post(
+                "/embeddings", cast_to=object, content=body, options={"headers": headers}
+            )
         except Exception as error:  # noqa: BLE001 - translated, or raised again
             raise self._translated(error) from None
         return _read(data, len(texts), self.name, self.price)
@@ -132,7 +134,10 @@ def _read(data: object, count: int, model: str, price: Price | None) -> ChatRepl
         raise malformed("the embedding service left out a vector")
     usage = Usage(prompt=count_of(mapping_of(answer.get("usage")).get("prompt_tokens")))
     return ChatReply(
-        assistant(json.dumps(vectors)), usage, cost_usd(usage, price), model_id=str(answer.get("model") or model)
+        assistant(json.dumps(vectors)),
+        usage,
+        cost_usd(usage, price),
+        model_id=str(answer.get("model") or model),
     )
 
 

@@ -30,7 +30,9 @@ def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
     try:
         matrix = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError):
-        raise malformed("the embedder returned something that is not a list of equally long vectors") from None
+        raise malformed(
+            "the embedder returned something that is not a list of equally long vectors"
+        ) from None
     if matrix.ndim != 2 or matrix.shape[0] != count:
         raise malformed(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
     norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))

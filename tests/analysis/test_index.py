@@ -98,10 +98,11 @@ def test_files_that_may_still_change_within_a_clock_tick_are_not_kept(
     path = store_own(tmp_path, case_of(), utility=True)
     _runs(tmp_path, "slack")
     load_runs(tmp_path)
-    stamp = path.stat().st_mtime_ns
-    path.write_text(path.read_text().replace('"utility": true', '"utility":  null'.replace("null", "true")))
-    os.utime(path, ns=(stamp, stamp))
-    load_runs(tmp_path)
+    stamp = path.stat()
+    path.write_text(path.read_text().replace('"utility": true', '"utility":false'))
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert path.stat().st_size == stamp.st_size
+    assert load_runs(tmp_path)["utility"].tolist() == [False, True]
     assert read == ["banking", "slack", "banking"]
 
 

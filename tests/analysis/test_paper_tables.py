@@ -1,4 +1,4 @@
-"""`agentsys table`: the paper's cells from the published runs, empty cells, marks, notes and hostile names."""
+"""`agentsys table`: the paper's cells from published runs, empty cells, marks, notes, hostile names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from agentsys.analysis.write_markdown import markdown_document
 from agentsys.cli.table import table
 from agentsys.errors import ConfigError
 
-PUBLISHED = "agentdojo-gpt-4o-mini-2024-07-18"
 NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2J\u202e$\\input{/etc/passwd}$"
 
 
@@ -65,20 +64,24 @@ def _command(*arguments: str) -> str:
     return outcome.stdout
 
 
-@pytest.mark.parametrize("number", list(TABLES))
+@pytest.fixture(scope="module")
+def gpt_4o_mini(published: Callable[[str], Path]) -> tuple[CaseRow, ...]:
+    """The cases of the published runs without defense."""
+    return read_cases([published("agentdojo-gpt-4o-mini-2024-07-18")]).cases
+
+
+@pytest.mark.parametrize("number", [number for number in TABLES if number != 4])
 def test_no_defense_on_the_published_runs_is_the_papers_row(
-    published: Callable[[str], Path], number: int
+    gpt_4o_mini: tuple[CaseRow, ...], number: int
 ) -> None:
-    if number == 4:
-        pytest.skip("Table 4 has no row without defense")
-    filled = _filled(number, read_cases([published(PUBLISHED)]).cases)
+    filled = _filled(number, gpt_4o_mini)
     cells = [cell for line in filled.rows if line.line is not None for cell in line.cells if cell.spot]
     assert len(cells) == {1: 9, 2: 3, 3: 3}.get(number, 5)
     assert [round(cell.ours.value, 2) if cell.ours else None for cell in cells] == [c.paper for c in cells]
 
 
-def test_the_nine_cells_of_table_1_rest_on_these_cases(published: Callable[[str], Path]) -> None:
-    filled = _filled(1, read_cases([published(PUBLISHED)]).cases)
+def test_the_nine_cells_of_table_1_rest_on_these_cases(gpt_4o_mini: tuple[CaseRow, ...]) -> None:
+    filled = _filled(1, gpt_4o_mini)
     shown = [
         [(round(cell.ours.value, 2), cell.ours.n) for cell in line.cells if cell.ours] for line in filled.rows
     ]
@@ -115,7 +118,7 @@ def test_an_empty_cell_is_a_dash_and_the_command_that_fills_it_stands_below() ->
 def test_the_filling_commands_compose() -> None:
     from agentsys.runs.compose import compose
 
-    for number in TABLES:
+    for number in (2, 4):
         for command in filling_commands(_filled(number, []), "/tmp/some folder"):
             program, verb, *overrides = command.replace("'/tmp/some folder'", "/tmp/x").split(" ")
             assert (program, verb) == ("agentsys", "run")
@@ -322,7 +325,7 @@ def test_hostile_names_break_no_latex_table(number: int, tmp_path: Path) -> None
     text = latex_document(_nasty_document(number))
     assert _balanced("\n".join(line for line in text.splitlines() if not line.startswith("%")))
     assert r"\input" not in "\n".join(line for line in text.splitlines() if not line.startswith("%"))
-    columns = int(len(re.findall(r"[lr]", text.split(r"\begin{tabular}{")[1].split("}")[0])))
+    columns = len(re.findall(r"[lr]", text.split(r"\begin{tabular}{")[1].split("}")[0]))
     for line in text.splitlines():
         if line.endswith(r" \\"):
             assert line.replace(r"\&", "").count("&") == columns - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 
 import pytest
@@ -92,3 +93,10 @@ def test_the_data_stand_where_a_reader_of_the_checkout_looks_for_them() -> None:
         "model_names.csv",
         "README.md",
     }
+
+
+def test_the_wheel_and_the_sdist_carry_them() -> None:
+    root = published_dir().parents[1]
+    build = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    assert build["wheel"]["force-include"]["results/published"] == "agentsys/published"
+    assert "/results/published" in build["sdist"]["include"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from agentsys.analysis.load import load_runs
 from agentsys.analysis.metrics import LONG_COLUMNS, MetricRow, measure
 from agentsys.analysis.reading import read_cases

@@ -1,0 +1,205 @@
+"""The agent: plans once, then turn by turn isolates, acts and validates, until there is nothing left to call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
+from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
+from agentsys.models.element import QueryResult
+from agentsys.models.tagged_calls import CallSyntaxError, write_tools
+from agentsys.models.tool_text import tool_text
+from agentsys.models.tools import tool_specs
+from agentsys.models.trace import span
+from agentsys.models.wire_text import visible_text
+from baselines.drift.checklist import aligned, formatted
+from baselines.drift.fixes import Fix
+from baselines.drift.isolator import isolate
+from baselines.drift.permission import Permission, PermissionBook
+from baselines.drift.plan import NO_CHECKLIST, Plan, make_plan
+from baselines.drift.progress import Progress
+from baselines.drift.prompts import ACTOR, GUIDELINES, RETRY, STOPPED
+from baselines.drift.refusal import MARK, Refusal, Repeated, calls_data
+from baselines.drift.reply import OPENING, Reply, made_before, numbered, read_reply
+from baselines.drift.settings import Settings
+from baselines.drift.validator import SPAN, Validator
+
+ROLE = "agent"
+
+
+class DriftAgent(BasePipelineElement):  # type: ignore[misc]
+    """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
+
+    Args:
+        model: The model behind all roles.
+        settings: The variant of DRIFT.
+        environment: What planner and actor are told about their surroundings.
+        book: Where the tools' permissions are kept.
+    """
+
+    name = "drift_agent"
+
+    def __init__(self, model: ChatModel, settings: Settings, environment: str, book: PermissionBook) -> None:
+        self.model = model
+        self.settings = settings
+        self.environment = environment
+        self.book = book
+        self.executor = ToolsExecutor(tool_text)
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Work on the user's request until a reply has no calls or the limits are met.
+
+        Raises:
+            ModelError: If a model gave no reply.
+        """
+        task = _Task(self.model, self.settings, self.environment, query, self._tools(runtime), {})
+        task.begin(self._permissions(task.tools))
+        turn = task.turn(messages)
+        for _ in range(self.settings.max_rounds):
+            if not goes_on(turn, self.settings):
+                break
+            _, _, env, messages, _ = self.executor.query(query, runtime, env, turn.messages)
+            turn = task.turn(messages)
+        return query, runtime, env, _ended(turn.messages), extra_args or {}
+
+    def _tools(self, runtime: FunctionsRuntime) -> list[ToolSpec]:
+        return tool_specs(runtime.functions.values())
+
+    def _permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, Permission]:
+        if not self.settings.dynamic_validation and Fix.TELL_REPEATS not in self.settings.fixes:
+            return {}
+        given = self.settings.permissions
+        open_tools = [tool for tool in tools if tool.name not in given]
+        strictly = Fix.READ_VERDICTS_STRICTLY in self.settings.fixes
+        asked = self.book.permissions(self.model, open_tools, strictly=strictly)
+        return {tool.name: given.get(tool.name) or asked[tool.name] for tool in tools}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The conversation after a reply of the actor."""
+
+    messages: list[ChatMessage]
+    refused: bool = False
+    """Whether it ends with a refusal."""
+
+
+@dataclass
+class _Task:
+    """One task on its way."""
+
+    model: ChatModel
+    settings: Settings
+    environment: str
+    query: str
+    tools: list[ToolSpec]
+    permissions: Mapping[str, Permission]
+    progress: Progress = field(default_factory=Progress)
+    first_plan: Plan = field(default_factory=Plan)
+
+    def begin(self, permissions: Mapping[str, Permission]) -> None:
+        """Plan, before anything is seen."""
+        self.permissions = permissions
+        if not self.settings.build_constraints:
+            return
+        self.first_plan = plan = make_plan(self.model, self.query, self.tools, self.environment)
+        checklist = plan.checklist
+        if Fix.FORMAT_ONCE in self.settings.fixes and checklist != NO_CHECKLIST:
+            text = formatted(self.model, self.query, checklist, self.settings.format_attempts)
+            checklist = aligned(text or checklist, plan.trajectory)
+        self.progress = Progress(plan.trajectory, (), checklist)
+
+    def turn(self, messages: Sequence[ChatMessage]) -> Turn:
+        """Isolate what is new, ask the actor, and check what it wants to call."""
+        stored = shown = list(messages)
+        if self.settings.injection_isolation:
+            stored, shown = isolate(self.model, self.settings, self.query, messages)
+        outgoing = [system(self._instructions()), *shown]
+        said = self._ask(outgoing)
+        if not self.tools or OPENING not in said or len(outgoing) > self.settings.message_cap:
+            return Turn([*stored, assistant(said, [])])
+        reply = self._read(said, outgoing)
+        calls = numbered(reply.calls, len(stored))
+        batch = [call for call in calls if not self._is_repeat(call, stored)]
+        refusal = self._refusal(calls, batch)
+        if refusal is not None:
+            return Turn([*stored, assistant(reply.text, []), user(refusal.words(self.query))], refused=True)
+        return Turn([*stored, assistant(reply.text, batch)])
+
+    def _instructions(self) -> str:
+        """Built anew for each turn: the plan may have grown."""
+        parts = [ACTOR, write_tools(self.tools), self.environment]
+        if self.progress.plan:
+            parts.append(
+                GUIDELINES.format(
+                    plan=list(self.progress.plan),
+                    checklist=self.progress.checklist,
+                    achieved=list(self.progress.achieved),
+                    query=self.query,
+                )
+            )
+        return "\n\n".join(parts)
+
+    def _ask(self, messages: Sequence[ChatMessage]) -> str:
+        return visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
+
+    def _read(self, said: str, outgoing: Sequence[ChatMessage]) -> Reply:
+        """The reply, asked for again where its calls cannot be read; at last, the first one without calls."""
+        parse_first = Fix.PARSE_BEFORE_REPAIR in self.settings.fixes
+        latest = said
+        for attempt in range(self.settings.parse_attempts):
+            try:
+                return read_reply(latest, parse_first=parse_first)
+            except CallSyntaxError as error:
+                if attempt + 1 < self.settings.parse_attempts:
+                    latest = self._ask([*outgoing, user(RETRY.format(error=error))])
+        return Reply(said, ())
+
+    def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
+        reads = self.permissions.get(call.function) is Permission.READ
+        if reads and Fix.TELL_REPEATS in self.settings.fixes:
+            return False
+        return made_before(call, messages)
+
+    def _refusal(self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]) -> Refusal | None:
+        """Why the batch may not run, if so; what is accepted counts as achieved from now on."""
+        if calls and not batch and Fix.TELL_REPEATS in self.settings.fixes:
+            repeated = Repeated(tuple(calls))
+            with span(SPAN) as opened:
+                opened.decision = {"calls": calls_data(calls), "refusal": repeated.decision()}
+            return repeated
+        if not batch and Fix.FORMAT_ONCE in self.settings.fixes:
+            return None
+        validator = Validator(
+            self.model, self.settings, self.query, self.permissions, self.first_plan.trajectory
+        )
+        checked = validator.check(self.progress, batch)
+        self.progress = checked.progress
+        return checked.refusal
+
+
+def goes_on(turn: Turn, settings: Settings) -> bool:
+    """Whether there is one more turn: calls to run, or a refusal to answer."""
+    last = turn.messages[-1]
+    marked = MARK in text_of(last)
+    if turn.refused if Fix.FLAG_REFUSALS in settings.fixes else marked:
+        return True
+    return last["role"] == "assistant" and bool(last["tool_calls"])
+
+
+def _ended(messages: list[ChatMessage]) -> list[ChatMessage]:
+    """The conversation with an assistant's message at its end, as AgentDojo's scoring wants it."""
+    return messages if messages[-1]["role"] == "assistant" else [*messages, assistant(STOPPED, [])]

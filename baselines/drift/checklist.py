@@ -1,0 +1,153 @@
+"""The checklist: made readable by the formatter, compared with the arguments of proposed calls."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from json_repair import repair_json
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.tagged_calls import tagged
+from agentsys.models.trace import span
+from baselines.drift.asking import ask
+from baselines.drift.prompts import FORMATTER
+from baselines.drift.refusal import Mismatch
+
+ROLE = "drift_formatter"
+NAME, REQUIRED, CONDITIONS = "name", "required parameters", "conditions"
+"""Keys of an entry."""
+_TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
+"""A value that is to be filled in later."""
+_OPEN = {"none", "null"}
+
+
+def question(query: str, checklist: str) -> str:
+    """What the formatter is asked."""
+    return "\n".join([tagged("user_query", query), tagged("parameter_checklist", checklist)])
+
+
+def formatted(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
+    """The checklist as the formatter writes it, repaired to be JSON; None if no attempt gives any.
+
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    with span(ROLE) as opened:
+        for attempt in range(attempts):
+            text = repaired(ask(model, ROLE, FORMATTER, question(query, checklist)))
+            opened.decision = {"attempts": attempt + 1, "checklist": text}
+            if text is not None:
+                return text
+    return None
+
+
+def repaired(text: str) -> str | None:
+    """The JSON in a text, mended where it is nearly JSON; None where there is none."""
+    try:
+        mended = repair_json(text)
+        json.loads(mended)
+    except (ValueError, RecursionError):
+        return None
+    return mended
+
+
+def readable_entries(text: str) -> list[Any] | None:
+    """The entries of a checklist that is JSON, a Python literal, or nearly JSON; None if it is no list."""
+    for read in (json.loads, ast.literal_eval, lambda raw: json.loads(repair_json(raw))):
+        try:
+            found = read(text.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        if isinstance(found, list):
+            return found
+    return None
+
+
+def aligned(checklist: str, plan: Sequence[str]) -> str:
+    """The checklist as JSON with one entry for each planned call, in the plan's order.
+
+    A call takes the entry at its own place if that bears its name, or the first unused one that does;
+    otherwise, and where the entry is not one, it gets an entry that asks nothing.
+    """
+    unused = [_entry(raw) for raw in readable_entries(checklist) or []]
+    found: list[dict[str, Any]] = []
+    for place, name in enumerate(plan):
+        here = unused[place] if place < len(unused) else None
+        candidates = [place] if here is not None and here[NAME] == name else []
+        candidates += [i for i, entry in enumerate(unused) if entry is not None and entry[NAME] == name]
+        entry = unused[candidates[0]] if candidates else None
+        if candidates:
+            unused[candidates[0]] = None
+        found.append(entry or {NAME: name, REQUIRED: None, CONDITIONS: None})
+    return json.dumps(found, default=str)
+
+
+def _entry(raw: Any) -> dict[str, Any] | None:
+    """An entry whose open values are null; None where it is none."""
+    if not isinstance(raw, dict) or not isinstance(raw.get(NAME), str):
+        return None
+    required = raw.get(REQUIRED)
+    values = (
+        {str(key): _value(value) for key, value in required.items()} if isinstance(required, dict) else None
+    )
+    return {NAME: raw[NAME], REQUIRED: values or None, CONDITIONS: raw.get(CONDITIONS)}
+
+
+def _value(value: Any) -> Any:
+    # `json_repair` reads Python's None as a text, and models write "null" in quotes.
+    return None if isinstance(value, str) and value.strip().casefold() in _OPEN else value
+
+
+def compare(
+    checklist: str, start: int, batch: Sequence[FunctionCall], *, every_call: bool
+) -> Mismatch | None:
+    """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
+
+    A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
+    checklist cannot be read: it says what a planner expected, not what is allowed.
+
+    Args:
+        checklist: JSON text.
+        start: Index of the entry of the batch's first call.
+        batch: The proposed calls.
+        every_call: Go on behind a call without required values; the reference lets the rest pass.
+    """
+    try:
+        entries = json.loads(checklist)
+    except (ValueError, RecursionError):
+        return None
+    rest = entries[start:] if isinstance(entries, list) else []
+    for place, (entry, call) in enumerate(zip(rest, batch, strict=False)):
+        if not isinstance(entry, Mapping) or NAME not in entry or REQUIRED not in entry:
+            return None
+        if entry[NAME] != call.function:
+            reason = f"the call in place {place + 1} is {call.function}, the checklist has {entry[NAME]}."
+            return Mismatch("name", place, reason, tuple(batch), checklist)
+        required = entry[REQUIRED]
+        if required is not None and not isinstance(required, Mapping):
+            return None
+        if required is None and not every_call:
+            return None
+        fault = _fault(required or {}, call)
+        if fault is not None:
+            return Mismatch(fault[0], place, fault[1], tuple(batch), checklist)
+    return None
+
+
+def _fault(required: Mapping[str, Any], call: FunctionCall) -> tuple[str, str] | None:
+    """Cause and reason why a call's arguments do not agree."""
+    for key, value in required.items():
+        expected = str(value)
+        if value is None or _TEMPLATE.search(expected):
+            continue
+        if key not in call.args:
+            return "missing", f"{call.function} lacks the argument {key}."
+        given = str(call.args[key])
+        if expected not in given and given not in expected:
+            return "value", f"{key} of {call.function} is {given}, the checklist has {expected}."
+    return None

@@ -1,0 +1,159 @@
+"""The injection isolator: a detector lists planted instructions in new results, and they are cut out."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.tagged_calls import between, tagged
+from agentsys.models.trace import span
+from agentsys.models.wire_text import result_text
+from baselines.drift.asking import ask
+from baselines.drift.fixes import Fix
+from baselines.drift.masking import Masked, mask
+from baselines.drift.prompts import DETECTOR, WITHHELD
+from baselines.drift.refusal import args_text
+from baselines.drift.settings import Settings
+from baselines.tool_results import rewrite_text
+
+ROLE = "drift_isolator"
+QUERY, CALL, RESULT = "user_query", "tool_call", "tool_result"
+"""Tags of the detector's question; the untrusted result stands last and its tag is never closed."""
+_DETECTED = "detected_instructions"
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """A result after isolation."""
+
+    stored: ChatToolResultMessage
+    """What stays in the conversation."""
+    shown: ChatToolResultMessage
+    """What the actor reads in this turn; differs from `stored` only without `MASK_ERRORS`."""
+
+
+def question(query: str, result: ChatToolResultMessage) -> str:
+    """What the detector is asked about one result."""
+    call = result["tool_call"]
+    called = json.dumps({"function": call.function, "args": json.loads(args_text(call))}, ensure_ascii=False)
+    return "\n".join([tagged(QUERY, query), tagged(CALL, called), f"<{RESULT}>", result_text(result)])
+
+
+def read_detection(reply: str) -> list[Any] | None:
+    """The items a reply lists; None if the tagged section is missing or holds no list."""
+    inside = between(reply, _DETECTED)
+    if inside is None:
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            found = read(inside.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        if isinstance(found, list):
+            return found
+    return None
+
+
+def isolate(
+    model: ChatModel, settings: Settings, query: str, messages: Sequence[ChatMessage]
+) -> tuple[list[ChatMessage], list[ChatMessage]]:
+    """Clean the results the conversation ends with.
+
+    Returns:
+        The conversation to keep and the one to show to the actor in this turn; `messages` is not changed.
+
+    Raises:
+        ModelError: If the detector gave no reply.
+    """
+    stored, shown = list(messages), list(messages)
+    for index in range(_first_new(messages, settings), len(messages)):
+        message = messages[index]
+        if message["role"] == "tool" and result_text(message).strip():
+            cleaned = _cleaned(model, settings, query, message)
+            stored[index], shown[index] = cleaned.stored, cleaned.shown
+    return stored, shown
+
+
+def _first_new(messages: Sequence[ChatMessage], settings: Settings) -> int:
+    """Index of the first result to look through."""
+    index = len(messages)
+    while index and messages[index - 1]["role"] == "tool":
+        index -= 1
+    return index if Fix.SCAN_ALL_RESULTS in settings.fixes else max(index, len(messages) - 1)
+
+
+def _cleaned(model: ChatModel, settings: Settings, query: str, result: ChatToolResultMessage) -> Isolated:
+    with span(ROLE, result["tool_call"].function) as opened:
+        now, outcome, cut, asked = Isolated(result, result), "unreadable", 0, 0
+        while asked < settings.detector_calls and outcome not in ("clean", "cut"):
+            reply = ask(model, ROLE, DETECTOR, question(query, now.shown))
+            asked += 1
+            spans = usable_spans(reply, settings)
+            if spans is None:
+                outcome = "unreadable"
+            elif not spans:
+                outcome = "clean"
+            else:
+                now, matched, worked = _cut(now, spans, settings)
+                outcome, cut = "cut" if worked else "unmatched", cut + matched
+        strictly = Fix.READ_DETECTION_STRICTLY in settings.fixes
+        withheld = outcome == "unreadable" and strictly and settings.unreadable_detection == "withhold"
+        opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
+        if cut or withheld:
+            opened.decision["raw"] = result_text(result)
+    return _withheld(result) if withheld else now
+
+
+def usable_spans(reply: str, settings: Settings) -> list[str] | None:
+    """What to cut according to a reply: nothing where it is clean; None where the detector is to be asked again."""
+    items = read_detection(reply)
+    if items is None:
+        strictly = Fix.READ_DETECTION_STRICTLY in settings.fixes
+        return None if strictly or between(reply, _DETECTED) is None else []
+    if Fix.SKIP_EMPTY_SPANS not in settings.fixes:
+        return [item if isinstance(item, str) else "" for item in items]
+    spans = [item for item in items if isinstance(item, str) and item.strip()]
+    return None if items and not spans else spans
+
+
+def _cut(now: Isolated, spans: Sequence[str], settings: Settings) -> tuple[Isolated, int, bool]:
+    """The result without the spans, the places cut in what the actor reads, and whether that counts as done."""
+    strict = Fix.REQUIRE_A_MATCH in settings.fixes
+    before = result_text(now.shown)
+    read = mask(before, spans, strip_unmatched=not strict)
+    shown = _masked(now.shown, spans, strict, error=True)
+    stored = shown if Fix.MASK_ERRORS in settings.fixes else _masked(now.stored, spans, strict, error=False)
+    worked = read.matched > 0 if strict else len(read.text) != len(before)
+    return Isolated(stored, shown), read.matched, worked
+
+
+def _masked(
+    result: ChatToolResultMessage, spans: Sequence[str], strict: bool, *, error: bool
+) -> ChatToolResultMessage:
+    def cut(text: str) -> str:
+        masked: Masked = mask(text, spans, strip_unmatched=not strict)
+        return masked.text
+
+    failed = result["error"]
+    return {
+        **result,
+        "content": rewrite_text(result["content"] or [], cut),
+        "error": cut(failed) if error and failed is not None else failed,
+    }
+
+
+def _withheld(result: ChatToolResultMessage) -> Isolated:
+    """A notice in place of the result, so that what nobody could check is not read."""
+    error = None if result["error"] is None else WITHHELD
+    message: ChatToolResultMessage = {
+        **result,
+        "content": [text_content_block_from_string(WITHHELD)],
+        "error": error,
+    }
+    return Isolated(message, message)

@@ -1,0 +1,57 @@
+"""The plan: what the planner's reply says, before anything is seen of what tools return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentsys.models.chat import ChatModel, ToolSpec
+from agentsys.models.tagged_calls import between, write_tools
+from agentsys.models.trace import span
+from baselines.drift.asking import ask
+from baselines.drift.prompts import PLANNER
+
+ROLE = "drift_planner"
+TRAJECTORY, CHECKLIST = "function_trajectory", "parameter_checklist"
+"""Tags of the two sections that are read; the planner's analysis and thoughts are for itself."""
+NO_CHECKLIST = "None"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a planner said."""
+
+    trajectory: tuple[str, ...] = ()
+    """Tool names in order; not checked against the tools there are."""
+    checklist: str = NO_CHECKLIST
+    """The checklist as it was written: JSON, a Python literal, or neither."""
+
+
+def read_plan(reply: str) -> Plan:
+    """The plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
+    names = between(reply, TRAJECTORY)
+    checklist = between(reply, CHECKLIST)
+    return Plan(_names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    inside = text.strip().removeprefix("[").removesuffix("]")
+    return tuple(name for piece in inside.split(",") if (name := piece.strip().strip("\"'`").strip()))
+
+
+def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> Plan:
+    """Ask for the plan of a request.
+
+    Args:
+        model: The model that plans.
+        query: The user's request, all the planner sees besides tools and environment.
+        tools: The tools there are.
+        environment: What the agent is told about its surroundings.
+
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    with span(ROLE) as opened:
+        plan = read_plan(ask(model, ROLE, "\n\n".join([PLANNER, write_tools(tools), environment]), query))
+        opened.decision = {"plan": list(plan.trajectory), "checklist": plan.checklist}
+    return plan

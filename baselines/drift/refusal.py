@@ -1,0 +1,110 @@
+"""Refusals: what was refused and why, as data for the trace and as words for the actor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+
+from baselines.drift.prompts import REFUSED_ARGUMENTS, REFUSED_REPEAT, REFUSED_UNPLANNED
+
+MARK = "[CALL ERROR]"
+"""First words of every refusal. The reference keeps its loop going by them."""
+
+
+@dataclass(frozen=True)
+class Unplanned:
+    """A call that is neither planned nor allowed beside the plan."""
+
+    name: str
+    extended: tuple[str, ...]
+    """The plan with the call in it."""
+    plan: tuple[str, ...]
+    achieved: tuple[str, ...]
+
+    def decision(self) -> dict[str, Any]:
+        """For the trace."""
+        lists = {"extended": self.extended, "plan": self.plan, "achieved": self.achieved}
+        return {"kind": "unplanned", "name": self.name, **{key: list(names) for key, names in lists.items()}}
+
+    def words(self, query: str) -> str:
+        """For the actor. The judge's reason is not among them."""
+        return REFUSED_UNPLANNED.format(
+            mark=MARK,
+            name=self.name,
+            extended=list(self.extended),
+            plan=list(self.plan),
+            achieved=list(self.achieved),
+            query=query,
+        )
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Calls that do not agree with the checklist."""
+
+    cause: str
+    """`name`, `missing` or `value`."""
+    place: int
+    """Index, in the batch, of the call that does not agree."""
+    reason: str
+    """One sentence."""
+    calls: tuple[FunctionCall, ...]
+    """The whole batch."""
+    checklist: str
+
+    def decision(self) -> dict[str, Any]:
+        """For the trace."""
+        return {
+            "kind": "checklist",
+            "cause": self.cause,
+            "place": self.place,
+            "reason": self.reason,
+            "checklist": self.checklist,
+        }
+
+    def words(self, query: str) -> str:
+        """For the actor."""
+        return REFUSED_ARGUMENTS.format(
+            mark=MARK,
+            calls=calls_text(self.calls),
+            reason=self.reason,
+            checklist=self.checklist,
+            query=query,
+        )
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Actions that have been made before, with nothing new beside them."""
+
+    calls: tuple[FunctionCall, ...]
+
+    def decision(self) -> dict[str, Any]:
+        """For the trace."""
+        return {"kind": "repeat"}
+
+    def words(self, query: str) -> str:
+        """For the actor."""
+        return REFUSED_REPEAT.format(mark=MARK, calls=calls_text(self.calls), query=query)
+
+
+Refusal = Unplanned | Mismatch | Repeated
+
+
+def calls_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
+    """Calls as JSON-ready data: name and arguments."""
+    return [{"function": call.function, "args": json.loads(args_text(call))} for call in calls]
+
+
+def calls_text(calls: Sequence[FunctionCall]) -> str:
+    """Calls as one line of JSON."""
+    return json.dumps(calls_data(calls), ensure_ascii=False)
+
+
+def args_text(call: FunctionCall) -> str:
+    """A call's arguments as JSON, what JSON has no form for as text."""
+    return json.dumps(dict(call.args), ensure_ascii=False, default=str)

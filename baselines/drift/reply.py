@@ -1,0 +1,99 @@
+"""What an actor's reply says: its calls, and the text that is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentdojo.ast_utils import ASTParsingError, parse_tool_calls_from_python_function
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage
+
+from agentsys.models.tagged_calls import (
+    ANSWER,
+    CALL,
+    THOUGHT,
+    CallSyntaxError,
+    between,
+    read_calls,
+    write_reply,
+)
+from baselines.drift.refusal import args_text
+
+OPENING = f"<{CALL}>"
+"""A reply without this is an answer and ends the run."""
+NO_CALLS = "[]"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An actor's reply."""
+
+    text: str
+    """The three sections; text outside them is not kept."""
+    calls: tuple[FunctionCall, ...]
+
+
+def read_reply(text: str, *, parse_first: bool) -> Reply:
+    """The reply a text is.
+
+    Args:
+        text: The actor's words.
+        parse_first: Repair the calls only if they cannot be read as they are.
+
+    Raises:
+        CallSyntaxError: If they cannot be read either way.
+    """
+    body = between(text, CALL)
+    calls = _calls(NO_CALLS if body is None else body, parse_first)
+    kept = write_reply(between(text, THOUGHT) or "", body or "", between(text, ANSWER) or "")
+    return Reply(kept, tuple(calls))
+
+
+def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
+    if parse_first:
+        try:
+            return read_calls(body)
+        except CallSyntaxError:
+            pass  # Say, a tool named without parentheses.
+    try:
+        found = parse_tool_calls_from_python_function(repaired(body))
+    # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
+    except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
+        raise CallSyntaxError(str(error) or type(error).__name__) from None
+    for call in found:
+        call.args = {name: "..." if value is Ellipsis else value for name, value in call.args.items()}
+    return found
+
+
+def repaired(body: str) -> str:
+    """The reference's repair: the ends cut off, split at every comma, lone names made calls.
+
+    It alters arguments with commas in them; see `Fix.PARSE_BEFORE_REPAIR`.
+    """
+    pieces = [piece.strip() for piece in body.strip()[1:-1].split(",")]
+    return f"[{', '.join(f'{piece}()' if piece.isidentifier() else piece for piece in pieces)}]"
+
+
+def numbered(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:
+    """The calls with ids of their own, the same in every run."""
+    return tuple(
+        FunctionCall(function=call.function, args=dict(call.args), id=f"call_{turn}_{place}")
+        for place, call in enumerate(calls)
+    )
+
+
+def made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
+    """Whether the very same call stands in an earlier assistant message."""
+    wanted = same_call(call)
+    return any(
+        same_call(made) == wanted
+        for message in messages
+        if message["role"] == "assistant"
+        for made in message["tool_calls"] or ()
+    )
+
+
+def same_call(call: FunctionCall) -> tuple[str, str]:
+    """What two calls share that are the same."""
+    return call.function, args_text(call)

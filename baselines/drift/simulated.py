@@ -1,0 +1,123 @@
+"""How the simulated model plays DRIFT's roles."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.playbook import ScriptedCall
+from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.tagged_calls import between, read_tools
+from baselines.drift import checklist, isolator, permission, plan, validator
+from baselines.drift.checklist import CONDITIONS, NAME, REQUIRED
+
+READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
+"""Names that begin with one of these count as reading."""
+# Between two words anything may stand that YAML, JSON or quoting puts there: escapes, quotes, line breaks.
+_BETWEEN = r"(?:\\[nrtNLP]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|[\W_])*?"
+
+
+def _texts(request: ChatRequest) -> tuple[str, str]:
+    """The role's instructions and its question."""
+    return text_of(request.messages[0]), text_of(request.messages[-1])
+
+
+def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The ground truth: its calls, and those of their values that stand in the request itself."""
+    instructions, query = _texts(request)
+    tools = [tool.name for tool in read_tools(instructions)]
+    task = mind.task_in(query, tools)
+    calls = [call for call in task.calls if call.function in tools] if task is not None else []
+    entries = [
+        {NAME: call.function, REQUIRED: _known_values(call, query, mind), CONDITIONS: None} for call in calls
+    ]
+    names = ", ".join(call.function for call in calls)
+    return assistant(
+        f"<{plan.TRAJECTORY}>[{names}]</{plan.TRAJECTORY}>\n"
+        f"<{plan.CHECKLIST}>{json.dumps(entries, default=str)}</{plan.CHECKLIST}>"
+    )
+
+
+def _known_values(call: ScriptedCall, query: str, mind: Mind) -> dict[str, object] | None:
+    values = {
+        key: value if isinstance(value, str | int | float) and mind.grounded(str(value), query) else None
+        for key, value in call.args.items()
+    }
+    return values or None
+
+
+def play_judge(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """Yes if the user task's ground truth uses the tool that is new in the sequence, but for the error rates."""
+    _, question = _texts(request)
+    task = mind.task_in(between(question, validator.QUERY) or "")
+    name = _added(between(question, validator.CURRENT) or "", between(question, validator.PROPOSED) or "")
+    right = task is not None and any(call.function == name for call in task.calls)
+    rate = mind.options.validator_false_deny if right else mind.options.validator_false_accept
+    yes = right is not mind.draw(rate, validator.ROLE, question)
+    return assistant(f"<judge_result>{'Yes' if yes else 'No'}</judge_result>")
+
+
+def _added(current: str, proposed: str) -> str:
+    before, after = _names(current), _names(proposed)
+    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+    return after[same] if same < len(after) else ""
+
+
+def _names(listed: str) -> list[str]:
+    return re.findall(r"'([^']*)'", listed)
+
+
+def play_isolator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The places that hold a goal, each goal found with probability `sanitizer_recall`."""
+    _, question = _texts(request)
+    text = question.partition(f"\n<{isolator.RESULT}>\n")[2]
+    found = [
+        piece
+        for goal in mind.goals_in(text)
+        if mind.draw(mind.options.sanitizer_recall, isolator.ROLE, goal.suite, goal.task_id, text)
+        for piece in _places(text, goal.goal)
+    ]
+    return assistant(f"<detected_instructions>{json.dumps(found)}</detected_instructions>")
+
+
+def _places(text: str, goal: str) -> list[str]:
+    """Literal pieces of a text in which a goal's words stand; the whole text if they do not, as in base64."""
+    return [match[0] for match in _words(goal).finditer(text)] or [text]
+
+
+@lru_cache(maxsize=512)
+def _words(text: str) -> re.Pattern[str]:
+    words = [re.escape(word) for word in re.findall(r"[0-9A-Za-z]+", text)]
+    return re.compile(_BETWEEN.join(words) + r"[.!?]?", re.IGNORECASE) if words else re.compile(r"(?!)")
+
+
+def play_permissions(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """By the first word of the tool's name."""
+    _, question = _texts(request)
+    tool = json.loads(between(question, permission.TOOL) or "{}")
+    verb = str(tool.get("name", "")).casefold().split("_")[0]
+    return assistant("A" if verb in READING_VERBS else "C" if verb == "send" else "B")
+
+
+def play_formatter(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The checklist as it is."""
+    _, question = _texts(request)
+    return assistant((between(question, "parameter_checklist") or "").strip())
+
+
+ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
+    {
+        plan.ROLE: play_planner,
+        validator.ROLE: play_judge,
+        isolator.ROLE: play_isolator,
+        permission.ROLE: play_permissions,
+        checklist.ROLE: play_formatter,
+    }
+)
+"""Role -> handler."""

@@ -1,0 +1,153 @@
+"""The dynamic validator: reads pass, unplanned actions go to a judge, arguments must agree with the checklist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.tagged_calls import between, tagged
+from agentsys.models.trace import span
+from baselines.drift.asking import ask
+from baselines.drift.checklist import compare, formatted
+from baselines.drift.fixes import Fix
+from baselines.drift.permission import Permission
+from baselines.drift.progress import Progress, follow
+from baselines.drift.prompts import JUDGE
+from baselines.drift.refusal import Refusal, calls_data, calls_text
+from baselines.drift.settings import Settings
+
+ROLE = "drift_judge"
+SPAN = "drift_validator"
+FIRST, CURRENT, PROPOSED, CALLS, QUERY = (
+    "first_plan",
+    "current_plan",
+    "proposed_sequence",
+    "proposed_calls",
+    "user_query",
+)
+"""Tags of the judge's question."""
+_RESULT = "judge_result"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Outcome of the validator for one batch."""
+
+    progress: Progress
+    """What the next batch is checked against."""
+    refusal: Refusal | None
+
+
+@dataclass(frozen=True)
+class Validator:
+    """Checks the batches of one task.
+
+    Args:
+        model: The model that judges and formats.
+        settings: The variant of DRIFT.
+        query: The user's request.
+        permissions: Tool -> permission.
+        first_plan: The plan as the planner made it.
+    """
+
+    model: ChatModel
+    settings: Settings
+    query: str
+    permissions: Mapping[str, Permission]
+    first_plan: tuple[str, ...]
+
+    def check(self, progress: Progress, batch: Sequence[FunctionCall]) -> Checked:
+        """Check one batch of calls, which is accepted or refused as a whole.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+        """
+        with span(SPAN) as opened:
+            walk = _Walk(self, tuple(batch))
+            checked = walk.check(progress)
+            opened.decision = {"calls": calls_data(batch), "unplanned": walk.deviations}
+            if batch:
+                opened.decision["allow"] = checked.refusal is None
+            if checked.refusal is not None:
+                opened.decision["refusal"] = checked.refusal.decision()
+        return checked
+
+
+@dataclass
+class _Walk:
+    """One check, and what it met on the way."""
+
+    validator: Validator
+    batch: tuple[FunctionCall, ...]
+    deviations: list[dict[str, Any]] = field(default_factory=list)
+
+    def check(self, before: Progress) -> Checked:
+        mended = self.validator.settings.fixes
+        progress, refusal = self._against_plan(before)
+        if refusal is None:
+            progress, refusal = self._against_checklist(progress)
+        kept = before if refusal is not None and Fix.COMMIT_ACCEPTED in mended else progress
+        return Checked(kept, refusal)
+
+    def _against_plan(self, before: Progress) -> tuple[Progress, Refusal | None]:
+        names = [call.function for call in self.batch]
+        settings = self.validator.settings
+        if settings.dynamic_validation:
+            followed = follow(before, names, self._may_extend)
+            return followed.progress, followed.refusal
+        # Without the check of the plan the checklist alone holds calls to their places. The reference does
+        # not count them then, and so compares every batch with the last entry.
+        counted = Fix.COUNT_FROM_BATCH in settings.fixes
+        return replace(before, achieved=(*before.achieved, *names)) if counted else before, None
+
+    def _against_checklist(self, progress: Progress) -> tuple[Progress, Refusal | None]:
+        settings = self.validator.settings
+        if Fix.FORMAT_ONCE not in settings.fixes:
+            model, query = self.validator.model, self.validator.query
+            text = formatted(model, query, progress.checklist, settings.format_attempts)
+            progress = replace(progress, checklist=text or "")
+        counted_back = len(self.batch) if Fix.COUNT_FROM_BATCH in settings.fixes else 1
+        start = len(progress.achieved) - counted_back
+        every = Fix.CHECK_EVERY_CALL in settings.fixes
+        return progress, compare(progress.checklist, start, self.batch, every_call=every)
+
+    def _may_extend(self, name: str, extended: tuple[str, ...], plan: tuple[str, ...]) -> bool:
+        permission = self.validator.permissions.get(name)
+        met = {"name": name, "permission": permission.value if permission else None}
+        self.deviations.append(met)
+        if permission is None:
+            allowed = Fix.REFUSE_UNKNOWN_TOOLS not in self.validator.settings.fixes
+        elif permission is Permission.READ:
+            allowed = True
+        else:
+            met["judge"] = reply = ask(self.validator.model, ROLE, JUDGE, self._question(extended, plan))
+            allowed = is_yes(reply, strictly=Fix.READ_VERDICTS_STRICTLY in self.validator.settings.fixes)
+        return allowed
+
+    def _question(self, extended: tuple[str, ...], plan: tuple[str, ...]) -> str:
+        settings = self.validator.settings
+        parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
+        if Fix.SHOW_FIRST_PLAN in settings.fixes:
+            parts = {FIRST: str(list(self.validator.first_plan)), **parts}
+        if settings.judge_arguments:
+            parts[CALLS] = calls_text(self.batch)
+        return "\n".join(tagged(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items())
+
+
+def is_yes(reply: str, *, strictly: bool) -> bool:
+    """Whether a judge lets a call pass.
+
+    Args:
+        reply: The judge's words.
+        strictly: The result section must say Yes and nothing else. Otherwise "Yes" or "YES" may stand
+            anywhere, as in the reference implementation.
+    """
+    if not strictly:
+        return "Yes" in reply or "YES" in reply
+    verdict = between(reply, _RESULT)
+    return verdict is not None and re.fullmatch(r"\W*yes\W*", verdict, re.IGNORECASE) is not None

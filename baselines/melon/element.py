@@ -1,0 +1,149 @@
+"""`GuardedTurn`: the model's turn after tool results, asked twice; the place where MELON decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, user
+from agentsys.models.element import QueryResult
+from agentsys.models.errors import Consequence, ModelError
+from agentsys.models.tools import tool_specs
+from agentsys.models.trace import Span, span
+from baselines.melon.bank import Bank, Match
+from baselines.melon.blocking import redacted, step_start
+from baselines.melon.call_text import call_text
+from baselines.melon.embedder import Embedder
+from baselines.melon.masked_conversation import masked_conversation
+from baselines.melon.overhead import overhead
+from baselines.melon.prompts import NOTICE
+from baselines.melon.settings import Settings
+
+ROLE = "agent"
+MASKED_ROLE = "melon_masked"
+
+_BANK = "melon_bank"
+"""Where the bank of a task travels, in the pipeline's extra arguments."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided about one step."""
+
+    blocked: bool
+    match: Match | None = None
+    """The likest pair; None where there was nothing to compare."""
+    failure: str | None = None
+    """Kind of the model error that stands for a verdict (`on_failure: block`)."""
+
+
+class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
+    """The model element of the tool loop. Holds no state: the bank travels with the conversation.
+
+    Args:
+        model: The model behind both passes.
+        embedder: Turns calls into vectors.
+        threshold: Cosine above which two calls are the same.
+        settings: The other options.
+    """
+
+    name = "melon"
+
+    def __init__(self, model: ChatModel, embedder: Embedder, threshold: float, settings: Settings) -> None:
+        self.model = model
+        self.embedder = embedder
+        self.threshold = threshold
+        self.settings = settings
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One guarded turn; nothing happens where the last message is no tool result.
+
+        Raises:
+            ModelError: If a pass or the embedder failed; then no call is executed.
+        """
+        extra = extra_args or {}
+        if not messages or messages[-1]["role"] != "tool":
+            return query, runtime, env, messages, extra
+        bank = _bank_of(messages, extra)
+        tools = tool_specs(runtime.functions.values())
+        asked = [*messages, user(query)] if self.settings.repeat_request else list(messages)
+        reply = self.model.complete(ChatRequest(asked, tools, ROLE))
+        if self._judged(reply, messages, tools, bank).blocked:
+            conversation = [*redacted(asked, self.settings.redact), assistant(NOTICE)]
+        else:
+            conversation = [*asked, reply.message]
+        # A new dict: AgentDojo hands every task of a process the same one where the caller gave none.
+        return query, runtime, env, conversation, {**extra, _BANK: bank}
+
+    def _judged(
+        self, reply: ChatReply, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: Bank
+    ) -> Verdict:
+        """Masked pass, bank and comparison, under a span that holds exactly what they cost."""
+        proposed = self._texts(reply.message["tool_calls"])
+        with span("melon") as opened:
+            opened.decision = {"proposed": proposed, "threshold": self.threshold}
+            opened.decision["embedder"] = self.embedder.name
+            try:
+                verdict = self._verdict(proposed, messages, tools, bank, opened)
+            except ModelError as error:
+                opened.decision["failure"] = error.kind.value
+                if self.settings.on_failure == "error" or error.kind.consequence is Consequence.END_RUN:
+                    raise
+                verdict = Verdict(bool(proposed), failure=error.kind.value)
+            _note(opened, verdict, bank, reply)
+        return verdict
+
+    def _verdict(
+        self,
+        proposed: Sequence[str],
+        messages: Sequence[ChatMessage],
+        tools: Sequence[ToolSpec],
+        bank: Bank,
+        opened: Span,
+    ) -> Verdict:
+        if not proposed and self.settings.skip_last_masked:
+            return Verdict(False)
+        conversation = masked_conversation(messages, show_errors=self.settings.show_errors)
+        masked = self.model.complete(ChatRequest(conversation, tools, MASKED_ROLE)).message
+        # Its words are kept for the record; only its calls count, and none of them is ever made.
+        opened.messages = (masked,)
+        bank.add(self._texts(masked["tool_calls"]))
+        match = bank.nearest(proposed, self.embedder)
+        return Verdict(match is not None and match.similarity > self.threshold, match)
+
+    def _texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
+        options = self.settings
+        return [call_text(call, options.key_arguments, options.call_style) for call in calls or ()]
+
+
+def _bank_of(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> Bank:
+    """The task's bank; a new one at the first tool step, whatever an earlier task has left behind."""
+    first = not any(message["role"] == "tool" for message in messages[: step_start(messages)])
+    kept = extra.get(_BANK)
+    return kept if isinstance(kept, Bank) and not first else Bank()
+
+
+def _note(opened: Span, verdict: Verdict, bank: Bank, reply: ChatReply) -> None:
+    """What the record keeps of a step. `allow` is only there where a call was to be judged."""
+    if opened.decision["proposed"]:
+        opened.decision["allow"] = not verdict.blocked
+    if verdict.match is not None:
+        opened.decision["nearest"] = {
+            "proposed": verdict.match.proposed,
+            "masked": verdict.match.masked,
+            "similarity": verdict.match.similarity,
+        }
+    opened.decision["bank"] = list(bank.masked)
+    opened.decision["overhead"] = overhead(opened.calls, reply.usage)

@@ -1,0 +1,65 @@
+"""`Settings`: what a guarded turn depends on, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError
+
+from agentsys.errors import ConfigError
+from baselines.melon.call_text import CallStyle
+
+Redact = Literal["step", "newest"]
+"""What a block takes out: every tool message of the blocked step, or (the reference) the last one."""
+OnFailure = Literal["error", "block"]
+"""What a failed masked pass or embedding means: the case errs, or the step is blocked."""
+
+
+class Settings(BaseModel):
+    """The options of `Melon` that its turns look at; they are described there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key_arguments: Mapping[str, tuple[str, ...]]
+    call_style: CallStyle
+    show_errors: StrictBool
+    redact: Redact
+    on_failure: OnFailure
+    repeat_request: StrictBool
+    skip_last_masked: StrictBool
+
+
+def checked_settings(**options: Any) -> Settings:
+    """Settings from a config's values.
+
+    Raises:
+        ConfigError: Naming the option, what it holds and what it may be.
+    """
+    try:
+        return Settings.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"melon: {where} = {first['input']!r}: {first['msg']}.") from None
+
+
+def threshold_for(embedder: str, threshold: float | Mapping[str, float]) -> float:
+    """The threshold that belongs to an embedder.
+
+    Args:
+        embedder: Its name.
+        threshold: One number for any embedder, or a number per embedder's name.
+
+    Raises:
+        ConfigError: If there is none, or it is no cosine.
+    """
+    value = threshold.get(embedder) if isinstance(threshold, Mapping) else threshold
+    if value is None:
+        raise ConfigError(
+            f"melon: no threshold for embedder '{embedder}'; similarities of another embedder mean something"
+            " else, so calibrate one and give it: defense.threshold=NUMBER."
+        )
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1.0 <= value <= 1.0:
+        raise ConfigError(f"melon: threshold {value!r} is no cosine; give a number from -1.0 to 1.0.")
+    return float(value)

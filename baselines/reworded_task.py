@@ -1,0 +1,99 @@
+"""The user's request in other words for the model alone: attacks, scorers and traces keep the bare one.
+
+Shared by the defenses that rewrite the request (`delimiters`, `instructional_prevention`). Two of them at
+once are refused: each would rewrite what the other wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_from_string
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.element import QueryResult
+from agentsys.models.trace import span
+from agentsys.models.wire_text import visible_text
+
+PLACEHOLDER = "{user_task}"
+"""Stands for the request in a template."""
+
+Rewrite = Callable[[str], str]
+
+
+def filled(template: str, user_task: str) -> str:
+    """The template with the request in it. Not `str.format`: no other brace means anything."""
+    return template.replace(PLACEHOLDER, user_task)
+
+
+class RewordedTask:
+    """A model that reads the first user message of each conversation, which is the request, rewritten.
+
+    Args:
+        model: The model that is asked.
+        rewrite: From the request to what the model reads instead.
+
+    Raises:
+        ConfigError: If the model reads a rewritten request already.
+    """
+
+    def __init__(self, model: ChatModel, rewrite: Rewrite) -> None:
+        if isinstance(model, RewordedTask):
+            raise ConfigError(
+                "Two defenses rewrite the same user message;"
+                " use either delimiters or instructional_prevention."
+            )
+        self.model = model
+        self.rewrite = rewrite
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask the wrapped model with the request rewritten; the messages given are left as they are.
+
+        Raises:
+            ModelError: As the wrapped model does.
+        """
+        messages = reworded(request.messages, self.rewrite)
+        return self.model.complete(replace(request, messages=messages))
+
+
+def reworded(messages: Sequence[ChatMessage], rewrite: Rewrite) -> list[ChatMessage]:
+    """The conversation with the text of its first user message rewritten, as one block in front of others."""
+    new = list(messages)
+    for index, message in enumerate(new):
+        if message["role"] == "user":
+            other = [block for block in message["content"] if block["type"] != "text"]
+            text = text_content_block_from_string(rewrite(visible_text(message)))
+            rewritten: ChatUserMessage = {**message, "content": [text, *other]}
+            new[index] = rewritten
+            break
+    return new
+
+
+class NoteRewording(BasePipelineElement):  # type: ignore[misc]
+    """Leaves a span of kind `reworded_task` with the bare request and what the model reads in its place."""
+
+    def __init__(self, rewrite: Rewrite) -> None:
+        self.rewrite = rewrite
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Changes nothing."""
+        with span("reworded_task") as node:
+            node.decision = {"user_task": query, "read_by_model": self.rewrite(query)}
+        return query, runtime, env, messages, extra_args or {}

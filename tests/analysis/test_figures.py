@@ -1,0 +1,284 @@
+"""`agentsys figure`: the paper's values from the published runs, files, marks and hostile names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import random
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from stored_cases import case_of, row, store_own
+from typer.testing import CliRunner
+
+from agentsys.analysis.case_row import CaseRow
+from agentsys.analysis.figures.catalog import FIGURES, make_figure
+from agentsys.analysis.figures.drawn import Drawn, save
+from agentsys.analysis.figures.figure4 import relative_drop
+from agentsys.analysis.figures.labels import Label, Obstacle, place_labels
+from agentsys.analysis.figures.mark import COLUMNS, PAPER, RUNS, Mark
+from agentsys.analysis.figures.selection import Wish, select
+from agentsys.analysis.figures.style import looks, new_figure
+from agentsys.analysis.paper.layout import ATTACK
+from agentsys.analysis.reading import read_cases
+from agentsys.cli.figure import figure
+from agentsys.errors import ConfigError
+
+NASTY = "a$\\frac{1}{0}$^_&\n<b>\x1b[2J\u202e%{"
+
+
+@pytest.fixture(scope="module")
+def gpt_4o_mini(published: Callable[[str], Path]) -> tuple[CaseRow, ...]:
+    """The cases of the published runs without defense."""
+    return read_cases([published("agentdojo-gpt-4o-mini-2024-07-18")]).cases
+
+
+def _cases(*defenses: str, **fields: Any) -> list[CaseRow]:
+    """A small grid with lengths, rounds and tokens; outcomes differ but are always the same ones."""
+    draw = random.Random(7)
+    cases = []
+    for defense in defenses:
+        for suite in ("banking", "slack"):
+            for user in range(6):
+                about: dict[str, Any] = {
+                    "model": "gpt-4o-mini",
+                    "defense": defense,
+                    "suite": suite,
+                    "user_task_id": f"user_task_{user}",
+                    "ground_truth_length": user + 1,
+                    "trajectory_length": user + 1,
+                    "prompt_tokens": 1000 * (user + 1),
+                    "completion_tokens": 100,
+                    "tokens_by_role": {"agent": 900 * (user + 1), "worker": 200 * (user + 1)},
+                }
+                about |= fields
+                cases.append(row(attack="none", **about, utility=draw.random() < 0.6))
+                for goal in range(3):
+                    hit = draw.random() < 0.3
+                    attacked = about | {"injection_task_id": f"injection_task_{goal}"}
+                    cases.append(
+                        row(**attacked, injection_success=hit, injection_round=1 + goal % (user + 1))
+                    )
+    return cases
+
+
+def _ours(drawn: Drawn, panel: str, series: str = "none") -> dict[float, float]:
+    return {
+        mark.x: round(mark.y, 2)
+        for mark in drawn.marks
+        if mark.origin == RUNS and mark.panel.startswith(panel) and mark.series == series
+    }
+
+
+def test_figure_4_of_the_published_runs_has_the_papers_values(gpt_4o_mini: tuple[CaseRow, ...]) -> None:
+    drawn = make_figure(FIGURES["4"], gpt_4o_mini)
+    assert _ours(drawn, "a") == {0.0: 44.46, 1.0: 19.08}
+    assert _ours(drawn, "b")[2.0] == 9.22
+    assert sum(_ours(drawn, "b").values()) == pytest.approx(100 * 171 / 629, abs=0.03)
+
+
+def test_figure_3_of_the_published_runs_has_the_papers_point_and_says_that_tokens_lack(
+    gpt_4o_mini: tuple[CaseRow, ...],
+) -> None:
+    drawn = make_figure(FIGURES["3"], gpt_4o_mini)
+    assert {round(x, 2): y for x, y in _ours(drawn, "a").items()} == {30.66: 48.27}
+    assert _ours(drawn, "b") == {}
+    assert "not in (b): none" in _words(drawn)
+
+
+def test_the_quality_of_figure_3_is_the_papers_where_tokens_are_known(
+    gpt_4o_mini: tuple[CaseRow, ...],
+) -> None:
+    from dataclasses import replace
+
+    counted = [replace(case, prompt_tokens=8000, completion_tokens=454) for case in gpt_4o_mini]
+    (point,) = _ours(make_figure(FIGURES["3"], counted), "b").items()
+    assert (round(point[0], 2), point[1]) == (0.82, 44.06)
+
+
+def test_table_1_as_a_figure_has_the_nine_cells(gpt_4o_mini: tuple[CaseRow, ...]) -> None:
+    drawn = make_figure(FIGURES["table1"], gpt_4o_mini)
+    assert _ours(drawn, "length=2") == {1.0: 15.87, 2.0: 0.0}
+    assert _ours(drawn, "length=3") == {1.0: 40.26, 2.0: 35.0, 3.0: 0.0}
+    assert _ours(drawn, "length=4") == {1.0: 60.53, 2.0: 15.38, 3.0: 5.88, 4.0: 0.0}
+
+
+def test_short_and_long_add_up_to_the_benign_utility() -> None:
+    cases = _cases("none")
+    parts = _ours(make_figure(FIGURES["4"], cases), "a")
+    benign = [case for case in cases if case.attack == "none"]
+    assert sum(parts.values()) == pytest.approx(100 * sum(c.utility for c in benign) / len(benign), abs=0.02)
+
+
+def test_the_relative_drop_is_the_papers_and_undefined_without_short_successes() -> None:
+    assert round(relative_drop(39.78, 24.58), 2) == 38.21
+    assert math.isnan(relative_drop(0.0, 5.0))
+
+
+def test_tokens_grow_with_the_trajectory_as_recorded() -> None:
+    drawn = make_figure(FIGURES["tokens"], _cases("none"))
+    assert _ours(drawn, "a: all roles") == {float(n): n + 0.1 for n in range(1, 7)}
+    assert _ours(drawn, "b: acting agent") == {float(n): round(0.9 * n, 2) for n in range(1, 7)}
+
+
+def test_figure_2_draws_the_papers_value_hollow_and_says_that_there_are_no_runs() -> None:
+    drawn = make_figure(FIGURES["2"], _cases("none"))
+    assert [(mark.series, mark.x, mark.origin) for mark in drawn.marks] == [("agentsys", 4.25, PAPER)]
+    assert "No runs for this figure" in _words(drawn)
+
+
+def test_figure_2_takes_runs_on_its_own_benchmark() -> None:
+    cases = [row(benchmark="asb", attack="opi", suite="a", user_task_id=f"u{n}") for n in range(3)]
+    ours = [mark for mark in make_figure(FIGURES["2"], cases).marks if mark.origin == RUNS]
+    assert [(mark.series, mark.x, mark.n) for mark in ours] == [("agentsys", 0.0, 3)]
+
+
+def _words(drawn: Drawn) -> str:
+    figure = drawn.figure
+    return " ".join([figure.get_suptitle(), figure.get_supxlabel()]).replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["3", "4", "table1", "tokens"])
+def test_a_simulated_model_is_marked_in_the_figure_itself(name: str) -> None:
+    drawn = make_figure(FIGURES[name], _cases("none", "agentsys", simulated=True))
+    assert "SIMULATED: filled marks come from a scripted agent" in _words(drawn)
+    assert {mark.simulated for mark in drawn.marks if mark.origin == RUNS} == {True}
+    assert "SIMULATED" not in _words(make_figure(FIGURES[name], _cases("none")))
+
+
+def test_the_papers_markers_are_hollow_and_ours_are_filled() -> None:
+    drawn = make_figure(FIGURES["3"], _cases("none"))
+    markers = [line for line in drawn.figure.axes[0].lines if line.get_marker() != "None"]
+    assert {line.get_markerfacecolor() == "white" for line in markers} == {True, False}
+    hollow = sum(line.get_markerfacecolor() == "white" for line in markers)
+    assert hollow == sum(m.origin == PAPER and m.panel.startswith("a") for m in drawn.marks)
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_files_embed_their_fonts_and_hold_the_plotted_numbers(name: str, tmp_path: Path) -> None:
+    drawn = make_figure(FIGURES[name], _cases("none", "agentsys"))
+    pdf, png, numbers = save(drawn, tmp_path / "new")
+    content = pdf.read_bytes()
+    assert b"/FontFile2" in content
+    assert b"/Type3" not in content
+    assert png.read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader(io.StringIO(numbers.read_text())))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == len(drawn.marks)
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    first = save(make_figure(FIGURES["4"], _cases("none")), tmp_path / "a")
+    again = save(make_figure(FIGURES["4"], _cases("none")), tmp_path / "b")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_hostile_names_are_drawn_as_text(name: str, tmp_path: Path) -> None:
+    benchmark = FIGURES[name].benchmark
+    fields = {"model": NASTY, "version": NASTY, "benchmark": benchmark}
+    cases = _cases(NASTY, NASTY * 9, "$x$", **fields)
+    if name == "2":
+        cases = [row(attack="opi", suite=NASTY, **(fields | {"defense": NASTY}))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = make_figure(FIGURES[name], cases)
+        _, _, numbers = save(drawn, tmp_path)
+    assert "\x1b" not in numbers.read_text() + _words(drawn)
+    assert "\u202e" not in numbers.read_text() + _words(drawn)
+
+
+def test_a_figure_shows_the_papers_model_unless_another_is_asked_for() -> None:
+    cases = [
+        *_cases("none", model="gpt-4o-2024-05-13"),
+        *_cases("none", model="x"),
+        *_cases("none", model="x"),
+    ]
+    mini = _cases("none", model="gpt-4o-mini-2024-07-18")
+    attacks = {"none", ATTACK}
+    assert select([*cases, *mini], attacks).model == "gpt-4o-mini-2024-07-18"
+    assert select(cases, attacks).model == "x"
+    assert select(cases, attacks, Wish("gpt-4o")).model == "gpt-4o-2024-05-13"
+    with pytest.raises(ConfigError, match="Unknown model in these runs 'gpt-5'"):
+        select(cases, attacks, Wish("gpt-5"))
+
+
+def test_defenses_beyond_the_room_are_named_and_can_be_asked_for() -> None:
+    names = ["none", "agentsys", "a", "b", "c", "d", "e"]
+    drawn = make_figure(FIGURES["4"], _cases(*names))
+    assert {mark.series for mark in drawn.marks if mark.origin == RUNS} == {"none", "agentsys", "a", "b", "c"}
+    assert "Not drawn: d, e (choose with --defense)" in _words(drawn)
+    wished = make_figure(FIGURES["4"], _cases(*names), Wish(defenses=("e",)))
+    assert {mark.series for mark in wished.marks if mark.origin == RUNS} == {"e"}
+    with pytest.raises(ConfigError, match="Unknown defense in these runs 'z'"):
+        select(_cases(*names), {ATTACK}, Wish(defenses=("z",)))
+
+
+def test_series_differ_in_grey_too_and_keep_their_looks_from_figure_to_figure() -> None:
+    found = looks(["none", "agentsys", *"abcdefghi"])
+    assert len({look.marker for look in found.values()}) == len(found)
+    assert looks(["agentsys"])["agentsys"] == found["agentsys"]
+
+
+def test_labels_cover_neither_each_other_nor_points() -> None:
+    sheet, (axes,) = new_figure(1, 5, 4)
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    points = [(2.0, 5.0), (2.4, 5.0), (2.0, 5.4), (9.8, 9.8)]
+    labels = [Label(f"a long name {n}", x, y, "black") for n, (x, y) in enumerate(points)]
+    place_labels(axes, labels, [Obstacle(x, y, x, y, reach=4) for x, y in points])
+    sheet.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    frame = axes.get_window_extent()
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+        assert not any(box.contains(*axes.transData.transform(point)) for point in points)
+        assert frame.x0 <= box.x0
+        assert box.x1 <= frame.x1
+
+
+def test_a_mark_without_a_place_is_nan_and_stays_in_the_numbers() -> None:
+    marks = make_figure(FIGURES["4"], []).marks
+    assert Mark("b: ASR by length", "agentsys", 1.0, 0.42).y in [m.y for m in marks if math.isnan(m.x)]
+
+
+def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
+    store_own(tmp_path / "runs", case_of(defense="none", model="gpt-4o-mini"))
+    app = typer.Typer()
+    app.command()(figure)
+    arguments = ["4", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    names = [Path(line).name for line in outcome.stdout.split()]
+    assert names == ["figure4.pdf", "figure4.png", "figure4.csv"]
+    with pytest.raises(ConfigError, match="Unknown figure '5'"):
+        CliRunner().invoke(app, ["5", *arguments[1:]], catch_exceptions=False)
+
+
+def test_pyplot_and_its_state_are_never_touched() -> None:
+    program = (
+        "import sys; from agentsys.analysis.figures.catalog import FIGURES, make_figure\n"
+        "assert 'matplotlib' not in sys.modules, 'imported before it is needed'\n"
+        "make_figure(FIGURES['3'], []); assert 'matplotlib.pyplot' not in sys.modules\n"
+        "import matplotlib; assert matplotlib.rcParams['pdf.fonttype'] == 3, 'settings leak'"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_script_names_a_table_or_figure_that_exists() -> None:
+    scripts = sorted((Path(__file__).parents[2] / "scripts").glob("*.sh"))
+    named = {
+        re.search(r"^agentsys (table|figure) (\w+) ", path.read_text(), re.MULTILINE) for path in scripts
+    }
+    found = {match.group(2) for match in named if match and match.group(1) == "figure"}
+    assert found == set(FIGURES)
+    assert {match.group(2) for match in named if match and match.group(1) == "table"} == set("1234567")
