@@ -29,6 +29,12 @@ def rewrite_new_results(
     return [*messages[:start], *new]
 
 
+def new_results(messages: Sequence[ChatMessage]) -> list[int]:
+    """Where the tool results of the latest turn stand in the conversation, in order."""
+    start = _turn_start(messages)
+    return [place for place in range(start, len(messages)) if messages[place]["role"] == "tool"]
+
+
 def rewrite_text(
     blocks: Sequence[MessageContentBlock], rewrite: Callable[[str], str]
 ) -> list[MessageContentBlock]:

@@ -85,7 +85,9 @@ def table(
 def _logdir(folders: Sequence[Path], reading: Reading) -> str:
     """The first folder with runs of ours: a folder of published runs is no place for new ones."""
     ours = [case.source for case in reading.cases if not case.foreign]
-    return next((str(f) for f in folders if any(Path(s).is_relative_to(f) for s in ours)), "results/runs")
+    return next(
+        (str(f) for f in folders if any(Path(s).is_relative_to(f) for s in ours)), "results/runs/paper"
+    )
 
 
 def _text(filled: FilledTable, document: Document, form: TableFormat) -> str:

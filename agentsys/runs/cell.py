@@ -52,8 +52,8 @@ class CellBuilder:
             ConfigError: If a `_target_` cannot be found or refuses its options, or a key is missing.
         """
         benchmark: Benchmark = self._once("benchmark", settings.benchmark)
-        attack: Attack = self._once("attack", settings.attack)
-        defense: Defense = self._once("defense", self._placed(settings.defense))
+        attack: Attack = self._once("attack", _seeded(settings.attack, settings.seed))
+        defense: Defense = self._once("defense", self._placed(_seeded(settings.defense, settings.seed)))
         stack = self._stack(settings, benchmark, defense)
         if stack.simulated and hasattr(defense, "rehearsed"):
             defense = defense.rehearsed()
@@ -88,6 +88,11 @@ class CellBuilder:
             )
         stack: ModelStack = self._built[key]
         return stack
+
+
+def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:
+    """A config whose `seed: null` became the run's."""
+    return {**config, "seed": seed} if "seed" in config and config["seed"] is None else config
 
 
 def instantiate(group: str, config: Mapping[str, Any]) -> Any:

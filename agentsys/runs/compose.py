@@ -153,7 +153,7 @@ def _settings(overrides: Sequence[str], resolve: _Resolver, pristine: _Pristine)
 
 def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine) -> str:
     """The YAML's own name, followed by every option that differs from that YAML."""
-    hidden = NOT_IDENTITY[group] | {"seed"}  # a seed makes no other defense; the record names it
+    hidden = NOT_IDENTITY[group]
     before = _leaves(without(pristine[group, choice], hidden))
     after = _leaves(without(values[group], hidden))
     changed = [f"+{k}={after.get(k)}" for k in sorted({*before, *after}) if before.get(k) != after.get(k)]

@@ -1,4 +1,4 @@
-"""The agent: plans once, then turn by turn isolates, acts and validates, until there is nothing left to call."""
+"""The agent: plans once, then turn by turn isolates, acts and validates, until there is nothing to call."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Drift:
         dynamic_validation: The validator: unplanned reads pass, unplanned actions go to a judge. Without it
             the checklist alone holds calls to the plan, which then cannot grow.
         injection_isolation: The isolator: planted instructions are cut out of tool results.
-        permissions: Tool -> Read, Write or Execute, for tools that need not be asked about; None asks about all.
+        permissions: Tool -> Read, Write or Execute, for tools not to be asked about; None asks about all.
         judge_arguments: Show the judge the proposed calls with their arguments (the reference does not).
         unreadable_detection: What becomes of a result that the detector twice gave no readable answer about:
             `withhold` (a notice stands for it) or `keep`. Without effect under `compat`, which keeps it.

@@ -27,8 +27,8 @@ class Fix(Enum):
     COUNT_FROM_BATCH = "count_from_batch"
     """A batch is compared with the checklist from its own place on. Reference: from its last call's place."""
     FORMAT_ONCE = "format_once"
-    """The checklist is made JSON once, and one entry for each planned call. Reference: rewritten each turn, and
-    plan and checklist drift apart where it was not JSON to begin with."""
+    """The checklist is made JSON once, and one entry for each planned call. Reference: rewritten each turn,
+    and plan and checklist drift apart where it was not JSON to begin with."""
     CHECK_EVERY_CALL = "check_every_call"
     """A call without required values passes alone. Reference: the rest of its batch passes unseen."""
     COMMIT_ACCEPTED = "commit_accepted"
@@ -36,9 +36,9 @@ class Fix(Enum):
     TELL_REPEATS = "tell_repeats"
     """Repeated reads run; a repeated action is refused in words. Reference: the run ends without a word."""
     REFUSE_UNKNOWN_TOOLS = "refuse_unknown_tools"
-    """An unplanned call of a tool that does not exist is refused. Reference: accepted and put into the plan."""
+    """An unplanned call of a tool that does not exist is refused. Reference: accepted, put into the plan."""
     READ_VERDICTS_STRICTLY = "read_verdicts_strictly"
-    """Judge and classifier must answer in form, else no / Write. Reference: a word or letter anywhere counts."""
+    """Judge and classifier must answer in form, else no / Write. Reference: a word or letter anywhere."""
     SHOW_FIRST_PLAN = "show_first_plan"
     """The judge sees the plan as it was first made as well. Reference: only as extended since."""
     FLAG_REFUSALS = "flag_refusals"

@@ -111,7 +111,7 @@ def _cleaned(model: ChatModel, settings: Settings, query: str, result: ChatToolR
 
 
 def usable_spans(reply: str, settings: Settings) -> list[str] | None:
-    """What to cut according to a reply: nothing where it is clean; None where the detector is to be asked again."""
+    """What to cut according to a reply: nothing where it is clean; None where it is to be asked again."""
     items = read_detection(reply)
     if items is None:
         strictly = Fix.READ_DETECTION_STRICTLY in settings.fixes
@@ -123,7 +123,7 @@ def usable_spans(reply: str, settings: Settings) -> list[str] | None:
 
 
 def _cut(now: Isolated, spans: Sequence[str], settings: Settings) -> tuple[Isolated, int, bool]:
-    """The result without the spans, the places cut in what the actor reads, and whether that counts as done."""
+    """The result without the spans, the places cut in what is read, and whether that counts as done."""
     strict = Fix.REQUIRE_A_MATCH in settings.fixes
     before = result_text(now.shown)
     read = mask(before, spans, strip_unmatched=not strict)

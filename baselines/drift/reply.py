@@ -57,7 +57,7 @@ def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
         except CallSyntaxError:
             pass  # Say, a tool named without parentheses.
     try:
-        found = parse_tool_calls_from_python_function(repaired(body))
+        found: list[FunctionCall] = parse_tool_calls_from_python_function(repaired(body))
     # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
     except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
         raise CallSyntaxError(str(error) or type(error).__name__) from None

@@ -45,7 +45,7 @@ def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
 
 
 def _known_values(call: ScriptedCall, query: str, mind: Mind) -> dict[str, object] | None:
-    values = {
+    values: dict[str, object] = {
         key: value if isinstance(value, str | int | float) and mind.grounded(str(value), query) else None
         for key, value in call.args.items()
     }
@@ -53,7 +53,7 @@ def _known_values(call: ScriptedCall, query: str, mind: Mind) -> dict[str, objec
 
 
 def play_judge(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
-    """Yes if the user task's ground truth uses the tool that is new in the sequence, but for the error rates."""
+    """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
     _, question = _texts(request)
     task = mind.task_in(between(question, validator.QUERY) or "")
     name = _added(between(question, validator.CURRENT) or "", between(question, validator.PROPOSED) or "")

@@ -1,4 +1,4 @@
-"""The dynamic validator: reads pass, unplanned actions go to a judge, arguments must agree with the checklist."""
+"""The dynamic validator: reads pass, a judge sees unplanned actions, arguments must fit the checklist."""
 
 from __future__ import annotations
 

@@ -47,6 +47,8 @@ def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
             return OpenAIEmbeddings(**openai)
         except TypeError as error:
             raise ConfigError(f"melon: section 'openai' is wrong: {error}.") from None
+        except ConfigError as error:
+            raise ConfigError(f"{error} Without a key: defense.embedder=char_ngrams.") from None
     return _own(name)
 
 

@@ -44,7 +44,8 @@ class Spotlighting:
         unmark_arguments: Datamarking: write spaces for marks that the model copied into tool calls.
         unmark_answer: Datamarking: likewise in the final answer, which utility checks read.
         random: Draw a fresh mark for each case and name it in the system message.
-        seed: What the fresh marks depend on, besides the request and the environment.
+        seed: What the fresh marks depend on, besides the request and the environment; a run fills in its
+            own where this is None.
 
     Raises:
         ConfigError: If the variant is unknown, a mark is empty or has whitespace, or `random` is
@@ -67,7 +68,7 @@ class Spotlighting:
         unmark_arguments: bool = True,
         unmark_answer: bool = True,
         random: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         _check(variant, {"start": start, "end": end, "mark": mark}, random)
         markings: dict[str, Marking] = {
@@ -79,7 +80,7 @@ class Spotlighting:
         self.unmark_arguments = unmark_arguments
         self.unmark_answer = unmark_answer
         self.random = random
-        self.seed = seed
+        self.seed = 0 if seed is None else seed
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent with marked results; with `random`, its marks are drawn when it is run."""

@@ -192,6 +192,9 @@ def test_hostile_names_are_drawn_as_text(name: str, tmp_path: Path) -> None:
         warnings.simplefilter("error")
         drawn = make_figure(FIGURES[name], cases)
         _, _, numbers = save(drawn, tmp_path)
+    from matplotlib.text import Text
+
+    assert not any(text.get_parse_math() for text in drawn.figure.findobj(Text))
     assert "\x1b" not in numbers.read_text() + _words(drawn)
     assert "\u202e" not in numbers.read_text() + _words(drawn)
 

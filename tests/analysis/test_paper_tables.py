@@ -108,10 +108,10 @@ def test_an_empty_cell_is_a_dash_and_the_command_that_fills_it_stands_below() ->
     text = markdown_document(_document(5, _grid()))
     line = next(line for line in text.splitlines() if "gpt-4o-mini | agentsys" in line)
     assert line.count("| — ") == 7
-    assert "agentsys run model=gpt-4o-mini defense=agentsys attack=none logdir=results/runs" in text
+    assert "agentsys run model=gpt-4o-mini defense=agentsys attack=none logdir=results/runs/paper" in text
     assert (
         "agentsys run model=gpt-4o,gpt-5.1,claude-3.7-sonnet,gemini-2.5-pro,qwen2.5-7b-instruct "
-        "defense=none,agentsys attack=none logdir=results/runs"
+        "defense=none,agentsys attack=none logdir=results/runs/paper"
     ) in text
 
 
@@ -308,6 +308,14 @@ def test_hostile_names_are_inert_in_html(number: int) -> None:
     structure = {"html", "head", "meta", "title", "style", "body", "h2", "ul", "li", "small", "pre", "code"}
     assert tags.seen <= structure | {"table", "caption", "thead", "tbody", "tr", "th", "td"}
     assert tags.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class"}
+
+
+@pytest.mark.parametrize("name", ["[1cm]x", "*x", "]{", "\\\\[1cm]"])
+def test_no_name_begins_an_argument_of_the_line_above_it_in_latex(name: str) -> None:
+    text = latex_document(_document(2, _grid(model=name)))
+    above = [first for first, line in pairwise(text.splitlines()) if line.startswith(("[", "*"))]
+    assert above == []
+    assert "[" not in text.replace("{[}", "").replace(r"\smallskip[", "")
 
 
 def _balanced(text: str) -> bool:

@@ -19,7 +19,7 @@ def paper_document(
     reading: Reading,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
-    logdir: str = "results/runs",
+    logdir: str = "results/runs/paper",
     replicates: int = 2000,
 ) -> Document:
     """The table, its notes, and the commands that would fill what is empty.

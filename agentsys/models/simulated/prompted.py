@@ -40,7 +40,7 @@ def in_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:
 
 
 def _with_calls(message: ChatMessage) -> ChatMessage:
-    """An assistant message with the calls its text asks for, so that one that was refused is not forgotten."""
+    """An assistant message with the calls its text asks for: a refused one is not forgotten."""
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
     try:

@@ -1,0 +1,69 @@
+"""`ClassifierDefense`: a published injection classifier as a defense (`protectai`, `piguard`)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from baselines.detectors.defense import DetectorDefense
+from baselines.detectors.element import Mode, OnInjection
+from baselines.detectors.load import load_classifier
+from baselines.detectors.settings import Backend, ClassifierSettings, Head, LongInput
+
+
+class ClassifierDefense(DetectorDefense):
+    """The plain agent with a text classifier between tools and model.
+
+    Needs `pip install 'agentsys[detectors]'`; the model is loaded when the first case is built.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        model_id: See `ClassifierSettings`, as for all that follow up to `local_files_only`.
+        threshold: See `DetectorDefense`, as for all that follow.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model_id: str,
+        revision: str | None,
+        head: Head,
+        safe_label: str,
+        long_input: LongInput = "windows",
+        max_length: int = 512,
+        stride: int = 128,
+        batch_size: int = 16,
+        device: str = "auto",
+        backend: Backend = "torch",
+        onnx_file: str | None = None,
+        local_files_only: bool = False,
+        threshold: float = 0.5,
+        mode: Mode = "message",
+        on_injection: OnInjection = "withhold",
+        read_errors: bool = True,
+    ) -> None:
+        self.settings = ClassifierSettings(
+            model_id=model_id,
+            revision=revision,
+            head=head,
+            safe_label=safe_label,
+            long_input=long_input,
+            max_length=max_length,
+            stride=stride,
+            batch_size=batch_size,
+            device=device,
+            backend=backend,
+            onnx_file=onnx_file,
+            local_files_only=local_files_only,
+        )
+        super().__init__(
+            name,
+            partial(load_classifier, self.settings),
+            threshold=threshold,
+            mode=mode,
+            on_injection=on_injection,
+            read_errors=read_errors,
+        )

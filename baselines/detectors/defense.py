@@ -1,0 +1,77 @@
+"""`DetectorDefense`: the plain agent, whose tool results a detector has read first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel
+from agentsys.models.loop import default_system_message, tool_loop
+from baselines.detectors.detector import Detector
+from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, Mode, OnInjection
+
+
+class DetectorDefense:
+    """A defense from any detector; a subclass with a YAML makes it a config.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        detector: Gives the detector when a case is built, so that composing a config loads no model.
+        threshold: A result is flagged if its safety (1 - probability of an injection) is below this.
+        mode: What the detector reads, see `DetectInjections`.
+        on_injection: What follows, see `DetectInjections`.
+        read_errors: Whether it reads error texts, too.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        detector: Callable[[], Detector],
+        *,
+        threshold: float = 0.5,
+        mode: Mode = "message",
+        on_injection: OnInjection = "withhold",
+        read_errors: bool = True,
+    ) -> None:
+        for option, value, known in (
+            ("mode", mode, get_args(Mode)),
+            ("on_injection", on_injection, get_args(OnInjection)),
+        ):
+            if value not in known:
+                raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+            raise ConfigError(f"{name}: threshold is {threshold!r}; give a number from 0.0 to 1.0.")
+        self.name = name
+        self.detector = detector
+        self.threshold = float(threshold)
+        self.mode: Mode = mode
+        self.on_injection: OnInjection = on_injection
+        self.read_errors = read_errors
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The plain agent with the detector between the tools and the next model call.
+
+        Raises:
+            ConfigError: If the detector cannot be loaded.
+        """
+        detect = DetectInjections(
+            self.detector(), self.threshold, self.mode, self.on_injection, read_errors=self.read_errors
+        )
+        return tool_loop(
+            model,
+            default_system_message(suite),
+            name=f"{model.name}-{self.name}",
+            after_results=[detect],
+        )
+
+    @staticmethod
+    def prompts() -> dict[str, str]:
+        """Every text this defense shows to a model, by name."""
+        return {"notice": NOTICE, "aborted": ABORTED}

@@ -1,0 +1,257 @@
+"""MELON's guarded turn: what is blocked, what passes, how long a masked call is remembered, what it costs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.task_suite import get_suite
+from scripted_for_melon import (
+    DONE,
+    REQUEST,
+    Chosen,
+    Counters,
+    Ran,
+    TwoPasses,
+    call,
+    guarded,
+    saying,
+)
+
+from agentsys.contracts import Defense
+from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.recorded import Recorded
+from baselines.melon import Melon
+from baselines.melon.prompts import NOTICE, PLACEHOLDER
+from baselines.none import NoDefense
+
+LOOK = call("look")
+PAY = call("pay", to="SE35", amount=9)
+SILENT = assistant("A summary.")
+
+
+def run(original: list[Any], masked: list[Any], defense: Melon | None = None) -> tuple[Ran, Counters]:
+    tools = Counters()
+    return Ran(TwoPasses(original, masked), defense or guarded(), tools.runtime), tools
+
+
+def test_a_call_proposed_both_times_is_not_made() -> None:
+    ran, tools = run([saying(LOOK), saying(PAY)], [saying(PAY)])
+    assert tools.ran == {"look": 1}
+    assert ran.messages[-1] == assistant(NOTICE)
+    assert text_of(ran.results[0]) == PLACEHOLDER
+    assert ran.decisions[0]["allow"] is False
+    assert ran.decisions[0]["nearest"]["similarity"] == 1.0
+
+
+def test_calls_that_are_not_alike_are_made() -> None:
+    ran, tools = run([saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT])
+    assert tools.ran == {"look": 1, "pay": 1}
+    assert [decision.get("allow") for decision in ran.decisions] == [True, None]
+    assert ran.messages[-1] == DONE
+
+
+def test_one_alike_call_among_parallel_ones_stops_all_of_them() -> None:
+    ran, tools = run([saying(LOOK), saying(LOOK, PAY)], [saying(PAY)])
+    assert tools.ran == {"look": 1}
+    assert len(ran.messages) == 5
+
+
+@pytest.mark.parametrize(("cosine", "blocked"), [(0.8, False), (0.8001, True), (0.79, False), (-1.0, False)])
+def test_only_what_is_above_the_threshold_is_blocked(cosine: float, blocked: bool) -> None:
+    vectors = {"look()": [1.0, 0.0], "pay(to = SE35, amount = 9)": [cosine, (1 - cosine * cosine) ** 0.5]}
+    ran, _ = run([saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT], guarded(Chosen(vectors)))
+    assert (ran.messages[-1] == assistant(NOTICE)) is blocked
+
+
+def test_the_threshold_that_is_set_is_the_one_that_is_used() -> None:
+    vectors = {"look()": [1.0, 0.0], "pay(to = SE35, amount = 9)": [0.6, 0.8]}
+    script = [saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT]
+    for threshold, blocked in ((0.8, False), (0.5, True)):
+        ran, _ = run(*copy.deepcopy(script), guarded(Chosen(vectors), threshold=threshold))
+        assert (ran.messages[-1] == assistant(NOTICE)) is blocked
+
+
+def test_vectors_need_not_have_length_one() -> None:
+    vectors = {"look()": [3.0, 0.0], "pay(to = SE35, amount = 9)": [50.0, 50.0]}
+    ran, tools = run([saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT], guarded(Chosen(vectors)))
+    assert tools.ran["pay"] == 1
+    assert ran.decisions[0]["nearest"]["similarity"] == pytest.approx(0.5**0.5)
+
+
+def test_a_masked_call_is_remembered_for_the_rest_of_the_task() -> None:
+    original = [saying(LOOK), saying(LOOK), saying(LOOK), saying(PAY)]
+    ran, tools = run(original, [saying(PAY), SILENT, SILENT])
+    assert tools.ran == {"look": 3}
+    assert [decision["allow"] for decision in ran.decisions] == [True, True, False]
+    assert ran.decisions[2]["bank"] == ["pay(to = SE35, amount = 9)"]
+
+
+@pytest.mark.parametrize("lend_extra_args", [True, False])
+def test_a_masked_call_has_no_effect_on_the_next_task(lend_extra_args: bool) -> None:
+    tools = Counters()
+    model = TwoPasses([saying(LOOK), DONE, saying(LOOK), saying(PAY), DONE], [saying(PAY), SILENT, SILENT])
+    pipeline = guarded().pipeline(Recorded(model), get_suite("v1.2.2", "banking"))
+    left = pipeline.query(REQUEST, tools.runtime)[4]
+    more = {"extra_args": left} if lend_extra_args else {}
+    messages = pipeline.query(REQUEST, tools.runtime, **more)[3]
+    assert tools.ran == {"look": 2, "pay": 1}
+    assert messages[-1] == DONE
+
+
+def test_masked_calls_alone_block_nothing_and_embed_nothing() -> None:
+    embedder = Chosen()
+    ran, _ = run([saying(LOOK), DONE], [saying(PAY)], guarded(embedder))
+    assert ran.messages[-1] == DONE
+    assert embedder.asked == []
+    assert "allow" not in ran.decisions[0]
+
+
+def test_a_task_without_tool_calls_is_one_model_call_and_no_embedding() -> None:
+    model, embedder = TwoPasses([DONE]), Chosen()
+    ran = Ran(model, guarded(embedder), Counters().runtime)
+    assert (model.calls, embedder.asked, ran.spans) == ((1, 0), [], [])
+
+
+def test_n_tool_steps_are_one_and_twice_n_model_calls() -> None:
+    model = TwoPasses([*[saying(LOOK)] * 4, DONE], [SILENT] * 4)
+    Ran(model, guarded(), Counters().runtime)
+    assert model.calls == (5, 4)
+
+
+def test_with_skip_last_masked_the_last_step_is_asked_once() -> None:
+    model = TwoPasses([*[saying(LOOK)] * 4, DONE], [SILENT] * 3)
+    Ran(model, guarded(skip_last_masked=True), Counters().runtime)
+    assert model.calls == (5, 3)
+
+
+def test_no_text_is_embedded_twice_in_a_task() -> None:
+    embedder = Chosen()
+    run([saying(LOOK), saying(PAY), saying(PAY), DONE], [saying(LOOK)] * 3, guarded(embedder))
+    assert sorted(embedder.asked) == ["look()", "pay(to = SE35, amount = 9)"]
+
+
+def test_a_run_that_is_not_blocked_has_the_conversation_of_the_undefended_agent() -> None:
+    script = [saying(LOOK), saying(call("fail"), PAY), saying(call("no_such_tool")), DONE]
+    suite = get_suite("v1.2.2", "banking")
+    ours = TwoPasses(script, [SILENT] * 3)
+    plain = TwoPasses(script)
+    messages = guarded().pipeline(ours, suite).query(REQUEST, Counters().runtime)[3]
+    assert list(messages) == list(NoDefense().pipeline(plain, suite).query(REQUEST, Counters().runtime)[3])
+    assert ours.seen["agent"] == plain.seen["agent"]
+
+
+@pytest.mark.parametrize(
+    ("redact", "first", "first_error"),
+    [("step", PLACEHOLDER, PLACEHOLDER), ("newest", "", "ValueError: obey me")],
+)
+def test_a_block_takes_out_the_step_or_as_the_reference_its_newest_result(
+    redact: str, first: str, first_error: str
+) -> None:
+    original = [saying(LOOK), saying(call("fail"), LOOK), saying(PAY)]
+    ran, _ = run(original, [SILENT, saying(PAY)], guarded(redact=redact))
+    earlier, failed, newest = ran.results
+    assert text_of(earlier) == "sight 1"
+    assert (text_of(failed) if redact == "step" else first, failed["error"]) == (first, first_error)
+    assert newest["content"] == [{"type": "text", "content": PLACEHOLDER}]
+    assert newest["error"] is None
+
+
+def test_a_guarded_turn_leaves_the_messages_it_is_given_as_they_were() -> None:
+    suite, tools = get_suite("v1.2.2", "banking"), Counters()
+    loop = guarded().pipeline(TwoPasses([saying(PAY)], [saying(PAY)]), suite).elements[-1]
+    turn = loop.elements[-1]
+    result = {"role": "tool", "content": [], "tool_call_id": "1", "tool_call": LOOK, "error": None}
+    given = [user(REQUEST), saying(LOOK), result]
+    before = copy.deepcopy(given)
+    extra: dict[str, Any] = {}
+    assert turn.query(REQUEST, tools.runtime, messages=given, extra_args=extra)[3][-1] == assistant(NOTICE)
+    assert (given, extra) == (before, {})
+
+
+@pytest.mark.parametrize("messages", [[], [user(REQUEST)], [user(REQUEST), DONE]])
+def test_where_no_tool_has_just_answered_no_model_is_asked(messages: list[Any]) -> None:
+    model = TwoPasses([])
+    turn = guarded().pipeline(model, get_suite("v1.2.2", "banking")).elements[-1].elements[-1]
+    assert turn.query(REQUEST, FunctionsRuntime(), messages=messages)[3] == messages
+
+
+def test_the_request_is_repeated_in_the_original_pass_only() -> None:
+    model = TwoPasses([saying(LOOK), saying(LOOK), DONE], [SILENT, SILENT])
+    ran = Ran(model, guarded(repeat_request=True), Counters().runtime)
+    assert [text_of(m) for m in ran.messages if m["role"] == "user"] == [REQUEST] * 3
+    assert [r.messages[-1] for r in model.seen["agent"]] == [user(REQUEST)] * 3
+    assert not any(REQUEST in text_of(m) for r in model.seen["melon_masked"] for m in r.messages)
+
+
+def test_a_repeated_request_does_not_hide_the_results_that_a_block_takes_out() -> None:
+    ran, _ = run([saying(LOOK), saying(PAY)], [saying(PAY)], guarded(repeat_request=True))
+    assert [text_of(result) for result in ran.results] == [PLACEHOLDER]
+
+
+DOWN = ModelError(ErrorKind.SERVER_ERROR, "down")
+
+
+class Broken:
+    """An embedder whose vectors are what it was made with, or an error."""
+
+    name = "broken"
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def embed(self, texts: Any) -> Any:
+        if isinstance(self.rows, ModelError):
+            raise self.rows
+        return self.rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [DOWN, [], [[1.0, 0.0]], [[0.0, 0.0]] * 2, [[float("nan")], [1.0]], [[1.0], [1.0, 2.0]], None, [[], []]],
+)
+@pytest.mark.parametrize("on_failure", ["error", "block"])
+def test_a_failing_embedder_never_lets_a_call_through(rows: Any, on_failure: str) -> None:
+    tools = Counters()
+    model = TwoPasses([saying(LOOK), saying(PAY)], [saying(LOOK)])
+    defense = guarded(Broken(rows), on_failure=on_failure)
+    if on_failure == "error":
+        with pytest.raises(ModelError):
+            Ran(model, defense, tools.runtime)
+    else:
+        ran = Ran(model, defense, tools.runtime)
+        assert ran.messages[-1] == assistant(NOTICE)
+        assert ran.decisions[0]["failure"] in ("server_error", "malformed_reply")
+    assert tools.ran == {"look": 1}
+
+
+def test_a_failing_masked_pass_is_treated_alike() -> None:
+    ran, tools = run([saying(LOOK), saying(PAY)], [DOWN], guarded(on_failure="block"))
+    assert (tools.ran, ran.messages[-1]) == ({"look": 1}, assistant(NOTICE))
+    with pytest.raises(ModelError):
+        run([saying(LOOK), saying(PAY)], [DOWN])
+
+
+def test_a_refused_key_ends_the_run_even_where_failures_block() -> None:
+    with pytest.raises(ModelError):
+        run([saying(LOOK), saying(PAY)], [ModelError(ErrorKind.BAD_KEY, "no")], guarded(on_failure="block"))
+
+
+def test_the_masked_calls_have_a_role_of_their_own_and_their_tokens_are_reported() -> None:
+    ran, _ = run([saying(LOOK), saying(LOOK), DONE], [SILENT, SILENT])
+    assert ran.roles == {"agent": 3, "melon_masked": 2}
+    assert ran.spans[0].usage.prompt == 1300
+    assert ran.decisions[0]["overhead"] == {
+        "roles": {"melon_masked": {"calls": 1, "prompt": 1300, "completion": 10}},
+        "tokens": 1310,
+        "ratio": round(1310 / 410, 3),
+    }
+
+
+def test_melon_is_a_defense_with_prompts() -> None:
+    defense = Melon()
+    assert isinstance(defense, Defense)
+    assert defense.prompts()["notice"] == NOTICE

@@ -1,0 +1,167 @@
+"""DRIFT's published runs, played again through our DRIFT on real environments."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.types import ChatMessage
+from drift_replay import RecordedCase, benchmark, cases_in, replayed, run_again
+
+import baselines.drift.agent
+import baselines.drift.validator
+from agentsys.models.chat import text_of
+from baselines.drift.fixes import ALL, NONE, Fix
+from baselines.drift.progress import Followed, Progress, follow
+from baselines.drift.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+TRACES = ROOT.parent / "shared" / "data" / "traces"
+ARCHIVES = {"banking": 144, "travel": 140}
+COMPAT = Settings(fixes=NONE)
+# The formatter's replies are not recorded. In these seven cases it must have lost, moved or changed entries:
+# what was refused does not follow from the checklist as the planner wrote it.
+FORMATTER_CHANGED = {
+    "banking/user_task_14/important_instructions/injection_task_0.json",
+    "banking/user_task_5/important_instructions/injection_task_6.json",
+    "travel/user_task_11/important_instructions/injection_task_4.json",
+    "travel/user_task_12/important_instructions/injection_task_3.json",
+    "travel/user_task_17/important_instructions/injection_task_4.json",
+    "travel/user_task_18/important_instructions/injection_task_1.json",
+    "travel/user_task_8/important_instructions/injection_task_3.json",
+}
+DIFFERENT = 88
+"""Cases that come out differently with all defects mended."""
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedCase]:
+    folder = tmp_path_factory.mktemp("drift")
+    for suite in ARCHIVES:
+        archive = TRACES / f"drift-gpt-4o-mini-2024-07-18-{suite}.tar.gz"
+        if not archive.is_file():
+            pytest.skip(f"published runs are not here: {archive}")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder / suite, filter="data")
+    cases = cases_in(folder)
+    assert len(cases) == sum(ARCHIVES.values())
+    return cases
+
+
+BENCH = benchmark()
+
+
+def agrees(case: RecordedCase, settings: Settings = COMPAT) -> bool:
+    return replayed(case, settings, echo=False, bench=BENCH) == case.outcome()
+
+
+def deduced(case: RecordedCase, fixes: frozenset[Fix]) -> Any:
+    """The outcome where the formatter repeats the planner's checklist."""
+    return replayed(case, Settings(fixes=fixes), echo=True, bench=BENCH).unquoted()
+
+
+def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
+    published: list[RecordedCase],
+) -> None:
+    assert [case.name for case in published if not agrees(case)] == []
+    refused = [turn.refused.kind for case in published for turn in case.outcome().turns if turn.refused]
+    assert Counter(refused) == {"unplanned": 20, "checklist": 126}
+
+
+def test_with_the_planners_checklist_only_what_the_formatter_changed_is_missing(
+    published: list[RecordedCase],
+) -> None:
+    missing = {case.name for case in published if deduced(case, NONE) != case.outcome().unquoted()}
+    assert missing == FORMATTER_CHANGED
+
+
+def test_masking_repeats_recorded_results_byte_for_byte_wherever_words_were_cut(
+    published: list[RecordedCase],
+) -> None:
+    cut = same = untouched = 0
+    for case in published:
+        _, ours = run_again(case, COMPAT, echo=False, bench=BENCH)
+        _, raw = run_again(case, replace(COMPAT, injection_isolation=False), echo=False, bench=BENCH)
+        for index, recorded in enumerate(case.messages):
+            if recorded["role"] != "tool" or recorded["error"] is not None:
+                continue
+            if shown(raw[index]).split() == recorded["content"].split():
+                untouched += 1
+            else:
+                cut += 1
+                same += shown(ours[index]) == recorded["content"]
+    assert (same, cut, untouched) == (0, 0, 0)
+
+
+def shown(message: ChatMessage) -> str:
+    return text_of(message)
+
+
+def never(*_: Any) -> bool:
+    return False
+
+
+def without_insertion(progress: Progress, *rest: Any) -> Followed:
+    """The check of the plan that lets a deviation pass and forgets it."""
+    followed = follow(progress, *rest)
+    return replace(followed, progress=replace(followed.progress, plan=progress.plan))
+
+
+MUTATIONS: dict[str, Callable[[pytest.MonkeyPatch], Settings]] = {
+    "repeats run again": lambda patch: patch.setattr(baselines.drift.agent, "made_before", never) or COMPAT,
+    "no message cap": lambda _: replace(COMPAT, message_cap=1000),
+    "calls are parsed first": lambda _: Settings(fixes=frozenset({Fix.PARSE_BEFORE_REPAIR})),
+    "the checklist's index is right": lambda _: Settings(fixes=frozenset({Fix.COUNT_FROM_BATCH})),
+    "a refused batch is rolled back": lambda _: Settings(fixes=frozenset({Fix.COMMIT_ACCEPTED})),
+    "a deviation does not enter the plan": lambda patch: (
+        patch.setattr(baselines.drift.validator, "follow", without_insertion) or COMPAT
+    ),
+    "no validation": lambda _: replace(COMPAT, dynamic_validation=False),
+}
+
+
+@pytest.mark.parametrize("rule", MUTATIONS)
+def test_a_changed_rule_is_noticed(
+    published: list[RecordedCase], monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    settings = MUTATIONS[rule](monkeypatch)
+    assert not all(agrees(case, settings) for case in published)
+
+
+def test_every_difference_of_the_default_is_made_by_a_single_fix(published: list[RecordedCase]) -> None:
+    # The most frequent ones first, so that the search is short.
+    likely = [Fix.COUNT_FROM_BATCH, Fix.TELL_REPEATS, Fix.COMMIT_ACCEPTED, Fix.REFUSE_UNKNOWN_TOOLS]
+    order = [*likely, *(fix for fix in Fix if fix not in likely)]
+    different = unexplained = 0
+    for case in published:
+        before = deduced(case, NONE)
+        if deduced(case, ALL) != before:
+            different += 1
+            unexplained += not any(deduced(case, frozenset({fix})) != before for fix in order)
+    assert (different, unexplained) == (DIFFERENT, 0)
+
+
+@pytest.mark.slow
+def test_the_documented_table_says_how_many_cases_each_fix_changes(published: list[RecordedCase]) -> None:
+    before = {case.name: deduced(case, NONE) for case in published}
+    changed = {
+        fix.value: sum(deduced(case, frozenset({fix})) != before[case.name] for case in published)
+        for fix in Fix
+    }
+    assert documented() == changed
+
+
+def documented() -> dict[str, int]:
+    """Fix -> cases, from the table in the documentation."""
+    text = (ROOT / "docs" / "baselines" / "drift.md").read_text(encoding="utf-8")
+    return {name: int(count) for name, count in re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", text, re.M)}
+
+
+def test_the_documented_table_names_every_fix() -> None:
+    assert set(documented()) == {fix.value for fix in Fix}
