@@ -11,15 +11,16 @@ OUT ?= results/figures
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DETECTORS := .venv-detectors
 # -qq: errors only.
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks test test-slow lint clean
+.PHONY: help setup run paper notebooks test test-slow test-detectors lint clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## Make .venv and install everything (does nothing when it is up to date)
 
@@ -64,11 +65,21 @@ test: setup lint ## Formatting, types and the fast tests
 test-slow: setup ## The tests that take longer
 	$(PYTEST) -m "slow and not live"
 
+# The extra is kept out of .venv: torch alone is larger than all the rest of it.
+test-detectors: $(DETECTORS)/.installed ## Install the extra `detectors` into .venv-detectors and run its tests
+	$(DETECTORS)/bin/python -m pytest tests/baselines/test_detectors*.py -m "not live"
+
+$(DETECTORS)/.installed: $(STAMP) constraints-detectors.txt
+	$(BIN)/python -m venv --clear $(DETECTORS)
+	$(DETECTORS)/bin/python -m pip -qq --disable-pip-version-check install \
+	    -c constraints.txt -c constraints-detectors.txt -e ".[dev,detectors]"
+	touch $@
+
 lint: setup ## Check formatting, lint and types; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 clean: ## Remove .venv, caches and builds; results stay
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DETECTORS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -29,8 +29,13 @@ def pyproject() -> Any:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+CONSTRAINTS = ("constraints.txt", "constraints-detectors.txt")
+"""The second adds to the first what the extra `detectors` needs; no package stands in both."""
+
+
 def constraints() -> list[Requirement]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in CONSTRAINTS]
+    lines = [line for text in texts for line in text.splitlines()]
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
@@ -60,7 +65,7 @@ def test_every_declared_package_is_pinned_within_its_range(python: str) -> None:
 
 
 def test_constraints_are_exact_versions_and_name_no_index_file_or_ourselves() -> None:
-    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in CONSTRAINTS)
     assert not re.search(r"://|^-|@|/", "\n".join(str(line) for line in constraints()))
     assert not re.search(r"^(-|--)", text, re.MULTILINE)
     assert all(re.fullmatch(r"==[^,*]+", str(requirement.specifier)) for requirement in constraints())

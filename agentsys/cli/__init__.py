@@ -13,6 +13,7 @@ import typer
 
 from agentsys import __version__
 from agentsys.cli.errors import exit_status
+from agentsys.cli.hash_order import fix_hash_order
 from agentsys.cli.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import forgive_encoding
 
@@ -22,7 +23,7 @@ COMMANDS = {
     "table": CommandSource("agentsys.cli.table:table", "A table of the paper, ours beside the printed one."),
     "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
     "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses on the same cases."),
-    "report": CommandSource("agentsys.cli.report:report", "Write one HTML file with numbers and trajectories."),
+    "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a resolved config, or a defense's prompts."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
@@ -42,6 +43,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the `agentsys` command; exits with 2 after a user's slip, 130 after Ctrl-C."""
+    fix_hash_order(sys.argv[1:])
     forgive_encoding()
     sys.exit(exit_status(app))
 

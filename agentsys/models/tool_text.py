@@ -1,6 +1,6 @@
 """`tool_text`: a tool's value as the text a model reads, letter for letter AgentDojo's own.
 
-AgentDojo dumps what tools return as YAML with PyYAML's pure-Python dumper, which was a third of a
+AgentDojo dumps what tools return as YAML with PyYAML's pure-Python dumper, which was a fifth of a
 run's CPU time in Workspace. The items of such lists - mails, events, files - are the same ones in
 nearly every case, so their dumps are remembered. libyaml's dumper would be faster too, but it
 folds and escapes differently, and models would read other texts.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import lru_cache
 
+from agentsys.errors import ConfigError
 from baselines.detectors.classifier import Classifier, Network, Remembered
 from baselines.detectors.extra import NEEDED, require
 from baselines.detectors.settings import ClassifierSettings
 from baselines.detectors.tokens import tokens_of
 
 _LOADING = threading.Lock()
+_FAILED: dict[ClassifierSettings, tuple[float, str]] = {}
+"""Settings that could not be loaded: when (monotonic seconds), and why."""
+_FAILED_FOR_S = 60.0
+"""How long a failure holds. Cases run side by side: without it each would try an unreachable hub in turn."""
 
 
 def load_classifier(settings: ClassifierSettings) -> Remembered:
@@ -20,7 +26,14 @@ def load_classifier(settings: ClassifierSettings) -> Remembered:
         ConfigError: If a package is missing, or the model cannot be had or does not fit the settings.
     """
     with _LOADING:
-        return _loaded(settings)
+        when, why = _FAILED.get(settings, (float("-inf"), ""))
+        if time.monotonic() - when < _FAILED_FOR_S:
+            raise ConfigError(why)
+        try:
+            return _loaded(settings)
+        except ConfigError as failure:
+            _FAILED[settings] = (time.monotonic(), str(failure))
+            raise
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,7 @@
 """`PhraseDefense`: a toy detector that looks for tell-tale wordings. No published defense, and no good one.
 
-It needs no model, so it shows offline what the machinery of `protectai` and `piguard` does, and how to plug in
-a detector of one's own. Anyone who words an injection differently passes it; never put it in a comparison.
+It needs no model, so it shows offline what the machinery of `protectai` and `piguard` does, and how to plug
+in a detector of one's own. Anyone who words an injection differently passes it; never put it in a comparison.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _wrong(keys: Any, kind: str, stock: bool) -> list[str]:
 
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
-    """Loading takes a second or two and would draw over the run's own progress; downloads still show theirs."""
+    """Loading takes seconds and would draw over the run's own progress; downloads still show theirs."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:

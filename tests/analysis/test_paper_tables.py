@@ -315,7 +315,7 @@ def test_no_name_begins_an_argument_of_the_line_above_it_in_latex(name: str) -> 
     text = latex_document(_document(2, _grid(model=name)))
     above = [first for first, line in pairwise(text.splitlines()) if line.startswith(("[", "*"))]
     assert above == []
-    assert "[" not in text.replace("{[}", "").replace(r"\smallskip[", "")
+    assert "[" not in text.replace("{[}", "")
 
 
 def _balanced(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import os.path
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -101,7 +102,8 @@ def cases_in(folder: Path) -> list[RecordedCase]:
     """All cases under a folder, in order."""
     paths = sorted(folder.rglob("injection_task_*.json"))
     return [
-        RecordedCase("/".join(path.parts[-4:]), json.loads(path.read_text(encoding="utf-8"))) for path in paths
+        RecordedCase("/".join(path.parts[-4:]), json.loads(path.read_text(encoding="utf-8")))
+        for path in paths
     ]
 
 
@@ -110,7 +112,9 @@ def _recorded_turns(messages: Sequence[dict[str, Any]]) -> Iterator[Turn]:
         if message["role"] == "assistant":
             calls = [[call["function"], call["args"]] for call in message["tool_calls"] or ()]
             refused = after is not None and after["role"] == "user"
-            yield Turn(message["content"], _json(calls), recorded_refusal(after) if refused and after else None)
+            yield Turn(
+                message["content"], _json(calls), recorded_refusal(after) if refused and after else None
+            )
 
 
 def recorded_refusal(message: dict[str, Any]) -> Refused:
@@ -163,7 +167,9 @@ class RecordedVoice:
             case "drift_judge":
                 text = f"<judge_result>{'No' if self._denied(question) else 'Yes'}</judge_result>"
             case "drift_isolator":
-                text = f"<detected_instructions>{json.dumps(self._detected(question))}</detected_instructions>"
+                text = (
+                    f"<detected_instructions>{json.dumps(self._detected(question))}</detected_instructions>"
+                )
             case other:
                 raise AssertionError(f"nobody recorded {other}")
         return ChatReply(assistant(text))
@@ -219,11 +225,22 @@ def _plain_json(checklist: str) -> str:
 
 
 def missing_words(whole: str, kept: str) -> list[str]:
-    """Runs of words of `whole` that are not in `kept`; where there are none, something that is not there."""
+    """What of `whole` is not in `kept`, word for word; where nothing is, something that stands nowhere."""
     a, b = whole.split(), kept.split()
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
-    spans = [" ".join(a[i:j]) for kind, i, j, _, _ in matcher.get_opcodes() if kind == "delete"]
-    return spans or ["no such passage stands here"]
+    changed = [
+        (a[i:j], b[k:m]) for kind, i, j, k, m in matcher.get_opcodes() if kind in ("delete", "replace")
+    ]
+    spans = [_inside(" ".join(before), " ".join(after)) for before, after in changed]
+    return [span for span in spans if span] or ["no such passage stands here"]
+
+
+def _inside(before: str, after: str) -> str:
+    """What is left of `before` without the ends it shares with `after`, quotes for the most part."""
+    start = len(os.path.commonprefix([before, after]))
+    rest = after[start:]
+    end = len(os.path.commonprefix([before[start:][::-1], rest[::-1]]))
+    return before[start : len(before) - end].strip()
 
 
 def benchmark() -> AgentDojo:

@@ -1,0 +1,27 @@
+"""The same command gives the same run: Python's hash order is fixed before anything is imported.
+
+AgentDojo's calendar tools build lists from sets (0.1.35: the participants of an event), whose order
+differs from process to process. Models would read another text each time, and no reply kept from an
+earlier run would fit the request.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+_RUNS_TOOLS = {"run", "serve"}
+_VARIABLE = "PYTHONHASHSEED"
+
+
+def fix_hash_order(arguments: Sequence[str]) -> None:
+    """Start this very process again with a fixed hash seed, if the command runs tools and has none.
+
+    Args:
+        arguments: The command line after the program's name.
+    """
+    if _VARIABLE in os.environ or not _RUNS_TOOLS.intersection(arguments[:1]):
+        return
+    os.environ[_VARIABLE] = "0"
+    os.execv(sys.executable, sys.orig_argv)

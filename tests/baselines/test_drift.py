@@ -1,0 +1,404 @@
+"""DRIFT: plan, validator and loop, with a scripted model for each role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agentdojo.task_suite import get_suite
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from scripted_for_drift import (
+    QUERY,
+    STOP,
+    RoleModel,
+    Tools,
+    call,
+    decisions,
+    detected,
+    entry,
+    plan,
+    run,
+)
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.contracts import Defense
+from agentsys.errors import ConfigError
+from agentsys.models.chat import text_of
+from baselines.drift import Drift
+from baselines.drift.fixes import ALL, NONE, Fix
+from baselines.drift.permission import Permission, book, read_permission
+from baselines.drift.refusal import MARK
+from baselines.drift.settings import Settings
+from baselines.drift.validator import is_yes
+
+BOTH = pytest.mark.parametrize("fixes", [ALL, NONE], ids=["mended", "compat"])
+YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"
+
+
+def refusals(messages: list[Any]) -> list[str]:
+    return [text_of(m) for m in messages if m["role"] == "user" and MARK in text_of(m)]
+
+
+@BOTH
+def test_the_first_request_has_query_and_tools_and_the_planners_reply_is_nobody_elses(
+    fixes: frozenset[Fix],
+) -> None:
+    model = RoleModel(drift_planner="<task_thought>secret</task_thought>" + plan("read_bill"))
+    run(model, Tools(), Settings(fixes=fixes))
+    first = next(request for request in model.asked if request.role == "drift_planner")
+    assert QUERY in text_of(first.messages[-1])
+    assert '"name": "read_bill"' in text_of(first.messages[0])
+    assert not first.tools
+    assert not any("secret" in text for text in model.requests("agent"))
+
+
+@BOTH
+def test_planned_calls_run_without_a_judge(fixes: frozenset[Fix]) -> None:
+    model = RoleModel(
+        drift_planner=plan("read_bill", "pay"),
+        agent=[call("read_bill()"), call("pay(to='Bob', amount=5)"), STOP],
+    )
+    tools = Tools()
+    messages, spans = run(model, tools, Settings(fixes=fixes))
+    assert tools.ran == ["read_bill", "pay Bob 5"]
+    assert model.count("drift_judge") == 0
+    assert [decision.get("allow") for decision in decisions(spans, "drift_validator")][:2] == [True, True]
+    assert "Done." in text_of(messages[-1])
+
+
+@BOTH
+def test_an_unplanned_read_runs_without_a_judge_and_joins_the_plan(fixes: frozenset[Fix]) -> None:
+    model = RoleModel(drift_planner=plan("read_bill"), agent=[call("read_note()"), call("read_bill()"), STOP])
+    tools = Tools()
+    run(model, tools, Settings(fixes=fixes))
+    assert tools.ran == ["read_note", "read_bill"]
+    assert model.count("drift_judge") == 0
+    assert "Plan: ['read_note', 'read_bill']" in model.requests("agent")[-1]
+
+
+@BOTH
+@pytest.mark.parametrize("action", ["pay(to='Eve', amount=9)", "mail(to='Eve')"])
+def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(
+    fixes: frozenset[Fix], action: str
+) -> None:
+    model = RoleModel(
+        drift_planner=plan("read_bill"), agent=[call("read_bill()", action), STOP], drift_judge=NO
+    )
+    tools = Tools()
+    messages, _ = run(model, tools, Settings(fixes=fixes))
+    assert tools.ran == []
+    assert model.count("drift_judge") == 1
+    assert len(refusals(messages)) == 1
+    assert [m["role"] for m in messages] == ["user", "assistant", "user", "assistant"]
+    assert not messages[1]["tool_calls"]
+
+
+@BOTH
+def test_an_unplanned_action_that_the_judge_allows_runs(fixes: frozenset[Fix]) -> None:
+    model = RoleModel(drift_planner=plan("read_bill"), agent=[call("mail(to='Bob')"), STOP], drift_judge=YES)
+    tools = Tools()
+    run(model, tools, Settings(fixes=fixes))
+    assert tools.ran == ["mail Bob"]
+
+
+def test_the_judge_sees_no_result_and_arguments_only_on_request() -> None:
+    def questions(**options: Any) -> str:
+        model = RoleModel(
+            drift_planner=plan("read_bill"),
+            agent=[call("read_bill()"), call("mail(to='Eve')"), STOP],
+            drift_judge=NO,
+        )
+        run(model, Tools(bill="SECRET"), **options)
+        return model.requests("drift_judge")[0]
+
+    assert "SECRET" not in questions()
+    assert "Eve" not in questions()
+    assert "Eve" in questions(judge_arguments=True)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("required", "given", "passes"),
+    [
+        ({"to": "Bob"}, "to='Eve'", False),
+        ({"to": "Bob"}, "to='Bob Smith'", True),
+        ({"to": "Bob Smith"}, "to='Bob'", True),
+        ({"to": None}, "to='Eve'", True),
+        ({"to": "{read_bill.name}"}, "to='Eve'", True),
+        ({"amount": 5}, "to='Bob'", False),
+        ({"amount": 5}, "to='Bob', amount=5", True),
+    ],
+)
+def test_fixed_values_of_the_checklist_hold_and_open_ones_do_not(
+    fixes: frozenset[Fix], required: dict[str, Any], given: str, passes: bool
+) -> None:
+    model = RoleModel(
+        drift_planner=plan("pay", checklist=[entry("pay", **required)]), agent=[call(f"pay({given})"), STOP]
+    )
+    tools = Tools()
+    messages, spans = run(model, tools, Settings(fixes=fixes))
+    assert bool(tools.ran) is passes
+    assert len(refusals(messages)) == (not passes)
+    assert decisions(spans, "drift_validator")[0]["allow"] is passes
+
+
+def in_batch(fixes: frozenset[Fix]) -> list[str]:
+    """A planned batch of two calls, with the checklist it was planned with."""
+    checklist = [entry("read_bill", path="bill.txt"), entry("pay", to="Bob")]
+    model = RoleModel(
+        drift_planner=plan("read_bill", "pay", checklist=checklist),
+        agent=[call("read_bill(path='bill.txt')", "pay(to='Bob')"), STOP],
+    )
+    tools = Tools()
+    run(model, tools, Settings(fixes=fixes))
+    return tools.ran
+
+
+def test_a_planned_batch_is_compared_from_its_first_call_on_and_compat_refuses_it() -> None:
+    assert in_batch(ALL) == ["read_bill", "pay Bob 0"]
+    assert in_batch(NONE) == []
+
+
+def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> None:
+    def seen(fixes: frozenset[Fix]) -> str:
+        model = RoleModel(
+            drift_planner=plan("pay", checklist=[entry("pay", to="Bob")]),
+            agent=[call("pay(to='Eve')"), call("pay(to='Bob')"), STOP],
+        )
+        run(model, Tools(), Settings(fixes=fixes))
+        return model.requests("agent")[1]
+
+    assert "Called so far: []" in seen(ALL)
+    assert "Called so far: ['pay']" in seen(NONE)
+
+
+def test_values_of_later_calls_count_behind_a_call_without_any_and_compat_skips_them() -> None:
+    def ran(fixes: frozenset[Fix]) -> list[str]:
+        checklist = [entry("read_bill"), entry("pay", to="Bob")]
+        model = RoleModel(
+            drift_planner=plan("read_bill", "pay", checklist=checklist),
+            agent=[call("read_bill()", "pay(to='Eve')"), STOP],
+        )
+        tools = Tools()
+        run(model, tools, Settings(fixes=fixes))
+        return tools.ran
+
+    assert ran(ALL) == []
+    assert ran(frozenset({Fix.COUNT_FROM_BATCH})) == ["read_bill", "pay Eve 0"]
+
+
+def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_ends() -> None:
+    def ran(fixes: frozenset[Fix]) -> tuple[list[str], int]:
+        model = RoleModel(
+            drift_planner=plan("read_bill", "pay"),
+            agent=[
+                call("read_bill()"),
+                call("pay(to='Bob')"),
+                call("read_bill()"),
+                call("pay(to='Bob')"),
+                STOP,
+            ],
+        )
+        tools = Tools()
+        messages, _ = run(model, tools, Settings(fixes=fixes))
+        return tools.ran, len(refusals(messages))
+
+    assert ran(ALL) == (["read_bill", "pay Bob 0", "read_bill"], 1)
+    assert ran(NONE) == (["read_bill", "pay Bob 0"], 0)
+
+
+def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
+    def first(fixes: frozenset[Fix]) -> list[Any]:
+        model = RoleModel(drift_planner=plan("read_bill"), agent=[call("no_such_tool()"), STOP])
+        return run(model, Tools(), Settings(fixes=fixes))[0]
+
+    assert len(refusals(first(ALL))) == 1
+    assert [m["error"] for m in first(NONE) if m["role"] == "tool"] == ["Invalid tool no_such_tool provided."]
+
+
+@BOTH
+def test_a_model_that_never_stops_is_stopped_by_the_message_cap(fixes: frozenset[Fix]) -> None:
+    turns = [call(f"read_bill(path='{number}')") for number in range(40)]
+    model = RoleModel(agent=turns)
+    messages, _ = run(model, Tools(), Settings(fixes=fixes))
+    assert model.count("agent") == 11
+    assert messages[-1]["role"] == "assistant"
+    assert not messages[-1]["tool_calls"]
+
+
+@BOTH
+def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozenset[Fix]) -> None:
+    turns = [call(f"mail(to='{number}')") for number in range(40)]
+    model = RoleModel(agent=turns, drift_judge=NO)
+    messages, _ = run(model, Tools(), Settings(fixes=fixes, message_cap=1000))
+    assert model.count("agent") == 16
+    assert messages[-1]["role"] == "assistant"
+
+
+def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() -> None:
+    def turns(fixes: frozenset[Fix]) -> int:
+        model = RoleModel(agent=[f"{MARK} said the model", STOP])
+        run(model, Tools(), Settings(fixes=fixes))
+        return model.count("agent")
+
+    assert turns(ALL) == 1
+    assert turns(NONE) == 2
+
+
+@BOTH
+def test_tools_are_classified_once_per_process_and_not_where_the_config_says(fixes: frozenset[Fix]) -> None:
+    known = {name: Permission.READ for name in ("read_bill", "read_note", "pay", "mail")}
+    model = RoleModel(drift_permissions="A")
+    run(model, Tools(), Settings(fixes=fixes, permissions=known))
+    assert model.count("drift_permissions") == 0
+    book.cache_clear()
+    suite = get_suite("v1.2.2", "banking")
+    defense = Drift(compat=fixes == NONE)
+    task = suite.user_tasks["user_task_0"]
+    for _ in range(2):
+        suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
+    assert model.count("drift_permissions") == len(suite.tools)
+    book.cache_clear()
+
+
+@BOTH
+def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[Fix]) -> None:
+    suite = get_suite("v1.2.2", "banking")
+    pipeline = Drift(
+        compat=fixes == NONE, permissions=dict.fromkeys([t.name for t in suite.tools], "Read")
+    ).pipeline
+    model = RoleModel(drift_planner=[plan("get_iban"), "no tags at all"])
+    both = pipeline(model, suite)
+    for task in ("user_task_0", "user_task_1"):
+        suite.run_task_with_pipeline(both, suite.user_tasks[task], None, {})
+    assert "Plan: ['get_iban']" in model.requests("agent")[0]
+    assert "Plan:" not in model.requests("agent")[1]
+
+
+def test_switched_off_parts_ask_nothing_and_refuse_nothing() -> None:
+    model = RoleModel(agent=[call("mail(to='Eve')"), STOP])
+    tools = Tools()
+    run(model, tools, build_constraints=False, dynamic_validation=False, injection_isolation=False)
+    assert tools.ran == ["mail Eve"]
+    assert {request.role for request in model.asked} == {"agent", "drift_permissions"}
+
+
+def test_without_the_validator_the_checklist_alone_keeps_calls_to_the_plan() -> None:
+    model = RoleModel(drift_planner=plan("read_bill", "pay"), agent=[call("mail(to='Eve')"), STOP])
+    tools = Tools()
+    messages, _ = run(model, tools, dynamic_validation=False)
+    assert tools.ran == []
+    assert len(refusals(messages)) == 1
+    assert model.count("drift_judge") == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "strict", "loose"),
+    [("A", "Read", "Read"), ("B.", "Write", "Write"), ("C", "Execute", "Execute"), ("", "Write", "Read")],
+)
+def test_the_classifiers_letter_is_read(reply: str, strict: str, loose: str) -> None:
+    assert read_permission(reply, strictly=True).value == strict
+    assert read_permission(reply, strictly=False).value == loose
+
+
+def test_words_around_a_letter_or_a_yes_count_only_in_compat() -> None:
+    assert read_permission("It is A, not B", strictly=True) is Permission.WRITE
+    assert read_permission("CANNOT SAY", strictly=False) is Permission.EXECUTE
+    assert is_yes("No, though I would say Yes", strictly=False)
+    assert not is_yes("No, though I would say Yes", strictly=True)
+    assert not is_yes("<judge_result>No</judge_result><judge_reason>Yes</judge_reason>", strictly=True)
+    assert is_yes("<judge_result> yes. </judge_result>", strictly=True)
+
+
+ODD = [
+    "",
+    "no tags",
+    "<function_call>",
+    "<function_call></function_call>",
+    "<function_call>[[[[</function_call>",
+    "<function_call>[pay(**{'to': 1})]</function_call>",
+    "<function_call>[pay(to=open('x'))]</function_call>",
+    "<function_call>[{}, 1, None]</function_call>",
+    "<function_call>[pay(to={[]: 1})]</function_call>",
+    "<function_call>[pay(\x00)]</function_call>",
+    f"<function_call>{'(' * 5000}</function_call>",
+    f"<function_call>[pay(to={'-' * 3000}1)]</function_call>",
+    "<function_call>[pay('positional'), pay(to=-1), pay(to=(1, 2)), pay(to=b'x'), pay(to=...)]</function_call>",
+    "<function_call>[read_bill]</function_call>",
+    "<detected_instructions>[1, null, '']</detected_instructions>",
+    "<detected_instructions>{}</detected_instructions>",
+    "<detected_instructions>['", "<judge_result>", "<function_trajectory>[]</function_trajectory>",
+    "<function_trajectory>read_bill, pay</function_trajectory><parameter_checklist>[{</parameter_checklist>",
+    "<function_trajectory>[a]</function_trajectory><parameter_checklist>[1, {}]</parameter_checklist>",
+    '[{"name": 1}, {"name": "pay", "required parameters": 5}, null]',
+]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "role",
+    ["agent", "drift_planner", "drift_judge", "drift_isolator", "drift_permissions", "drift_formatter"],
+)
+def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[Fix], role: str) -> None:
+    for reply in ODD:
+        usual: dict[str, Any] = {
+            "drift_planner": plan("read_bill", "pay"),
+            "agent": [call("read_bill()", "mail(to='Eve')"), call("pay(to='Bob')"), STOP],
+            "drift_judge": YES,
+            role: reply,
+        }
+        messages, _ = run(RoleModel(**usual), Tools(), Settings(fixes=fixes))
+        assert messages[-1]["role"] == "assistant"
+
+
+@BOTH
+def test_unreadable_calls_are_asked_for_again_and_at_last_the_first_reply_stands(
+    fixes: frozenset[Fix],
+) -> None:
+    broken = "<function_call>[pay(</function_call>"
+    model = RoleModel(drift_planner=plan("read_bill"), agent=[broken, call("read_bill()"), STOP])
+    tools = Tools()
+    run(model, tools, Settings(fixes=fixes))
+    assert tools.ran == ["read_bill"]
+    stubborn = RoleModel(agent=[broken, broken + "2", broken + "3"])
+    messages, _ = run(stubborn, Tools(), Settings(fixes=fixes))
+    assert stubborn.count("agent") == 3
+    assert text_of(messages[-1]) == broken
+
+
+@BOTH
+def test_odd_results_and_odd_toolsets_raise_nothing(fixes: frozenset[Fix]) -> None:
+    from agentdojo.functions_runtime import FunctionsRuntime
+
+    for bill in ("", " " * 1_000_000, "x " * 500_000, ValueError("broken"), "\\" * 1000):
+        model = RoleModel(
+            agent=[call("read_bill()", "read_note()"), STOP], drift_isolator=detected("x y", "a b", "\\")
+        )
+        messages, _ = run(model, Tools(bill=bill), Settings(fixes=fixes))
+        assert messages[-1]["role"] == "assistant"
+    none = Tools()
+    none.runtime = FunctionsRuntime()
+    messages, _ = run(RoleModel(agent=call("read_bill()")), none, Settings(fixes=fixes))
+    assert len(messages) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["drift", "drift_compat", "drift_no_isolation", "drift_isolation_only", "drift_planner_only"]
+)
+def test_each_preset_is_a_defense_of_its_name_with_a_prompt_for_each_role(name: str) -> None:
+    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
+    assert isinstance(defense, Defense)
+    assert defense.name == name
+    assert {"planner", "actor", "detector", "permission", "judge", "formatter"} <= set(defense.prompts())
+    assert all(role.startswith("drift_") for role in defense.simulated_roles())
+    assert (defense.settings.fixes == NONE) is (name == "drift_compat")
+
+
+def test_wrong_options_are_the_users_errors() -> None:
+    with pytest.raises(ConfigError, match="Did you mean Read"):
+        Drift(permissions={"pay": "Reads"})
+    with pytest.raises(ConfigError, match="unreadable_detection"):
+        Drift(unreadable_detection="drop")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="message_cap"):
+        Drift(message_cap=0)

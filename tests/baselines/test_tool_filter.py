@@ -1,0 +1,222 @@
+"""The tool filter: which tools a reply picks, what is left of the others, and what stays in the conversation."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite import get_suite
+from agentdojo.types import ChatMessage
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from scripted_for_baselines import ScriptedModel, Turn, calls, ground_truth_turns, runtime_returning
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.contracts import Defense
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.trace import Tracer, tracing
+from baselines.tool_filter import QUESTION, ROLE, ToolFilter, picked
+
+FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
+
+
+@pytest.mark.parametrize(
+    ("reply", "exact", "substring"),
+    [
+        ("read_file, send_money", ["read_file", "send_money"], ["read_file", "send_money"]),
+        ("send_money,read_file", ["read_file", "send_money"], ["read_file", "send_money"]),
+        (
+            "search_files_by_filename",
+            ["search_files_by_filename"],
+            ["search_files", "search_files_by_filename"],
+        ),
+        ("functions.read_file, functions.send_money", ["read_file", "send_money"], ["read_file", "send_money"]),
+        ("1. `read_file`\n2) **send_money**.", ["read_file", "send_money"], ["read_file", "send_money"]),
+        ("- read_file\n* send_money", ["read_file", "send_money"], ["read_file", "send_money"]),
+        ('["read_file"; "send_money"]', ["read_file", "send_money"], ["read_file", "send_money"]),
+        ("I need read_file for that", [], ["read_file"]),
+        ("read_files", [], ["read_file"]),
+        ("READ_FILE", [], []),
+        ("", [], []),
+    ],
+)
+def test_a_reply_picks_whole_names_or_names_anywhere(
+    reply: str, exact: list[str], substring: list[str]
+) -> None:
+    assert picked(reply, FILES, "exact") == exact
+    assert picked(reply, FILES, "substring") == substring
+
+
+class Recording(ScriptedModel):
+    """Keeps the requests as they came."""
+
+    def __init__(self, turns: list[Turn]) -> None:
+        super().__init__(turns)
+        self.requests: list[ChatRequest] = []
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        return super().complete(request)
+
+
+def run(defense: ToolFilter, model: ScriptedModel, runtime: FunctionsRuntime) -> list[ChatMessage]:
+    pipeline = defense.pipeline(model, get_suite("v1.2.2", "banking"))
+    return list(pipeline.query("Pay my rent.", runtime)[3])
+
+
+def offered(request: ChatRequest) -> list[str]:
+    return [tool.name for tool in request.tools]
+
+
+def test_the_question_offers_all_tools_forbids_calls_and_comes_before_everything_untrusted() -> None:
+    model = Recording([assistant("balance"), calls("balance"), assistant("Done.")])
+    run(ToolFilter(), model, runtime_returning(balance=5, pay="paid"))
+    question, first, second = model.requests
+    assert (question.role, question.tool_choice) == (ROLE, "none")
+    assert offered(question) == ["balance", "pay"]
+    assert [text_of(m) for m in question.messages][1:] == ["Pay my rent.", QUESTION]
+    assert offered(first) == offered(second) == ["balance"]
+    assert (first.role, first.tool_choice) == ("agent", "auto")
+
+
+def test_a_tool_that_was_taken_away_cannot_be_run() -> None:
+    ran: list[str] = []
+
+    def pay() -> str:
+        """Pays."""
+        ran.append("pay")
+        return "paid"
+
+    runtime = runtime_returning(balance=5)
+    runtime.register_function(pay)
+    model = ScriptedModel([assistant("balance"), calls("balance", "pay"), assistant("Done.")])
+    results = [m for m in run(ToolFilter(), model, runtime) if m["role"] == "tool"]
+    assert [result["error"] for result in results] == [None, "Invalid tool pay provided."]
+    assert ran == []
+
+
+def roles(messages: list[ChatMessage]) -> list[str]:
+    return [message["role"] for message in messages]
+
+
+def test_the_exchange_is_dropped_or_stays_as_in_agentdojo() -> None:
+    turns: list[Turn] = [assistant("balance"), calls("balance"), assistant("Done.")]
+    dropped = run(ToolFilter(), ScriptedModel(turns), runtime_returning(balance=5))
+    assert roles(dropped) == ["system", "user", "assistant", "tool", "assistant"]
+    kept = run(ToolFilter(keep_exchange=True), ScriptedModel(turns), runtime_returning(balance=5))
+    assert roles(kept) == ["system", "user", "user", "assistant", "assistant", "tool", "assistant"]
+    assert [text_of(kept[2]), text_of(kept[3])] == [QUESTION, "balance"]
+
+
+@pytest.mark.parametrize(("on_empty", "left"), [("none", []), ("all", ["balance", "pay"])])
+def test_where_nothing_is_picked_no_tool_or_every_tool_is_left(on_empty: Any, left: list[str]) -> None:
+    model = Recording([assistant("None of them."), assistant("Done.")])
+    run(ToolFilter(on_empty=on_empty), model, runtime_returning(balance=5, pay="paid"))
+    assert offered(model.requests[1]) == left
+
+
+@pytest.mark.parametrize(("retries", "second_time"), [("full", ["balance", "pay"]), ("narrowed", ["balance"])])
+def test_another_run_of_the_pipeline_starts_from_the_full_or_the_narrowed_list(
+    retries: Any, second_time: list[str]
+) -> None:
+    model = Recording([assistant("balance"), assistant(""), assistant("pay, balance"), assistant("Done.")])
+    pipeline = ToolFilter(retries=retries).pipeline(model, get_suite("v1.2.2", "banking"))
+    runtime = runtime_returning(balance=5, pay="paid")
+    for _ in range(2):
+        pipeline.query("Pay my rent.", runtime)
+    assert offered(model.requests[2]) == second_time
+    assert list(runtime.functions) == second_time if retries == "full" else ["balance"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        assistant(None),
+        assistant(""),
+        assistant(None, []),
+        assistant(None, [FunctionCall(function="pay", args={}, id="1")]),
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "content": "pay, balance", "id": None}],
+            "tool_calls": None,
+        },
+    ],
+)
+def test_a_reply_without_text_picks_nothing_and_leaves_nothing_behind(reply: Any, keep: bool) -> None:
+    model = Recording([reply, assistant("Done.")])
+    messages = run(ToolFilter(keep_exchange=keep), model, runtime_returning(balance=5, pay="paid"))
+    assert roles(messages) == ["system", "user", "assistant"]
+    assert offered(model.requests[1]) == []
+
+
+def test_calls_in_the_reply_are_not_made_and_not_kept() -> None:
+    reply = assistant("balance", [FunctionCall(function="pay", args={}, id="1")])
+    tracer = Tracer()
+    with tracing(tracer):
+        defense = ToolFilter(keep_exchange=True)
+        messages = run(defense, ScriptedModel([reply, assistant("Done.")]), runtime_returning(balance=5, pay=1))
+    assert messages[3] == assistant("balance")
+    (node,) = [node for node in tracer.spans if node.kind == "tool_filter"]
+    assert node.decision["calls_dropped"] == 1
+    assert node.decision["kept"] == ["balance"]
+    assert node.decision["offered"] == ["balance", "pay"]
+
+
+def test_without_tools_nothing_is_asked() -> None:
+    model = ScriptedModel([assistant("Done.")])
+    assert roles(run(ToolFilter(), model, FunctionsRuntime())) == ["system", "user", "assistant"]
+
+
+@pytest.mark.parametrize("name", ["tool_filter", "tool_filter_compat"])
+def test_a_benign_user_task_still_passes_when_its_tools_are_picked(name: str) -> None:
+    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
+    suite = get_suite("v1.2.2", "banking")
+    task = suite.user_tasks["user_task_0"]
+    environment = task.init_environment(suite.load_and_inject_default_environment({}))
+    turns = ground_truth_turns(task, environment)
+    names = ", ".join(call.function for call in task.ground_truth(environment))
+    model = ScriptedModel([assistant(names), *turns])
+    utility, _ = suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
+    assert utility
+    assert isinstance(defense, Defense)
+    assert defense.name == name
+
+
+def test_the_messages_given_stay_as_they_were() -> None:
+    defense = ToolFilter(keep_exchange=True)
+    given: list[ChatMessage] = [{"role": "user", "content": [{"type": "text", "content": "Pay."}]}]
+    before = copy.deepcopy(given)
+    pipeline: Any = defense.pipeline(ScriptedModel([assistant("pay")]), get_suite("v1.2.2", "banking"))
+    (element,) = [e for e in pipeline.elements if type(e).__name__ == "FilterTools"]
+    element.query("Pay.", runtime_returning(pay=1), messages=given)
+    assert given == before
+
+
+def test_unknown_options_are_the_users_errors() -> None:
+    with pytest.raises(ConfigError, match="tool_filter match 'exakt'. Did you mean exact"):
+        ToolFilter(match="exakt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="on_empty"):
+        ToolFilter(on_empty="some")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="retries"):
+        ToolFilter(retries="never")  # type: ignore[arg-type]
+
+
+def test_simulated_a_goal_is_stopped_only_where_its_tool_was_taken_away(run_cases: Any) -> None:
+    common = ["model=simulated", "attack=important_instructions", "benchmark.suites=[banking]"]
+    tasks = ["user_tasks=[0,1]", "injection_tasks=[0,6]"]
+    records = run_cases([*common, *tasks, "defense=none,tool_filter"])
+    carried_out = {
+        (record["agentsys"]["case"]["defense"], record["user_task_id"], record["injection_task_id"]): record[
+            "security"
+        ]
+        for record in records.values()
+    }
+    # User task 0 pays a bill and so keeps `send_money`; user task 1 only reads. Goal 6 needs another tool.
+    assert {key[1:] for key, done in carried_out.items() if key[0] == "none" and not done} == set()
+    assert {key[1:] for key, done in carried_out.items() if key[0] == "tool_filter" and done} == {
+        ("user_task_0", "injection_task_0")
+    }
