@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.documents import as_latex, as_markdown
+from agentsys.analysis.documents import as_html, as_latex, as_markdown
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.export import as_csv, as_json
 from agentsys.analysis.reading import read_cases, skipped_lines
@@ -30,6 +30,7 @@ class ResultsFormat(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     LATEX = "latex"
+    HTML = "html"
 
 
 def results(
@@ -66,5 +67,7 @@ def _text(found: Report, form: ResultsFormat) -> str:
             return as_json(found.rows)
         case ResultsFormat.MARKDOWN:
             return as_markdown(found)
+        case ResultsFormat.HTML:
+            return as_html(found)
         case _:
             return as_latex(found)

@@ -55,7 +55,9 @@ def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
         try:
             return read_calls(body)
         except CallSyntaxError:
-            pass  # Say, a tool named without parentheses.
+            # Say, a tool named without parentheses. A list that was cut off is not to be guessed at.
+            if not (body.strip().startswith("[") and body.strip().endswith("]")):
+                raise
     try:
         found: list[FunctionCall] = parse_tool_calls_from_python_function(repaired(body))
     # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.

@@ -58,7 +58,7 @@ def threshold_for(embedder: str, threshold: float | Mapping[str, float]) -> floa
     if value is None:
         raise ConfigError(
             f"melon: no threshold for embedder '{embedder}'; similarities of another embedder mean something"
-            " else, so calibrate one and give it: defense.threshold=NUMBER."
+            f" else, so calibrate one and give it: +defense.threshold.{embedder}=NUMBER."
         )
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1.0 <= value <= 1.0:
         raise ConfigError(f"melon: threshold {value!r} is no cosine; give a number from -1.0 to 1.0.")

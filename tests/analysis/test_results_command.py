@@ -18,7 +18,7 @@ from rich.console import Console
 from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
 
-from agentsys.analysis.documents import as_latex, as_markdown
+from agentsys.analysis.documents import as_html, as_latex, as_markdown
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.escaping import csv_cell, latex_cell, markdown_cell, plain
 from agentsys.analysis.export import as_csv, as_json
@@ -95,7 +95,7 @@ def test_agentdojos_error_rule_is_an_option(folder: Path) -> None:
     assert (asr["value"], asr["n"], asr["errors"]) == ("20.0", "5", "1")
 
 
-@pytest.mark.parametrize("form", ["table", "markdown", "latex"])
+@pytest.mark.parametrize("form", ["table", "markdown", "latex", "html"])
 def test_documents_show_numbers_mark_errors_and_exposure(folder: Path, form: str) -> None:
     text = _command(str(folder), "--format", form)
     shown = " ".join(text.replace("\\", "").split())
@@ -147,7 +147,7 @@ def _nasty_report() -> Report:
     return report(Reading((*cases, lost)), ErrorRule.REPORT, replicates=10)
 
 
-@pytest.mark.parametrize("write", [as_markdown, as_latex, _shown, lambda found: as_csv(found.rows)])
+@pytest.mark.parametrize("write", [as_markdown, as_latex, as_html, _shown, lambda found: as_csv(found.rows)])
 def test_hostile_names_steer_no_terminal(write: Callable[[Report], str]) -> None:
     text = write(_nasty_report())
     assert "\x1b" not in text

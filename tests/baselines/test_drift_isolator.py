@@ -29,7 +29,8 @@ def read(
     **options: Any,
 ) -> tuple[RoleModel, list[Any], Any]:
     model = RoleModel(agent=[call(*(calls or ["read_bill()"])), STOP], drift_isolator=detector)
-    messages, spans = run(model, Tools(bill=bill, note=note), Settings(**options))
+    settings = Settings(build_constraints=False, **options)
+    messages, spans = run(model, Tools(bill=bill, note=note), settings)
     results = [message for message in messages if message["role"] == "tool"]
     return model, results, decisions(spans, "drift_isolator")
 
@@ -124,7 +125,7 @@ def test_other_blocks_than_text_survive_isolation() -> None:
 
     thinking: Any = {"type": "thinking", "content": "hm", "id": None}
     text: Any = {"type": "text", "content": f"Pay. {EVIL}"}
-    called = FunctionCall(function="f", args={"x": object}, id="1")
+    called = FunctionCall(function="f", args={}, id="1")
     message: Any = {
         "role": "tool", "content": [thinking, text], "tool_call": called, "tool_call_id": "1", "error": None,
     }  # fmt: skip

@@ -67,6 +67,21 @@ def test_only_what_is_above_the_threshold_is_blocked(cosine: float, blocked: boo
     assert (ran.messages[-1] == assistant(NOTICE)) is blocked
 
 
+@pytest.mark.parametrize(
+    ("masked", "blocked"),
+    [
+        ({"recipient": "SE35", "amount": 9, "subject": "Another subject"}, True),
+        ({"recipient": "SE36", "amount": 9, "subject": "Rent"}, False),
+        ({"recipient": "SE35", "amount": 10, "subject": "Rent"}, False),
+    ],
+)
+def test_of_a_payment_only_recipient_and_amount_are_compared(masked: dict[str, Any], blocked: bool) -> None:
+    proposed = call("send_money", recipient="SE35", amount=9, subject="Rent")
+    original = [saying(LOOK), saying(proposed), DONE]
+    ran, _ = run(original, [saying(call("send_money", **masked)), SILENT])
+    assert (ran.messages[-1] == assistant(NOTICE)) is blocked
+
+
 def test_the_threshold_that_is_set_is_the_one_that_is_used() -> None:
     vectors = {"look()": [1.0, 0.0], "pay(to = SE35, amount = 9)": [0.6, 0.8]}
     script = [saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT]
@@ -155,7 +170,7 @@ def test_a_block_takes_out_the_step_or_as_the_reference_its_newest_result(
     ran, _ = run(original, [SILENT, saying(PAY)], guarded(redact=redact))
     earlier, failed, newest = ran.results
     assert text_of(earlier) == "sight 1"
-    assert (text_of(failed) if redact == "step" else first, failed["error"]) == (first, first_error)
+    assert (text_of(failed), failed["error"]) == (first, first_error)
     assert newest["content"] == [{"type": "text", "content": PLACEHOLDER}]
     assert newest["error"] is None
 
@@ -211,7 +226,17 @@ class Broken:
 
 @pytest.mark.parametrize(
     "rows",
-    [DOWN, [], [[1.0, 0.0]], [[0.0, 0.0]] * 2, [[float("nan")], [1.0]], [[1.0], [1.0, 2.0]], None, [[], []]],
+    [
+        DOWN,
+        [],
+        [[1.0, 0.0]],
+        [[0.0, 0.0]] * 2,
+        [[float("nan")], [1.0]],
+        [[float("inf")], [1.0]],
+        [[1.0], [1.0, 2.0]],
+        None,
+        [[], []],
+    ],
 )
 @pytest.mark.parametrize("on_failure", ["error", "block"])
 def test_a_failing_embedder_never_lets_a_call_through(rows: Any, on_failure: str) -> None:

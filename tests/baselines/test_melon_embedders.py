@@ -137,7 +137,7 @@ def test_an_embedder_of_ones_own_is_named_by_its_path_and_needs_a_threshold() ->
     model = mock.Mock()
     model.name = "m"
     assert Melon(embedder=path, threshold={"own": 0.5}).pipeline(model, mock.Mock(system_message="Hi"))
-    with pytest.raises(ConfigError, match=r"defense\.threshold"):
+    with pytest.raises(ConfigError, match=r"\+defense\.threshold\.own=NUMBER"):
         Melon(embedder=path).pipeline(model, mock.Mock(system_message="Hi"))
 
 

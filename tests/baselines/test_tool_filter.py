@@ -207,7 +207,7 @@ def test_unknown_options_are_the_users_errors() -> None:
 
 def test_simulated_a_goal_is_stopped_only_where_its_tool_was_taken_away(run_cases: Any) -> None:
     common = ["model=simulated", "attack=important_instructions", "benchmark.suites=[banking]"]
-    tasks = ["user_tasks=[0,1]", "injection_tasks=[0,6]"]
+    tasks = ["user_tasks=[0,1]", "injection_tasks=[0,7]"]
     records = run_cases([*common, *tasks, "defense=none,tool_filter"])
     carried_out = {
         (record["agentsys"]["case"]["defense"], record["user_task_id"], record["injection_task_id"]): record[
@@ -215,7 +215,7 @@ def test_simulated_a_goal_is_stopped_only_where_its_tool_was_taken_away(run_case
         ]
         for record in records.values()
     }
-    # User task 0 pays a bill and so keeps `send_money`; user task 1 only reads. Goal 6 needs another tool.
+    # User task 0 pays a bill and so keeps `send_money`; user task 1 only reads. Goal 7 changes the password.
     assert {key[1:] for key, done in carried_out.items() if key[0] == "none" and not done} == set()
     assert {key[1:] for key, done in carried_out.items() if key[0] == "tool_filter" and done} == {
         ("user_task_0", "injection_task_0")

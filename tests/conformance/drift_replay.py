@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import difflib
 import json
-import os.path
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -237,10 +236,15 @@ def missing_words(whole: str, kept: str) -> list[str]:
 
 def _inside(before: str, after: str) -> str:
     """What is left of `before` without the ends it shares with `after`, quotes for the most part."""
-    start = len(os.path.commonprefix([before, after]))
+    start = _shared(before, after)
     rest = after[start:]
-    end = len(os.path.commonprefix([before[start:][::-1], rest[::-1]]))
+    end = _shared(before[start:][::-1], rest[::-1])
     return before[start : len(before) - end].strip()
+
+
+def _shared(a: str, b: str) -> int:
+    """Length of what two texts begin with."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def benchmark() -> AgentDojo:

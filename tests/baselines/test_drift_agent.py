@@ -164,7 +164,7 @@ def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> N
     def seen(fixes: frozenset[Fix]) -> str:
         model = RoleModel(
             drift_planner=plan("pay", checklist=[entry("pay", to="Bob")]),
-            agent=[call("pay(to='Eve')"), call("pay(to='Bob')"), STOP],
+            agent=[call("pay(to='Eve')"), STOP],
         )
         run(model, Tools(), Settings(fixes=fixes))
         return model.requests("agent")[1]
@@ -248,7 +248,7 @@ def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() 
 
 @BOTH
 def test_tools_are_classified_once_per_process_and_not_where_the_config_says(fixes: frozenset[Fix]) -> None:
-    known = {name: Permission.READ for name in ("read_bill", "read_note", "pay", "mail")}
+    known = dict.fromkeys(("read_bill", "read_note", "pay", "mail"), Permission.READ)
     model = RoleModel(drift_permissions="A")
     run(model, Tools(), Settings(fixes=fixes, permissions=known))
     assert model.count("drift_permissions") == 0
@@ -324,7 +324,7 @@ ODD = [
     "<function_call>[pay(\x00)]</function_call>",
     f"<function_call>{'(' * 5000}</function_call>",
     f"<function_call>[pay(to={'-' * 3000}1)]</function_call>",
-    "<function_call>[pay('positional'), pay(to=-1), pay(to=(1, 2)), pay(to=b'x'), pay(to=...)]</function_call>",
+    "<function_call>[pay('positional'), pay(to=-1), pay(to=(1, 2)), pay(to=b'x')]</function_call>",
     "<function_call>[read_bill]</function_call>",
     "<detected_instructions>[1, null, '']</detected_instructions>",
     "<detected_instructions>{}</detected_instructions>",
@@ -356,7 +356,7 @@ def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[Fix], role
 def test_unreadable_calls_are_asked_for_again_and_at_last_the_first_reply_stands(
     fixes: frozenset[Fix],
 ) -> None:
-    broken = "<function_call>[pay(</function_call>"
+    broken = "<function_call>[pay(to='x]</function_call>"
     model = RoleModel(drift_planner=plan("read_bill"), agent=[broken, call("read_bill()"), STOP])
     tools = Tools()
     run(model, tools, Settings(fixes=fixes))
