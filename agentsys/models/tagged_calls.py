@@ -68,7 +68,7 @@ def _written(name: str, args: Mapping[str, Any]) -> str:
 
 
 def read_calls(body: str) -> list[FunctionCall]:
-    """The calls in a Python-style list, or a single call without brackets. Nothing is evaluated.
+    """The calls in a Python-style list, with or without its brackets. Nothing is evaluated.
 
     Arguments must be literals given by keyword; positional ones are dropped, as AgentDojo's own reader does,
     and `...` as an argument is the text "...".
@@ -80,7 +80,7 @@ def read_calls(body: str) -> list[FunctionCall]:
         return []
     try:
         parsed = ast.parse(body.strip(), mode="eval").body
-        items = parsed.elts if isinstance(parsed, ast.List) else [parsed]
+        items = parsed.elts if isinstance(parsed, ast.List | ast.Tuple) else [parsed]
         return [_call(item) for item in items]
     except CallSyntaxError:
         raise

@@ -23,6 +23,8 @@ from baselines.drift.refusal import args_text
 OPENING = f"<{CALL}>"
 """A reply without this is an answer and ends the run."""
 NO_CALLS = "[]"
+_NOTHING = {"None", "null"}
+"""Other words for no calls. The reference's repair makes `None` a call of a tool named `on`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def read_reply(text: str, *, parse_first: bool) -> Reply:
 
 def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
     if parse_first:
+        if body.strip() in _NOTHING:
+            return []
         try:
             return read_calls(body)
         except CallSyntaxError:

@@ -253,6 +253,13 @@ def test_a_failing_embedder_never_lets_a_call_through(rows: Any, on_failure: str
     assert tools.ran == {"look": 1}
 
 
+def test_vectors_that_change_their_length_between_requests_are_a_failure() -> None:
+    vectors = {"look()": [1.0, 0.0], "pay(to = SE35, amount = 9)": [0.0, 1.0], "fail()": [0.0, 0.0, 1.0]}
+    original = [saying(LOOK), saying(PAY), saying(call("fail"))]
+    with pytest.raises(ModelError, match="changed the length"):
+        run(original, [saying(LOOK), SILENT], guarded(Chosen(vectors)))
+
+
 def test_a_failing_masked_pass_is_treated_alike() -> None:
     ran, tools = run([saying(LOOK), saying(PAY)], [DOWN], guarded(on_failure="block"))
     assert (tools.ran, ran.messages[-1]) == ({"look": 1}, assistant(NOTICE))

@@ -46,6 +46,7 @@ def test_anything_but_calls_with_literals_is_an_error(body: str) -> None:
 def test_a_call_without_brackets_negative_numbers_and_an_ellipsis_are_read() -> None:
     (call,) = read_calls("f(x=-1, y=..., z=(1, 2))")
     assert dict(call.args) == {"x": -1, "y": "...", "z": [1, 2]} or dict(call.args)["z"] == (1, 2)
+    assert [call.function for call in read_calls("f(), g()")] == ["f", "g"]
     assert read_calls("  ") == []
 
 

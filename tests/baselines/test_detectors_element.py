@@ -1,0 +1,249 @@
+"""Detectors in a conversation, with a detector of the test's own: no model, no extra."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite import get_suite
+from agentdojo.types import ChatMessage
+from scripted_for_baselines import ScriptedModel, calls, runtime_returning
+
+from agentsys.contracts import Defense
+from agentsys.errors import ConfigError
+from agentsys.models.chat import assistant, system, text_of, user
+from agentsys.models.trace import Tracer, tracing
+from baselines.detectors.defense import DetectorDefense
+from baselines.detectors.detector import BLANK, Verdict, judge
+from baselines.detectors.element import ABORTED, NOTICE, DetectInjections
+from baselines.detectors.phrases import PhraseDefense, PhraseDetector
+
+
+class FlagsEvil:
+    """0.9 of a text with "evil" in it, 0.5 of one with "tie", else 0.1; keeps what it was given."""
+
+    name = "evil"
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        self.batches.append(list(texts))
+        return [0.9 if "evil" in text else 0.5 if "tie" in text else 0.1 for text in texts]
+
+
+class Windowed(FlagsEvil):
+    """Reads word by word."""
+
+    def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
+        return [self.score(text.split()) for text in texts]
+
+
+def defense(detector: Any = None, **options: Any) -> DetectorDefense:
+    found = detector or FlagsEvil()
+    return DetectorDefense("evil", lambda: found, **options)
+
+
+def run(built: DetectorDefense, runtime: FunctionsRuntime, *turns: Any) -> list[ChatMessage]:
+    model = ScriptedModel([*turns, assistant("Done.")])
+    return list(built.pipeline(model, get_suite("v1.2.2", "banking")).query("Go.", runtime)[3])
+
+
+def results(messages: Sequence[ChatMessage]) -> list[Any]:
+    return [message for message in messages if message["role"] == "tool"]
+
+
+def test_of_three_parallel_results_only_the_flagged_one_goes_and_the_order_stays() -> None:
+    detector = FlagsEvil()
+    runtime = runtime_returning(a="one", b="evil two", c="three")
+    found = results(run(defense(detector), runtime, calls("a", "b", "c")))
+    assert [text_of(result) for result in found] == ["one", NOTICE, "three"]
+    assert [result["tool_call"].function for result in found] == ["a", "b", "c"]
+    assert [result["tool_call_id"] for result in found] == ["call_a", "call_b", "call_c"]
+    assert detector.batches == [["one", "evil two", "three"]]
+
+
+def test_earlier_rounds_are_not_read_again() -> None:
+    detector = FlagsEvil()
+    run(defense(detector), runtime_returning(a="one", b="two"), calls("a"), calls("b"))
+    assert detector.batches == [["one"], ["two"]]
+
+
+def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
+    assert not judge(FlagsEvil(), ["tie"], 0.5)[0].injected
+    assert judge(FlagsEvil(), ["tie"], 0.51)[0].injected
+    assert not judge(FlagsEvil(), ["evil"], 0.1)[0].injected
+
+
+def test_blank_texts_are_safe_and_never_read() -> None:
+    detector = FlagsEvil()
+    assert judge(detector, ["", " \n", "evil"], 0.5) == [BLANK, BLANK, Verdict(True, 0.9, 0, 1)]
+    assert judge(detector, ["", ""], 0.5) == [BLANK, BLANK]
+    assert detector.batches == [["evil"]]
+
+
+def test_the_worst_window_decides_and_is_named() -> None:
+    assert judge(Windowed(), ["a tie evil b", "a b"], 0.5) == [
+        Verdict(True, 0.9, 2, 4),
+        Verdict(False, 0.1, 0, 2),
+    ]
+
+
+def tool_message(text: str, error: str | None = None, **more: Any) -> Any:
+    call = FunctionCall(function="a", args={}, id="1")
+    content = [{"type": "text", "content": text}]
+    return {
+        "role": "tool",
+        "content": content,
+        "tool_call_id": "1",
+        "tool_call": call,
+        "error": error,
+        **more,
+    }
+
+
+def element(detector: Any = None, **options: Any) -> DetectInjections:
+    settings = {"threshold": 0.5, "mode": "message", "on_injection": "withhold", "read_errors": True}
+    return DetectInjections(detector or FlagsEvil(), **{**settings, **options})
+
+
+def seen(detect: DetectInjections, *messages: Any) -> Sequence[ChatMessage]:
+    return detect.query("Go.", FunctionsRuntime(), messages=list(messages))[3]
+
+
+def test_error_text_is_read_and_withheld_unless_told_otherwise() -> None:
+    failed = tool_message("", "ValueError: evil")
+    assert seen(element(), calls("a"), failed)[1]["error"] == NOTICE  # type: ignore[typeddict-item]
+    assert seen(element(read_errors=False), calls("a"), failed)[1] == failed
+
+
+def test_with_errors_unread_a_flagged_content_leaves_the_error() -> None:
+    (_, result) = seen(element(read_errors=False), calls("a"), tool_message("evil", "KeyError: x"))
+    assert (text_of(result), result["error"]) == (NOTICE, "KeyError: x")  # type: ignore[typeddict-item]
+
+
+def test_blocks_other_than_text_survive_and_every_text_block_is_replaced() -> None:
+    thought = {"type": "thinking", "content": "evil thoughts", "id": "t"}
+    blocks = [{"type": "text", "content": "evil"}, thought, {"type": "text", "content": "more"}]
+    tracer = Tracer()
+    with tracing(tracer):
+        (_, result) = seen(element(), calls("a"), tool_message("", content=blocks))
+    notice = {"type": "text", "content": NOTICE}
+    assert result["content"] == [notice, thought, notice]
+    assert tracer.spans[0].decision["unread_blocks"] == ["thinking"]
+
+
+def test_a_result_with_no_text_at_all_passes() -> None:
+    thought = {"type": "thinking", "content": "evil thoughts", "id": "t"}
+    for blocks in ([], [thought], None):
+        message = tool_message("", content=blocks)
+        assert seen(element(), calls("a"), message)[1] == message
+
+
+def test_the_given_messages_stay_as_they_were() -> None:
+    given = [calls("a"), tool_message("evil")]
+    before = copy.deepcopy(given)
+    assert seen(element(), *given) != before
+    assert given == before
+
+
+@pytest.mark.parametrize("messages", [[], [user("evil")], [user("x"), assistant("evil")]])
+def test_where_no_tool_has_just_run_nothing_is_read(messages: list[ChatMessage]) -> None:
+    detector = FlagsEvil()
+    assert list(seen(element(detector), *messages)) == messages
+    assert detector.batches == []
+
+
+def test_conversation_mode_reads_everything_up_to_each_result() -> None:
+    detector = FlagsEvil()
+    turn = calls("a", "b")
+    before = [system("Be good."), user("Go."), turn]
+    messages = seen(
+        element(detector, mode="conversation"), *before, tool_message("evil"), tool_message("two")
+    )
+    head = "system: Be good.\nuser: Go.\nassistant: \ntool: evil"
+    assert detector.batches == [[head, f"{head}\ntool: two"]]
+    # The second is flagged too: what was read for it holds the first as the tool returned it.
+    assert [text_of(message) for message in messages[3:]] == [NOTICE, NOTICE]
+
+
+def test_the_trace_keeps_score_and_what_was_withheld() -> None:
+    tracer = Tracer()
+    with tracing(tracer):
+        run(defense(Windowed()), runtime_returning(a="so evil", b="fine"), calls("a", "b"))
+    first, second = [node.decision for node in tracer.spans if node.kind == "detector"]
+    assert first == {
+        "detector": "evil",
+        "injected": True,
+        "probability": 0.9,
+        "window": 1,
+        "windows": 2,
+        "unread_blocks": [],
+        "raw": "so evil",
+        "raw_error": None,
+    }
+    assert (second["injected"], second["probability"]) == (False, 0.1)
+
+
+def test_abort_ends_the_case_without_quoting_what_was_flagged() -> None:
+    with pytest.raises(AbortAgentError) as caught:
+        run(defense(on_injection="abort"), runtime_returning(a="evil plan", b="fine"), calls("a", "b"))
+    texts = [text_of(message) for message in caught.value.messages]
+    assert texts[-1] == ABORTED
+    assert texts[-3:-1] == [NOTICE, "fine"]
+    assert not any("evil plan" in text for text in texts)
+
+
+def test_under_agentdojos_runner_an_aborted_case_is_scored_and_no_crash() -> None:
+    suite = get_suite("v1.2.2", "banking")
+    bill = FunctionCall(function="read_file", args={"file_path": "bill-december-2023.txt"}, id="1")
+    pipeline = defense(on_injection="abort").pipeline(ScriptedModel([assistant(None, [bill])]), suite)
+    task = suite.user_tasks["user_task_0"]
+    goal = suite.injection_tasks["injection_task_0"]
+    assert suite.run_task_with_pipeline(pipeline, task, goal, {"injection_bill_text": "evil"}) == (
+        False,
+        False,
+    )
+
+
+def test_a_detector_defense_is_a_defense_and_shows_its_notice() -> None:
+    built = PhraseDefense()
+    assert isinstance(built, Defense)
+    assert built.prompts()["notice"] == NOTICE
+    pipeline = built.pipeline(ScriptedModel([]), get_suite("v1.2.2", "banking"))
+    assert pipeline.name == "scripted-phrase_detector"
+
+
+def test_options_that_cannot_work_are_the_users_errors() -> None:
+    with pytest.raises(ConfigError, match="Did you mean conversation"):
+        defense(mode="full_conversation")
+    with pytest.raises(ConfigError, match="on_injection"):
+        defense(on_injection="explode")
+    for threshold in (1.5, "0.5", True, float("nan")):
+        with pytest.raises(ConfigError, match="threshold"):
+            defense(threshold=threshold)
+    with pytest.raises(ConfigError, match="no pattern"):
+        PhraseDetector(["("])
+
+
+def test_simulated_the_toy_stops_a_worded_injection_and_lets_benign_tasks_pass(run_cases: Any) -> None:
+    records = run_cases(
+        [
+            "model=simulated",
+            "defense=phrase_detector",
+            "attack=none,important_instructions",
+            "benchmark.suites=[banking]",
+            "user_tasks=[0,1]",
+            "injection_tasks=[0]",
+        ]
+    )
+    assert len(records) == 4
+    for record in records.values():
+        if record["injection_task_id"] is None:
+            assert record["utility"]
+        else:
+            assert not record["security"]

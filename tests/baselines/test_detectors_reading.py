@@ -1,0 +1,249 @@
+"""What of a detector needs no extra: windows, settings, memory, and the line that names what is missing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra.utils import instantiate
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError
+from baselines.detectors import load
+from baselines.detectors.classifier import Classifier, Remembered, padded, softmax
+from baselines.detectors.classifier_defense import ClassifierDefense
+from baselines.detectors.load import load_classifier
+from baselines.detectors.settings import WHOLE, ClassifierSettings
+from baselines.detectors.tokens import Tokens, overlapping, tokens_of
+
+SETTINGS = ClassifierSettings("somewhere/model", "0" * 40, "pooled", "SAFE")
+
+
+@given(st.integers(0, 200), st.integers(2, 30), st.data())
+def test_windows_leave_nothing_out_overlap_as_told_and_fit(count: int, size: int, data: Any) -> None:
+    overlap = data.draw(st.integers(0, size // 2))
+    ids = list(range(count))
+    windows = overlapping(ids, size, overlap)
+    assert {number for window in windows for number in window} == set(ids)
+    assert all(len(window) <= size for window in windows)
+    for left, right in zip(windows, windows[1:], strict=False):
+        assert left[len(left) - overlap :] == right[:overlap]
+        assert len(left) == size
+        assert len(right) > overlap
+
+
+class Characters:
+    """A tokenizer of characters: 1 in front, 2 behind, then code points."""
+
+    pad_token_id = 0
+
+    def __call__(
+        self, text: str, add_special_tokens: bool = True, verbose: bool = True
+    ) -> dict[str, list[int]]:
+        ids = [ord(character) for character in text]
+        return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
+
+
+def test_special_tokens_are_found_and_stand_around_every_window() -> None:
+    tokens = tokens_of(Characters())
+    assert (tokens.before, tokens.after) == ([1], [2])
+    windows = tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2))
+    assert windows == [[1, *map(ord, "abcdef"), 2], [1, *map(ord, "efghij"), 2]]
+    assert tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2, long_input="truncate")) == [
+        [1, *map(ord, "abcdef"), 2]
+    ]
+
+
+def test_a_whole_text_is_one_pass_up_to_its_limit() -> None:
+    tokens = tokens_of(Characters())
+    settings = replace(SETTINGS, long_input="whole")
+    assert [len(ids) for ids in tokens.windows("x" * 5_000, settings)] == [5_002]
+    assert [len(ids) for ids in tokens.windows("x" * 50_000, settings)] == [WHOLE]
+
+
+class Sums:
+    """A network whose second logit is the sum of the ids that are not masked, above 200 a sure injection."""
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+
+    def logits(self, ids: Any, mask: Any) -> Any:
+        self.shapes.append(ids.shape)
+        return np.stack([np.full(len(ids), 200.0), (ids * mask).sum(axis=1)], axis=1)
+
+
+def classifier(network: Any = None, **changes: Any) -> Classifier:
+    tokens = Tokens(Characters(), [1], [2], padding=999)
+    return Classifier(replace(SETTINGS, **changes), tokens, network or Sums(), safe=0)
+
+
+TEXTS = ["a", "", "\x01" * 30, "ab", "zz", "\x02"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 16])
+def test_scores_come_back_in_the_order_of_the_texts_whatever_the_batches(batch_size: int) -> None:
+    network = Sums()
+    scores = classifier(network, batch_size=batch_size).score(TEXTS)
+    assert scores == [classifier().score([text])[0] for text in TEXTS]
+    assert [round(score) for score in scores] == [0, 0, 0, 0, 1, 0]
+    assert max(shape[0] for shape in network.shapes) <= batch_size
+
+
+def test_padding_is_masked() -> None:
+    ids, mask = padded([[5, 6, 7], [8]], 999)
+    assert ids.tolist() == [[5, 6, 7], [8, 999, 999]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_large_logits_do_not_overflow() -> None:
+    assert softmax(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])).tolist() == [[1.0, 0.0], [0.5, 0.5]]
+
+
+def test_a_score_that_is_not_a_number_is_no_verdict() -> None:
+    class Broken:
+        def logits(self, ids: Any, mask: Any) -> Any:
+            return np.full((len(ids), 2), np.nan)
+
+    with pytest.raises(ArithmeticError, match="not a number"):
+        classifier(Broken()).score(["a"])
+
+
+class Counting:
+    """Scores texts by length and keeps what it was asked."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        return [windows[0] for windows in self.score_windows(texts)]
+
+    def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked += texts
+        return [[len(text) / 100] for text in texts]
+
+
+def test_a_text_is_read_once_however_often_it_is_asked_for() -> None:
+    detector = Counting()
+    remembered = Remembered(detector)
+    assert remembered.score(["a", "bb", "a"]) == [0.01, 0.02, 0.01]
+    assert remembered.score(["bb", "ccc"]) == [0.02, 0.03]
+    assert detector.asked == ["a", "bb", "ccc"]
+
+
+def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
+    detector = Counting()
+    remembered = Remembered(detector, most=2)
+    for texts in (["a"], ["bb"], ["a"], ["ccc"], ["a"], ["bb"]):
+        remembered.score(texts)
+    assert detector.asked == ["a", "bb", "ccc", "bb"]
+    assert remembered.score(["1", "22", "333"]) == [0.01, 0.02, 0.03]
+
+
+def test_threads_share_the_memory_and_never_ask_at_once() -> None:
+    busy = threading.Lock()
+
+    class Alone(Counting):
+        def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
+            assert busy.acquire(blocking=False), "two threads in the model at once"
+            try:
+                return super().score_windows(texts)
+            finally:
+                busy.release()
+
+    detector = Alone()
+    remembered = Remembered(detector)
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            for number in range(200):
+                assert remembered.score(["x" * (number % 20)]) == [number % 20 / 100]
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(detector.asked) == 20
+
+
+def test_lone_surrogates_can_be_remembered() -> None:
+    assert Remembered(Counting()).score(["\ud800"]) == [0.01]
+
+
+def test_settings_that_cannot_work_are_the_users_errors() -> None:
+    for changes, told in (
+        ({"head": "pool"}, "Did you mean pooled"),
+        ({"long_input": "window"}, "Did you mean windows"),
+        ({"backend": "tf"}, "Unknown detector backend"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"stride": 400}, "at most half"),
+        ({"max_length": 4, "stride": 0}, "8 or more"),
+        ({"backend": "onnx"}, "needs onnx_file"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            replace(SETTINGS, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["protectai", "protectai_compat", "piguard", "piguard_compat"])
+def test_shipped_detectors_are_composed_without_the_extra_and_pin_a_commit(name: str) -> None:
+    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
+    assert isinstance(defense, ClassifierDefense)
+    assert defense.name == name
+    assert len(defense.settings.revision or "") == 40
+    assert defense.settings.long_input == ("whole" if name.endswith("compat") else "windows")
+    assert defense.read_errors is not name.endswith("compat")
+
+
+@pytest.fixture
+def fresh_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "_FAILED", {})
+
+
+@pytest.mark.parametrize(
+    ("backend", "package"), [("torch", "torch"), ("torch", "transformers"), ("onnx", "onnxruntime")]
+)
+def test_a_missing_package_is_one_line_that_names_the_extra(
+    backend: Any, package: str, monkeypatch: pytest.MonkeyPatch, fresh_failures: None
+) -> None:
+    for name in {"torch", "transformers", "onnxruntime"}:
+        monkeypatch.setitem(sys.modules, name, None if name == package else sys)  # type: ignore[arg-type]
+    settings = replace(SETTINGS, backend=backend, onnx_file="onnx/model.onnx")
+    with pytest.raises(ConfigError) as caught:
+        load_classifier(settings)
+    assert f"needs {package}, not installed here" in str(caught.value)
+    assert "pip install 'agentsys[detectors]'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, fresh_failures: None
+) -> None:
+    tried = []
+
+    def fails(settings: ClassifierSettings) -> Remembered:
+        tried.append(settings)
+        raise ConfigError("no hub")
+
+    monkeypatch.setattr(load, "_loaded", fails)
+    for _ in range(3):
+        with pytest.raises(ConfigError, match="no hub"):
+            load_classifier(SETTINGS)
+    assert len(tried) == 1
+    monkeypatch.setattr(load, "_FAILED_FOR_S", 0.0)
+    with pytest.raises(ConfigError, match="no hub"):
+        load_classifier(SETTINGS)
+    assert len(tried) == 2
