@@ -10,7 +10,13 @@ from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.headers import ROLE_HEADER
 from agentsys.models.price import Price
 from agentsys.models.sdk_errors import http_error, transport_error
-from agentsys.models.wire_anthropic import read_reply, system_text, wire_messages, wire_tools_json
+from agentsys.models.wire_anthropic import (
+    read_reply,
+    stand_in_tools,
+    system_text,
+    wire_messages,
+    wire_tools_json,
+)
 from agentsys.models.wire_text import encode
 from agentsys.models.wire_tools import ToolLists
 
@@ -100,6 +106,8 @@ class AnthropicModel:
             body["temperature"] = self.temperature if asked is None else asked
         body.update(self._fixed)
         if not request.tools:
+            if stand_ins := stand_in_tools(request.messages):
+                body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
             return encode(body)
         body["tool_choice"] = {"type": request.tool_choice}
         return encode(body)[:-1] + b',"tools":' + self._tools.get(request.tools) + b"}"

@@ -39,6 +39,17 @@ def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     )
 
 
+def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """A tool without parameters for each one the conversation has calls of, in order of name.
+
+    The API refuses tool blocks in a request that offers no tools, as agents make it whose tools stand in the
+    prompt. To be sent with a tool choice of `none`.
+    """
+    assistants = [message for message in messages if message["role"] == "assistant"]
+    names = {call.function for message in assistants for call in message["tool_calls"] or ()}
+    return [{"name": name, "input_schema": {"type": "object"}} for name in sorted(names)]
+
+
 def system_text(messages: Sequence[ChatMessage]) -> str:
     """The system prompt, which goes outside the conversation."""
     return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))

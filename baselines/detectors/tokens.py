@@ -45,6 +45,7 @@ def tokens_of(tokenizer: Any) -> Tokens:
 
 def plain_ids(tokenizer: Any, text: str) -> Ids:
     """A text's token ids without special ones, however many (`verbose` would warn of long texts)."""
+    text = text.encode("utf-8", "replace").decode()  # tokenizers refuse lone surrogates
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 

@@ -174,6 +174,9 @@ class _Task:
             return False
         return made_before(call, messages)
 
+    def _has_rules(self) -> bool:
+        return self.settings.dynamic_validation or self.settings.build_constraints
+
     def _refusal(self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]) -> Refusal | None:
         """Why the batch may not run, if so; what is accepted counts as achieved from now on."""
         if calls and not batch and Fix.TELL_REPEATS in self.settings.fixes:
@@ -181,7 +184,7 @@ class _Task:
             with span(SPAN) as opened:
                 opened.decision = {"calls": calls_data(calls), "refusal": repeated.decision()}
             return repeated
-        if not batch and Fix.FORMAT_ONCE in self.settings.fixes:
+        if Fix.FORMAT_ONCE in self.settings.fixes and not (batch and self._has_rules()):
             return None
         validator = Validator(
             self.model, self.settings, self.query, self.permissions, self.first_plan.trajectory

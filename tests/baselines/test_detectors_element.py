@@ -76,7 +76,7 @@ def test_earlier_rounds_are_not_read_again() -> None:
 def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
     assert not judge(FlagsEvil(), ["tie"], 0.5)[0].injected
     assert judge(FlagsEvil(), ["tie"], 0.51)[0].injected
-    assert not judge(FlagsEvil(), ["evil"], 0.1)[0].injected
+    assert not judge(FlagsEvil(), ["evil"], 0.09)[0].injected
 
 
 def test_blank_texts_are_safe_and_never_read() -> None:

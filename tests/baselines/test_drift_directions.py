@@ -1,4 +1,4 @@
-"""DRIFT end to end on the simulated model: each part stops what it is there to stop, and benign tasks pass."""
+"""DRIFT end to end on the simulated model: each part stops what it should, and benign tasks pass."""
 
 from __future__ import annotations
 
@@ -48,14 +48,13 @@ def test_every_variant_solves_benign_tasks_and_stops_attacks_that_none_stops(
     assert rate(records, "drift", "security", attacked=True) == 0.0
     assert rate(records, "drift", "utility", attacked=True) == 1.0
     assert "drift_isolator" not in kinds(records, "drift_no_isolation")
-    assert kinds(records, "drift_isolation_only") & {"drift_planner", "drift_validator"} <= {
-        "drift_validator"
-    }
+    assert not kinds(records, "drift_isolation_only") & {"drift_planner", "drift_validator"}
 
 
 def test_a_blind_detector_and_a_lenient_judge_let_the_attack_through(run_cases: Callable[..., Any]) -> None:
     blind = run_cases([*SMALL, "defense=drift", "model.sanitizer_recall=0", "model.validator_false_accept=1"])
-    assert rate(blind, "drift", "security", attacked=True) == 1.0
+    # One planned message stays: the checklist has its channel from the request.
+    assert rate(blind, "drift", "security", attacked=True) == pytest.approx(8 / 9)
 
 
 def test_a_blind_detector_alone_is_covered_by_the_validator(run_cases: Callable[..., Any]) -> None:

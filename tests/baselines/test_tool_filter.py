@@ -33,7 +33,11 @@ FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
             ["search_files_by_filename"],
             ["search_files", "search_files_by_filename"],
         ),
-        ("functions.read_file, functions.send_money", ["read_file", "send_money"], ["read_file", "send_money"]),
+        (
+            "functions.read_file, functions.send_money",
+            ["read_file", "send_money"],
+            ["read_file", "send_money"],
+        ),
         ("1. `read_file`\n2) **send_money**.", ["read_file", "send_money"], ["read_file", "send_money"]),
         ("- read_file\n* send_money", ["read_file", "send_money"], ["read_file", "send_money"]),
         ('["read_file"; "send_money"]', ["read_file", "send_money"], ["read_file", "send_money"]),
@@ -118,7 +122,9 @@ def test_where_nothing_is_picked_no_tool_or_every_tool_is_left(on_empty: Any, le
     assert offered(model.requests[1]) == left
 
 
-@pytest.mark.parametrize(("retries", "second_time"), [("full", ["balance", "pay"]), ("narrowed", ["balance"])])
+@pytest.mark.parametrize(
+    ("retries", "second_time"), [("full", ["balance", "pay"]), ("narrowed", ["balance"])]
+)
 def test_another_run_of_the_pipeline_starts_from_the_full_or_the_narrowed_list(
     retries: Any, second_time: list[str]
 ) -> None:
@@ -158,7 +164,9 @@ def test_calls_in_the_reply_are_not_made_and_not_kept() -> None:
     tracer = Tracer()
     with tracing(tracer):
         defense = ToolFilter(keep_exchange=True)
-        messages = run(defense, ScriptedModel([reply, assistant("Done.")]), runtime_returning(balance=5, pay=1))
+        messages = run(
+            defense, ScriptedModel([reply, assistant("Done.")]), runtime_returning(balance=5, pay=1)
+        )
     assert messages[3] == assistant("balance")
     (node,) = [node for node in tracer.spans if node.kind == "tool_filter"]
     assert node.decision["calls_dropped"] == 1

@@ -1,10 +1,12 @@
 """Builds a tiny DeBERTa-v2 classifier with a tokenizer, offline, in the form published ones have on disk.
 
-Trained for a few seconds it truly tells its eight sentences apart; with random weights everything scores near 0.5.
+Trained for a few seconds it truly tells sentences with an injection from others. Untrained its weights are drawn
+wide apart, so that its scores mean nothing but differ from text to text.
 """
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,9 @@ def save_tiny(folder: Path, head: str, labels: tuple[str, str], *, steps: int = 
     """Save tokenizer, config and weights of a model with this head; `steps` of training."""
     import torch
 
+    torch.set_num_threads(1)  # more only wait for each other on a small machine
     torch.manual_seed(seed)
-    tokenizer, model = _tokenizer(), _model(head, labels)
+    tokenizer, model = _tokenizer(), _model(head, labels, spread=0.02 if steps else 0.6)
     if steps:
         _train(model, tokenizer, steps)
     model.eval().save_pretrained(folder)
@@ -51,7 +54,7 @@ def _tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=raw, **{f"{k}_token": v for k, v in names.items()})
 
 
-def _model(head: str, labels: tuple[str, str]) -> Any:
+def _model(head: str, labels: tuple[str, str], spread: float) -> Any:
     from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
     config = DebertaV2Config(
@@ -69,6 +72,7 @@ def _model(head: str, labels: tuple[str, str]) -> Any:
         position_biased_input=False,
         type_vocab_size=0,
         pooler_hidden_size=16,
+        initializer_range=spread,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         pad_token_id=0,
@@ -85,11 +89,24 @@ def _model(head: str, labels: tuple[str, str]) -> Any:
 def _train(model: Any, tokenizer: Any, steps: int) -> None:
     import torch
 
-    batch = tokenizer([*SAFE, *INJECTED], padding=True, return_tensors="pt")
-    wanted = torch.tensor([0] * len(SAFE) + [1] * len(INJECTED))
+    draw = random.Random(0)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(steps):
+        samples = [_sample(draw, number % 2) for number in range(32)]
+        batch = tokenizer([*samples, *SAFE, *INJECTED], padding=True, return_tensors="pt")
+        wanted = torch.tensor([0, 1] * 16 + [0] * len(SAFE) + [1] * len(INJECTED))
         optimizer.zero_grad()
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
         torch.nn.functional.cross_entropy(logits, wanted).backward()
         optimizer.step()
+
+
+def _sample(draw: random.Random, injected: int) -> str:
+    """Up to 14 words out of the middle of harmless sentences, with or without an injection among them."""
+    words = " ".join(draw.sample(SAFE, len(SAFE))).split()
+    start = draw.randrange(len(words) - 2)
+    piece = words[start : start + draw.randrange(2, 15)]
+    if injected:
+        place = draw.randrange(len(piece))
+        piece[place:] = [*draw.choice(INJECTED).split(), *piece[place:]]
+    return " ".join(piece)

@@ -1,7 +1,7 @@
 """Published tool filter runs of gpt-4o, replayed through our filter, score as they were recorded.
 
-What disagrees in utility are tasks whose requests or checks the package has changed since: banking's user task
-13, and travel's 0 and 7.
+What disagrees in utility are tasks whose requests or checks the package has changed since: banking's user
+task 13, and travel's 0 and 7.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def replayed(traces: Path, logdir: Path, *overrides: str) -> tuple[int, int, Cou
     from agentsys.runs.session import prepare
 
     common = ["model=replay", f"model.traces={traces}", "defense=tool_filter_compat", "benchmark.version=v1"]
-    outcome = prepare([*common, "attack=none,important_instructions", f"logdir={logdir}", *overrides]).execute(
-        Silent()
-    )
+    outcome = prepare(
+        [*common, "attack=none,important_instructions", f"logdir={logdir}", *overrides]
+    ).execute(Silent())
     assert outcome.errors == 0
     security, disagreeing = 0, Counter[tuple[str, str]]()
     for path, ours in records_in(logdir).items():
@@ -79,7 +79,9 @@ def test_replayed_slack_cases_score_as_recorded(traces: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_all_replayed_cases_score_as_recorded_but_for_tasks_that_changed(traces: Path, tmp_path: Path) -> None:
+def test_all_replayed_cases_score_as_recorded_but_for_tasks_that_changed(
+    traces: Path, tmp_path: Path
+) -> None:
     cases, security, disagreeing = replayed(traces, tmp_path / "runs")
     assert (cases, security) == (726, 726)
     assert disagreeing == DISAGREEING

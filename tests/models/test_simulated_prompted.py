@@ -62,6 +62,11 @@ def test_a_call_that_was_refused_is_given_up_after_a_few_attempts() -> None:
     assert seen == ["read", "read", "read", "pay"]
 
 
+def test_native_tools_that_may_not_be_called_are_not_in_the_way() -> None:
+    request = ChatRequest([system(write_tools(TOOLS)), user(PROMPT)], TOOLS[:1], tool_choice="none")
+    assert called(text_of(model().complete(request).message)) == ["read"]
+
+
 def test_a_request_without_tools_anywhere_gets_a_plain_answer() -> None:
     request = ChatRequest([system("Rules."), user(PROMPT)])
     assert "<" not in text_of(model().complete(request).message)

@@ -22,14 +22,18 @@ from agentsys.models.tagged_calls import (
 
 
 def as_native(request: ChatRequest) -> ChatRequest | None:
-    """The request with native tools and calls; None where no tools stand in a system message."""
-    if request.tools:
+    """The request with native tools and calls; None where no tools stand in a system message.
+
+    Native tools may be there as well, if they may not be called (see `stand_in_tools` of Anthropic's wire).
+    """
+    if request.tools and request.tool_choice != "none":
         return None
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     tools = [tool for text in systems for tool in read_tools(text)]
     if not tools:
         return None
-    return replace(request, messages=[_with_calls(message) for message in request.messages], tools=tools)
+    messages = [_with_calls(message) for message in request.messages]
+    return replace(request, messages=messages, tools=tools, tool_choice="auto")
 
 
 def in_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:

@@ -1,0 +1,359 @@
+"""Classifiers from disk, through the code that loads published ones: torch, ONNX, both heads. Offline."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionsRuntime
+from scripted_for_baselines import ScriptedModel, calls, runtime_returning
+from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import assistant, text_of
+from baselines.detectors.classifier import Remembered
+from baselines.detectors.element import NOTICE, DetectInjections
+from baselines.detectors.load import load_classifier
+from baselines.detectors.settings import ClassifierSettings
+
+pytest.importorskip("torch", reason="the extra `detectors` is not installed (make test-detectors)")
+pytest.importorskip("transformers", reason="the extra `detectors` is not installed (make test-detectors)")
+
+LABELS = {"pooled": ("SAFE", "INJECTION"), "first_token": ("benign", "injection")}
+HEADS = pytest.mark.parametrize("head", list(LABELS))
+
+Folders = dict[tuple[str, bool], Path]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """(head, trained) -> folder of a tiny model."""
+    root = tmp_path_factory.mktemp("models")
+    return {
+        (head, trained): save_tiny(
+            root / f"{head}-{trained}", head, labels, steps=40 if trained else 0, seed=3
+        )
+        for head, labels in LABELS.items()
+        for trained in (False, True)
+    }
+
+
+def settings_of(folders: Folders, head: Any, *, trained: bool, **changes: Any) -> ClassifierSettings:
+    plain = ClassifierSettings(str(folders[head, trained]), None, head, LABELS[head][0], device="cpu")
+    return replace(plain, **changes)
+
+
+def unremembered(settings: ClassifierSettings) -> Any:
+    """The classifier without its memory, which would hide what batches do to scores."""
+    return load_classifier(settings).detector
+
+
+def texts(count: int) -> list[str]:
+    """Different texts of 1 to 40 words."""
+    return [
+        " ".join(WORDS[(7 * number + 3 * place) % len(WORDS)] for place in range(1 + 5 * number % 40))
+        for number in range(count)
+    ]
+
+
+@HEADS
+def test_a_trained_model_tells_its_sentences_apart(folders: Folders, head: str) -> None:
+    scores = load_classifier(settings_of(folders, head, trained=True)).score([*SAFE, *INJECTED])
+    assert all(score < 0.5 for score in scores[: len(SAFE)])
+    assert all(score > 0.5 for score in scores[len(SAFE) :])
+
+
+@HEADS
+def test_the_safe_label_may_be_either_index_and_any_case(folders: Folders, head: str) -> None:
+    there = settings_of(folders, head, trained=False)
+    turned = replace(there, safe_label=LABELS[head][1].swapcase())
+    for one, other in zip(
+        load_classifier(there).score(SAFE), load_classifier(turned).score(SAFE), strict=True
+    ):
+        assert one + other == pytest.approx(1.0)
+
+
+@HEADS
+def test_scores_do_not_depend_on_the_batch(folders: Folders, head: str) -> None:
+    several = texts(25)
+    reference = [unremembered(settings_of(folders, head, trained=False)).score([text])[0] for text in several]
+    assert max(reference) - min(reference) > 0.2
+    for batch_size in (1, 3, 16):
+        batched = unremembered(settings_of(folders, head, trained=False, batch_size=batch_size))
+        assert batched.score(several) == pytest.approx(reference, abs=1e-6)
+
+
+@HEADS
+def test_scores_are_those_of_the_saved_model_itself(folders: Folders, head: str) -> None:
+    import torch
+    from transformers import DebertaV2ForSequenceClassification, PreTrainedTokenizerFast
+
+    from baselines.detectors.first_token_head import FirstTokenClassifier
+
+    kind: Any = DebertaV2ForSequenceClassification if head == "pooled" else FirstTokenClassifier
+    folder = folders[head, False]
+    model, tokenizer = kind.from_pretrained(folder).eval(), PreTrainedTokenizerFast.from_pretrained(folder)
+    scores = load_classifier(settings_of(folders, head, trained=False)).score(texts(6))
+    for text, score in zip(texts(6), scores, strict=True):
+        given = tokenizer(text, return_tensors="pt")
+        with torch.inference_mode():
+            logits = model(input_ids=given["input_ids"], attention_mask=given["attention_mask"]).logits
+        assert float(logits.softmax(dim=1)[0, 1]) == pytest.approx(score, abs=1e-6)
+
+
+def late(total: int) -> str:
+    """So many characters of harmless words, with an injection near the end."""
+    text = ""
+    while len(text) < total - 200:
+        text += SAFE[len(text) % len(SAFE)] + " "
+    return f"{text}{INJECTED[0]} {SAFE[0]}"
+
+
+@HEADS
+def test_a_text_of_50000_characters_is_read_whole(folders: Folders, head: str) -> None:
+    settings = settings_of(folders, head, trained=True, max_length=16, stride=8, batch_size=64)
+    long = late(50_000)
+    assert len(long) > 49_000
+    (windows,) = load_classifier(settings).score_windows([long])
+    worst = max(range(len(windows)), key=windows.__getitem__)
+    assert windows[worst] > 0.5
+    assert worst >= len(windows) - 6
+    assert load_classifier(replace(settings, long_input="truncate")).score([long])[0] < 0.5
+
+
+def test_published_window_sizes_take_50000_characters_too(folders: Folders) -> None:
+    (windows,) = load_classifier(settings_of(folders, "pooled", trained=True)).score_windows([late(50_000)])
+    assert len(windows) > 20
+
+
+@HEADS
+def test_odd_texts_are_scored(folders: Folders, head: str) -> None:
+    odd = ["", "   ", "\x00", "\ud800 lone", "日本語 🎉", "[CLS] [SEP] [PAD]", "word" * 20_000]
+    scores = load_classifier(settings_of(folders, head, trained=False)).score(odd)
+    assert all(0.0 <= score <= 1.0 for score in scores)
+
+
+def test_equal_settings_share_one_model(folders: Folders) -> None:
+    one = load_classifier(settings_of(folders, "pooled", trained=True))
+    assert isinstance(one, Remembered)
+    assert load_classifier(settings_of(folders, "pooled", trained=True)) is one
+
+
+def test_a_checkpoint_of_the_other_head_is_refused(folders: Folders) -> None:
+    with pytest.raises(ConfigError, match="class of its own"):
+        load_classifier(replace(settings_of(folders, "first_token", trained=False), head="pooled"))
+    with pytest.raises(ConfigError, match="stock, pooled head"):
+        load_classifier(replace(settings_of(folders, "pooled", trained=False), head="first_token"))
+
+
+def changed_config(folder: Path, into: Path, **fields: Any) -> Path:
+    """A copy of a model with other fields in its config."""
+    into.mkdir()
+    for path in folder.iterdir():
+        (into / path.name).write_bytes(path.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (into / "config.json").write_text(json.dumps({**config, **fields}))
+    return into
+
+
+def test_piguards_own_model_type_and_class_are_read_and_its_code_is_not_run(
+    folders: Folders, tmp_path: Path
+) -> None:
+    there = settings_of(folders, "first_token", trained=False)
+    own = {"AutoModelForSequenceClassification": "evil.PIGuard", "AutoConfig": "evil.PIGuardConfig"}
+    folder = changed_config(
+        folders["first_token", False],
+        tmp_path / "piguard",
+        model_type="piguard",
+        architectures=["PIGuard"],
+        auto_map=own,
+    )
+    (folder / "evil.py").write_text("raise SystemExit('remote code was run')")
+    piguard = load_classifier(replace(there, model_id=str(folder)))
+    assert piguard.score(SAFE) == load_classifier(there).score(SAFE)
+
+
+def test_a_pooling_layer_that_piguards_head_leaves_unused_is_no_reason_to_refuse(
+    folders: Folders, tmp_path: Path
+) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    there = settings_of(folders, "first_token", trained=False)
+    folder = changed_config(folders["first_token", False], tmp_path / "with_pooler")
+    weights = load_file(folder / "model.safetensors")
+    pooler = {"pooler.dense.weight": torch.ones(16, 16), "pooler.dense.bias": torch.ones(16)}
+    save_file({**weights, **pooler}, folder / "model.safetensors", metadata={"format": "pt"})
+    with_pooler = load_classifier(replace(there, model_id=str(folder)))
+    assert with_pooler.score(SAFE) == load_classifier(there).score(SAFE)
+
+
+@HEADS
+@pytest.mark.parametrize(("change", "told"), [("drop", "1 missing"), ("add", "1 unexpected")])
+def test_a_checkpoint_with_other_parameters_is_refused(
+    folders: Folders, tmp_path: Path, head: str, change: str, told: str
+) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = changed_config(folders[head, False], tmp_path / "changed")
+    weights = load_file(folder / "model.safetensors")
+    if change == "drop":
+        del weights["classifier.bias"]
+    else:
+        weights["second.classifier"] = torch.ones(2)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=told):
+        load_classifier(replace(settings_of(folders, head, trained=False), model_id=str(folder)))
+
+
+def test_a_pickled_checkpoint_is_refused(folders: Folders, tmp_path: Path) -> None:
+    folder = changed_config(folders["pooled", False], tmp_path / "pickled")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="Cannot load the detector model"):
+        load_classifier(replace(settings_of(folders, "pooled", trained=False), model_id=str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"safe_label": "OK"}, "has no label 'OK' .*it has SAFE, INJECTION"),
+        ({"device": "cuda"}, "try device=cpu"),
+        ({"device": "gpu"}, "detector device 'gpu'"),
+        ({"model_id": "/no/such/folder"}, "no such folder"),
+        ({"model_id": "some/model"}, "give the full commit"),
+        ({"model_id": "some/model", "revision": "main"}, "give the full commit"),
+        ({"model_id": "some/model", "revision": "0" * 40, "local_files_only": True}, "Cannot load"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_clear_line(
+    folders: Folders, changes: dict[str, Any], told: str
+) -> None:
+    import torch
+
+    if changes.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(ConfigError, match=told) as caught:
+        load_classifier(settings_of(folders, "pooled", trained=False, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_model_is_one_clear_line(folders: Folders, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Cannot load the detector model"):
+        load_classifier(settings_of(folders, "pooled", trained=False, model_id=str(tmp_path)))
+
+
+def test_the_element_withholds_what_the_model_flags(folders: Folders) -> None:
+    detect = DetectInjections(
+        load_classifier(settings_of(folders, "pooled", trained=True)),
+        0.5,
+        "message",
+        "withhold",
+        read_errors=True,
+    )
+    from agentsys.models.loop import tool_loop
+
+    model = ScriptedModel([calls("bill", "mail"), assistant("Done.")])
+    pipeline = tool_loop(model, "Be good.", name="x", after_results=[detect])
+    runtime: FunctionsRuntime = runtime_returning(bill=SAFE[0], mail=INJECTED[0])
+    results = [m for m in pipeline.query("Go.", runtime)[3] if m["role"] == "tool"]
+    assert [text_of(result) for result in results] == [SAFE[0], NOTICE]
+
+
+@pytest.fixture(scope="module")
+def exported(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ONNX file of the untrained first-token model."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} of the extra `detectors` is not installed")
+    path = tmp_path_factory.mktemp("onnx") / "folder" / "first_token.onnx"
+    load_classifier(settings_of(folders, "first_token", trained=False, backend="onnx", onnx_file=str(path)))
+    return path
+
+
+def test_onnx_gives_the_same_scores_for_any_batch_and_length(folders: Folders, exported: Path) -> None:
+    there = settings_of(folders, "first_token", trained=False)
+    onnx = replace(there, backend="onnx", onnx_file=str(exported))
+    several = [*texts(25), late(50_000)]
+    wanted = unremembered(there).score(several)
+    assert max(wanted) - min(wanted) > 0.2
+    for batch_size in (1, 16):
+        assert unremembered(replace(onnx, batch_size=batch_size)).score(several) == pytest.approx(
+            wanted, abs=1e-4
+        )
+
+
+def test_an_export_is_not_used_for_another_model(folders: Folders, exported: Path) -> None:
+    other = settings_of(folders, "pooled", trained=True, backend="onnx", onnx_file=str(exported))
+    with pytest.raises(ConfigError, match="was made from"):
+        load_classifier(other)
+
+
+def test_an_onnx_file_of_the_models_own_folder_is_found_and_needs_no_torch(
+    folders: Folders, exported: Path, tmp_path: Path
+) -> None:
+    folder = changed_config(folders["first_token", False], tmp_path / "with_onnx")
+    (folder / "onnx").mkdir()
+    import onnx
+
+    model = onnx.load(exported)
+    del model.metadata_props[:]
+    onnx.save(model, folder / "onnx" / "model.onnx")
+    code = f"""
+import sys
+sys.modules["torch"] = None
+from baselines.detectors.load import load_classifier
+from baselines.detectors.settings import ClassifierSettings
+settings = ClassifierSettings(
+    {str(folder)!r}, None, "first_token", "benign", backend="onnx", onnx_file="onnx/model.onnx"
+)
+print(load_classifier(settings).score(["the bill is due"])[0])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    there = load_classifier(settings_of(folders, "first_token", trained=False))
+    assert float(done.stdout) == pytest.approx(there.score(["the bill is due"])[0], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("file", "told"), [("config.json", "cannot be loaded"), ("/proc/no/where.onnx", "cannot be written")]
+)
+def test_an_onnx_file_that_cannot_be_used_is_one_clear_line(
+    folders: Folders, exported: Path, file: str, told: str
+) -> None:
+    settings = settings_of(folders, "first_token", trained=False, backend="onnx", onnx_file=file)
+    with pytest.raises(ConfigError, match=told):
+        load_classifier(settings)
+
+
+def test_an_unreachable_hub_is_one_clear_line_that_names_the_mend() -> None:
+    code = """
+from agentsys.errors import ConfigError
+from huggingface_hub.utils import _http
+_http.time.sleep = lambda seconds: None
+from baselines.detectors.load import load_classifier
+from baselines.detectors.settings import ClassifierSettings
+try:
+    load_classifier(ClassifierSettings("some/model", "0" * 40, "pooled", "SAFE"))
+except ConfigError as error:
+    print(error)
+"""
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": "/nonexistent", "NO_PROXY": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **nowhere, "HF_HUB_OFFLINE": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    (line,) = done.stdout.splitlines()
+    assert "Cannot load the detector model some/model@000" in line
+    assert "model_id=FOLDER" in line
