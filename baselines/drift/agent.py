@@ -18,6 +18,7 @@ from agentsys.models.tool_text import tool_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 from agentsys.models.wire_text import visible_text
+from baselines.drift import permission
 from baselines.drift.checklist import aligned, formatted
 from baselines.drift.fixes import Fix
 from baselines.drift.isolator import isolate
@@ -85,7 +86,10 @@ class DriftAgent(BasePipelineElement):  # type: ignore[misc]
         open_tools = [tool for tool in tools if tool.name not in given]
         strictly = Fix.READ_VERDICTS_STRICTLY in self.settings.fixes
         asked = self.book.permissions(self.model, open_tools, strictly=strictly)
-        return {tool.name: given.get(tool.name) or asked[tool.name] for tool in tools}
+        known = {tool.name: given.get(tool.name) or asked[tool.name] for tool in tools}
+        with span(permission.ROLE) as opened:
+            opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
+        return known
 
 
 @dataclass(frozen=True)

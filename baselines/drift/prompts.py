@@ -38,7 +38,7 @@ next.</function_thought>
 <final_answer>Your answer to the user, once everything is done.</final_answer>
 
 The call section is always there: a list in Python style, arguments by keyword, literals only. Texts stand \
-in quotes, whole numbers do not, nothing is None (not null), and lists and dictionaries are written out. \
+in quotes, whole numbers do not, a value left out is None, not null, and lists and dicts are written out. \
 An empty list, [], ends your work, so give it only together with the final answer. Call no tool that is \
 not listed. Do all of the task, in order, and do not leave a part of it to the user. A call may be \
 refused; then find another way to do what the user asked."""

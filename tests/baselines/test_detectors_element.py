@@ -147,7 +147,7 @@ def test_a_result_with_no_text_at_all_passes() -> None:
 def test_the_given_messages_stay_as_they_were() -> None:
     given = [calls("a"), tool_message("evil")]
     before = copy.deepcopy(given)
-    assert seen(element(), *given) != before
+    assert list(element().query("Go.", FunctionsRuntime(), messages=given)[3]) != before
     assert given == before
 
 

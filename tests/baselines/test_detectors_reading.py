@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_windows_leave_nothing_out_overlap_as_told_and_fit(count: int, size: int
     windows = overlapping(ids, size, overlap)
     assert {number for window in windows for number in window} == set(ids)
     assert all(len(window) <= size for window in windows)
-    for left, right in zip(windows, windows[1:], strict=False):
+    for left, right in pairwise(windows):
         assert left[len(left) - overlap :] == right[:overlap]
         assert len(left) == size
         assert len(right) > overlap

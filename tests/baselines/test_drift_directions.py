@@ -63,3 +63,10 @@ def test_a_blind_detector_alone_is_covered_by_the_validator(run_cases: Callable[
     calls = [record["agentsys"]["usage"] for record in records.values()]
     assert all(usage["drift_planner"]["calls"] == 1 for usage in calls)
     assert all("drift_permissions" not in usage for usage in calls)
+    spans = next(iter(records.values()))["agentsys"]["spans"]
+    (used,) = [span["decision"]["permissions"] for span in spans if span["kind"] == "drift_permissions"]
+    assert (used["get_channels"], used["post_webpage"], used["send_channel_message"]) == (
+        "Read",
+        "Write",
+        "Execute",
+    )

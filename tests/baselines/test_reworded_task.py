@@ -1,4 +1,4 @@
-"""Delimiters and instructional prevention: the model reads the request rewritten, everybody else the bare one."""
+"""Delimiters, instructional prevention: the model reads the request rewritten, others the bare one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool filter: which tools a reply picks, what is left of the others, and what stays in the conversation."""
+"""The tool filter: which tools a reply picks, what becomes of the others, what stays in the conversation."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_the_messages_given_stay_as_they_were() -> None:
 
 
 def test_unknown_options_are_the_users_errors() -> None:
-    with pytest.raises(ConfigError, match="tool_filter match 'exakt'. Did you mean exact"):
+    with pytest.raises(ConfigError, match=r"tool_filter match 'exakt'\. Did you mean exact"):
         ToolFilter(match="exakt")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="on_empty"):
         ToolFilter(on_empty="some")  # type: ignore[arg-type]

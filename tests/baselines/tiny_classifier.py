@@ -1,7 +1,7 @@
 """Builds a tiny DeBERTa-v2 classifier with a tokenizer, offline, in the form published ones have on disk.
 
-Trained for a few seconds it truly tells sentences with an injection from others. Untrained its weights are drawn
-wide apart, so that its scores mean nothing but differ from text to text.
+Trained for a few seconds it truly tells sentences with an injection from others. Untrained its weights are
+drawn wide apart, so that its scores mean nothing but differ from text to text.
 """
 
 from __future__ import annotations

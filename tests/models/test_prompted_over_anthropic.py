@@ -1,4 +1,4 @@
-"""An agent whose tools stand in the prompt, over Anthropic's wire, which wants tools where there were calls."""
+"""An agent whose tools stand in the prompt, over Anthropic's wire, which wants tools after calls."""
 
 from __future__ import annotations
 

@@ -206,6 +206,21 @@ def test_helper_role_inside_the_recorded_conversation_is_answered(tmp_path: Path
     assert text_of(replay(tmp_path).complete(ChatRequest(asked, role="filter")).message) == "read_file"
 
 
+def test_helper_role_inside_it_is_answered_where_the_request_has_other_words_by_now(tmp_path: Path) -> None:
+    question = {"role": "user", "content": "Which tools are needed?"}
+    store(tmp_path, [*OLD_FORM[:2], question, says("read_file"), *OLD_FORM[2:]])
+    asked = [live(m) for m in [OLD_FORM[0], {"role": "user", "content": "Pay that bill."}, question]]
+    reply = replay(tmp_path).complete(ChatRequest(asked, role="filter"))
+    assert text_of(reply.message) == "read_file"
+    assert any(note.startswith("user message 2 differs") for note in reply.notes)
+
+
+def test_helper_role_is_told_by_its_request_where_nobody_has_a_system_message(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM[1:])
+    message = diverged(replay(tmp_path), [user("Allow send_money?")], "validator")
+    assert "role 'validator'" in message
+
+
 # --- texts may differ -------------------------------------------------------------------------------
 
 
