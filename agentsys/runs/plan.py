@@ -13,6 +13,9 @@ from agentsys.runs.cell import Cell
 from agentsys.runs.settings import NOT_IDENTITY
 from agentsys.runs.store import Store
 
+Pair = tuple[str, str | None]
+"""Ids of a user task and of an injection task (None: no attack)."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -69,7 +72,7 @@ def _jobs(cell: Cell) -> Iterator[Job]:
             yield Job(_case(cell, name, user_task, injection_task, epoch), cell)
 
 
-def _pairs(cell: Cell, name: str) -> Iterator[tuple[str, str | None]]:
+def _pairs(cell: Cell, name: str) -> Iterator[Pair]:
     suite = cell.benchmark.suite(name)
     users = _kept(suite.user_tasks, cell.settings.user_tasks)
     if cell.attack.kind is AttackKind.NONE:
@@ -96,11 +99,22 @@ def _case(cell: Cell, suite: str, user_task: str, injection_task: str | None, ep
     )
 
 
-def _spread(pairs: list[tuple[str, str | None]], limit: int | None) -> list[tuple[str, str | None]]:
-    """At most `limit` pairs, evenly spaced, so that a sample meets many user and injection tasks."""
+def _spread(pairs: list[Pair], limit: int | None) -> list[Pair]:
+    """At most `limit` pairs that meet as many user tasks as can be, and injection tasks in turn.
+
+    Walking the grid along its diagonals does both; even steps through the list would not: 10 of Travel's
+    20 x 7 pairs, 14 apart, would all have one injection task.
+    """
     if limit is None or limit >= len(pairs):
         return pairs
-    return [pairs[i * len(pairs) // limit] for i in range(limit)]
+    users = list(dict.fromkeys(user for user, _ in pairs))
+    injections = list(dict.fromkeys(injection for _, injection in pairs))
+    if limit < len(users):
+        users = [users[i * len(users) // limit] for i in range(limit)]
+    rounds = product(range(len(injections)), enumerate(users))
+    chosen = [(user, injections[(place + shift) % len(injections)]) for shift, (place, user) in rounds]
+    kept = set(chosen[:limit])
+    return [pair for pair in pairs if pair in kept]
 
 
 def _kept(ids: Iterable[str], wanted: Sequence[str] | None) -> list[str]:

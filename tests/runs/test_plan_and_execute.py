@@ -60,13 +60,19 @@ def test_a_plan_has_a_case_per_user_task_and_pair(tmp_path: Path) -> None:
     assert len({job.case.key for job in session.plan.todo}) == 24
 
 
-def test_a_limit_takes_cases_evenly_from_every_suite(tmp_path: Path) -> None:
-    session = planned(tmp_path, ["attack=direct", "limit=7"])
-    by_suite: dict[str, set[str]] = {}
+@pytest.mark.parametrize(("limit", "users"), [(7, 7), (25, 16)])
+def test_a_limit_meets_many_user_and_injection_tasks_in_every_suite(
+    tmp_path: Path, limit: int, users: int
+) -> None:
+    session = planned(tmp_path, ["attack=direct", f"limit={limit}"])
+    by_suite: dict[str, list[Any]] = {}
     for job in session.plan.jobs:
-        by_suite.setdefault(job.case.suite, set()).add(job.case.user_task_id)
-    assert len(session.plan.jobs) == 28
-    assert {suite: len(users) for suite, users in by_suite.items()} == dict.fromkeys(by_suite, 7)
+        by_suite.setdefault(job.case.suite, []).append(job.case)
+    assert {len(cases) for cases in by_suite.values()} == {limit}
+    for cases in by_suite.values():
+        assert len({case.key for case in cases}) == limit
+        assert len({case.user_task_id for case in cases}) >= users
+        assert len({case.injection_task_id for case in cases}) >= 5
 
 
 def test_finished_cases_are_not_run_again(run_cases: Run, tmp_path: Path) -> None:
