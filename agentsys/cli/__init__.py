@@ -23,6 +23,7 @@ COMMANDS = {
     "table": CommandSource("agentsys.cli.table:table", "A table of the paper, ours beside the printed one."),
     "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
     "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses on the same cases."),
+    "measures": CommandSource("agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."),
     "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a resolved config, or a defense's prompts."),

@@ -1,0 +1,57 @@
+"""`agentsys measures`: what stored runs cost, and how much untrusted text they let near command tools."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agentsys.analysis.measures import MeasureRow
+from agentsys.analysis.measures import measures as measured
+from agentsys.analysis.measures_document import measures_csv, measures_document
+from agentsys.analysis.reading import read_cases, skipped_lines
+from agentsys.analysis.write_latex import latex_document
+from agentsys.analysis.write_markdown import markdown_document
+from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.cli.terminal import one_line
+
+
+class MeasuresFormat(StrEnum):
+    """How measures are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+
+
+def measures(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Log, pipeline or suite folders.")],
+    form: Annotated[
+        MeasuresFormat, typer.Option("--format", help="csv gives one row per cell, suite and measure.")
+    ] = MeasuresFormat.TABLE,
+) -> None:
+    """Show untrusted tokens, exposure rounds, cost per solved task and tokens per role of stored runs."""
+    reading = read_cases(folders)
+    for line in skipped_lines(reading.skipped):
+        print(one_line(line), file=sys.stderr)
+    rows = measured(reading.cases)
+    if form is MeasuresFormat.TABLE:
+        document = measures_document(rows)
+        Console(width=max(needed_width(document), Console().width)).print(terminal_document(document))
+    else:
+        sys.stdout.write(_text(rows, form))
+
+
+def _text(rows: list[MeasureRow], form: MeasuresFormat) -> str:
+    match form:
+        case MeasuresFormat.CSV:
+            return measures_csv(rows)
+        case MeasuresFormat.MARKDOWN:
+            return markdown_document(measures_document(rows))
+        case _:
+            return latex_document(measures_document(rows))
