@@ -19,14 +19,11 @@ from agentsys.analysis.compare_export import comparison_json, differences_csv
 from agentsys.analysis.document import Document
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.flips import FlipGroup, flip_grid, flip_groups, flip_lines
-from agentsys.analysis.reading import read_cases, skipped_lines
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.cli.stored_runs import read_stored, shown_width
 from agentsys.cli.terminal import one_line
-
-_WIDE = 160
-"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
 
 
 class CompareFormat(StrEnum):
@@ -61,9 +58,7 @@ def compare(
     ] = ErrorRule.REPORT,
 ) -> None:
     """Compare defenses on the same cases: differences, 95% intervals, p-values and flipped cases."""
-    reading = read_cases(folders)
-    for line in skipped_lines(reading.skipped):
-        print(one_line(line), file=sys.stderr)
+    reading = read_stored(folders)
     found = compared(reading.cases, baseline, metric or COMPARED_METRICS, errors)
     groups = flip_groups(found.flips, flips)
     if form is CompareFormat.TABLE:
@@ -94,7 +89,6 @@ def _with_flips(document: Document, groups: Sequence[FlipGroup]) -> Document:
 
 def _print(document: Document, lines: Sequence[str]) -> None:
     """Never narrower than the tables, and paths whole: a cut number would be worse than a broken line."""
-    wide = Console().width if sys.stdout.isatty() else _WIDE
-    Console(width=max(needed_width(document), wide)).print(terminal_document(document))
+    Console(width=max(needed_width(document), shown_width())).print(terminal_document(document))
     for line in lines:
         print(one_line(line))

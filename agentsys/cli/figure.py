@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.reading import read_cases, skipped_lines
-from agentsys.cli.terminal import one_line
+from agentsys.cli.stored_runs import read_stored
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -48,8 +46,6 @@ def figure(
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
-    reading = read_cases([*runs, *(more_runs or [])])
-    for line in skipped_lines(reading.skipped):
-        print(one_line(line), file=sys.stderr)
+    reading = read_stored([*runs, *(more_runs or [])])
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
         print(path)

@@ -13,11 +13,10 @@ from rich.console import Console
 from agentsys.analysis.measures import MeasureRow
 from agentsys.analysis.measures import measures as measured
 from agentsys.analysis.measures_document import measures_csv, measures_document
-from agentsys.analysis.reading import read_cases, skipped_lines
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.terminal import one_line
+from agentsys.cli.stored_runs import read_stored, shown_width
 
 
 class MeasuresFormat(StrEnum):
@@ -36,13 +35,11 @@ def measures(
     ] = MeasuresFormat.TABLE,
 ) -> None:
     """Show untrusted tokens, exposure rounds, cost per solved task and tokens per role of stored runs."""
-    reading = read_cases(folders)
-    for line in skipped_lines(reading.skipped):
-        print(one_line(line), file=sys.stderr)
+    reading = read_stored(folders)
     rows = measured(reading.cases)
     if form is MeasuresFormat.TABLE:
         document = measures_document(rows)
-        Console(width=max(needed_width(document), Console().width)).print(terminal_document(document))
+        Console(width=max(needed_width(document), shown_width())).print(terminal_document(document))
     else:
         sys.stdout.write(_text(rows, form))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +11,8 @@ import typer
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
 from agentsys.analysis.html_report.paper_figures import paper_figures
-from agentsys.analysis.reading import read_cases, skipped_lines
 from agentsys.analysis.report import report as measured
+from agentsys.cli.stored_runs import read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 from agentsys.runs.store import write_atomically
@@ -44,9 +43,7 @@ def report(
     ] = ErrorRule.REPORT,
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
-    reading = read_cases(folders)
-    for line in skipped_lines(reading.skipped):
-        print(one_line(line), file=sys.stderr)
+    reading = read_stored(folders)
     made = html_report(
         reading,
         measured(reading, errors),

@@ -13,13 +13,9 @@ from rich.console import Console
 from agentsys.analysis.documents import as_html, as_latex, as_markdown
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.export import as_csv, as_json
-from agentsys.analysis.reading import read_cases, skipped_lines
 from agentsys.analysis.report import Report, report
 from agentsys.analysis.report_table import report_table
-from agentsys.cli.terminal import one_line
-
-_WIDE = 160
-"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
+from agentsys.cli.stored_runs import read_stored, shown_width
 
 
 class ResultsFormat(StrEnum):
@@ -49,12 +45,10 @@ def results(
     ] = ErrorRule.REPORT,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
-    reading = read_cases(folders)
-    for line in skipped_lines(reading.skipped):
-        print(one_line(line), file=sys.stderr)
+    reading = read_stored(folders)
     found = report(reading, errors)
     if form is ResultsFormat.TABLE:
-        Console(width=None if sys.stdout.isatty() else _WIDE).print(report_table(found))
+        Console(width=shown_width()).print(report_table(found))
     else:
         sys.stdout.write(_text(found, form))
 

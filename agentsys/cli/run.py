@@ -45,8 +45,10 @@ def run(
     """
     from rich.console import Console
 
+    from agentsys.cli.stored_runs import FILE_WIDTH
+
     # This very stream, also while standard output is redirected; a pipe or a file has no width of its own.
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else FILE_WIDTH)
     with console.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 

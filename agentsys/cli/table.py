@@ -17,12 +17,12 @@ from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.layout import TABLES
 from agentsys.analysis.paper.long_form import table_csv, write_parquet
 from agentsys.analysis.paper.paper_document import paper_document
-from agentsys.analysis.reading import Reading, read_cases, skipped_lines
+from agentsys.analysis.reading import Reading
 from agentsys.analysis.write_html import html_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.terminal import one_line
+from agentsys.cli.stored_runs import FILE_WIDTH, read_stored, shown_width
 from agentsys.errors import ConfigError, unknown_name
 
 _WIDE = 160
@@ -67,9 +67,7 @@ def table(
     if form is TableFormat.PARQUET and out is None:
         raise ConfigError("Parquet is no text: say where to write it, --out FILE.parquet.")
     folders = [*runs, *(more_runs or [])]
-    reading = read_cases(folders)
-    for line in skipped_lines(reading.skipped):
-        print(one_line(line), file=sys.stderr)
+    reading = read_stored(folders)
     filled = fill(chosen, reading.cases, errors)
     document = paper_document(filled, reading, errors, logdir=_logdir(folders, reading))
     if out is not None:
@@ -114,7 +112,7 @@ def _print(document: Document, out: Path | None) -> None:
     needed = needed_width(document)
     if out is not None:
         with out.open("w", encoding="utf-8") as file:
-            Console(file=file, width=max(_WIDE, needed)).print(terminal_document(document), crop=False)
+            Console(file=file, width=max(FILE_WIDTH, needed)).print(terminal_document(document), crop=False)
         return
-    width = Console().width if sys.stdout.isatty() else _WIDE
+    width = shown_width()
     Console(width=max(width, needed)).print(terminal_document(document), crop=False)
