@@ -61,18 +61,20 @@ def execute(jobs: Sequence[Job], *, workers: int, store: Store, listener: Listen
         listener: Is told of each record, in the calling thread.
     """
     state = _State(iter(jobs), store, listener)
-    with ThreadPoolExecutor(workers, thread_name_prefix="case") as pool:
-        try:
-            state.fill(pool, workers)
-            while state.running:
-                try:
-                    state.collect(timeout_s=1.0)
-                    state.fill(pool, workers)
-                except KeyboardInterrupt:
-                    state.interrupt()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
+    try:
+        state.fill(pool, workers)
+        while state.running:
+            try:
+                state.collect(timeout_s=1.0)
+                state.fill(pool, workers)
+            except KeyboardInterrupt:
+                state.interrupt()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
     return Outcome(state.finished, state.errors, state.fatal, state.interrupted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,23 @@ def test_ctrl_c_finishes_what_is_under_way_and_starts_nothing_more(tmp_path: Pat
     outcome = planned(tmp_path, [*SMALL, "executor.workers=1"]).execute(listener)
     assert outcome.interrupted
     assert len(records_in(tmp_path / "runs")) == len(listener.records) < 3
+
+
+def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Impatient(Silent):
+        def tick(self) -> None:
+            raise KeyboardInterrupt
+
+    release, ended = threading.Event(), list[bool]()
+    monkeypatch.setattr("agentsys.runs.execute.run_case", lambda job: ended.append(release.wait(3)))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            planned(tmp_path, [*SMALL, "executor.workers=2"]).execute(Impatient())
+        assert ended == [], "the run waited for its cases"
+    finally:
+        release.set()
 
 
 def test_a_folder_finished_under_other_settings_is_refused(run_cases: Run, tmp_path: Path) -> None:
