@@ -26,7 +26,7 @@ COMMANDS = {
     "measures": CommandSource("agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."),
     "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
-    "show": CommandSource("agentsys.cli.show:app", "Show a resolved config, or a defense's prompts."),
+    "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
     "doctor": CommandSource("agentsys.cli.doctor:doctor", "Check the installation, keys and a sample case."),
 }

@@ -1,4 +1,4 @@
-"""`agentsys show`: the config a run would have, and the prompts a defense uses."""
+"""`agentsys show`: the config a run would have, the prompts a defense uses, the text an attack writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ PluginPath = Annotated[
 ]
 
 app = typer.Typer(
-    help="Show a resolved config, or a defense's prompts.", no_args_is_help=True, add_completion=False
+    help="Show a resolved config, a defense's prompts, or an attack's text.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
@@ -60,3 +62,23 @@ def prompts(
         print(f"Defense '{one_line(defense)}' has no prompts of its own.")
     for name, text in texts.items():
         print(f"=== {one_line(name)} ===\n{printable(text).rstrip()}\n")
+
+
+@app.command("attack")
+def attack(
+    name: Annotated[str, typer.Argument(help="An attack, as `agentsys list attacks` names it.")],
+    suite: Annotated[str, typer.Option(help="The suite.")],
+    user_task: Annotated[str, typer.Option("--user-task", help="Its id, or its number.")],
+    injection_task: Annotated[str, typer.Option("--injection-task", help="Its id, or its number.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="As for `agentsys run`, e.g. model=gpt-4o benchmark.version=v1."),
+    ] = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into."""
+    from agentsys.cli.show_attack import attack_texts
+
+    chosen = [f"attack={name}", *(overrides or [])]
+    for vector, text in attack_texts(chosen, suite, user_task, injection_task, config_dir or []).items():
+        print(f"=== {one_line(vector)} ===\n{printable(text)}\n")

@@ -60,3 +60,36 @@ def test_show_prompts_of_an_unknown_defense_suggests_the_nearest(own: list[str])
     error = CliRunner().invoke(app, ["show", "prompts", "wordyy", *own]).exception
     assert isinstance(error, ConfigError)
     assert "Did you mean wordy?" in str(error)
+
+
+PAIR = ["--suite", "banking", "--user-task", "user_task_0", "--injection-task", "injection_task_0"]
+
+
+def test_show_attack_prints_the_packages_text_and_its_vectors() -> None:
+    from agentdojo.task_suite.load_suites import get_suite
+
+    result = CliRunner().invoke(app, ["show", "attack", "direct", *PAIR])
+    assert result.exit_code == 0, result.exception
+    goal = get_suite("v1.2.2", "banking").injection_tasks["injection_task_0"].GOAL
+    assert result.output == f"=== injection_bill_text ===\nTODO: {goal}\n\n"
+
+
+def test_show_attack_addresses_the_victim_of_the_model_given() -> None:
+    numbers = ["--suite", "banking", "--user-task", "0", "--injection-task", "0"]
+    result = CliRunner().invoke(app, ["show", "attack", "important_instructions", *numbers, "model=gpt-4o"])
+    assert "from me, Emma Johnson, to you, GPT-4." in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none", *PAIR], "writes nothing"),
+        (["direkt", *PAIR], "Did you mean direct"),
+        (["direct", *PAIR[:3], "99", *PAIR[4:]], "Unknown user task 'user_task_99'"),
+        (["direct", "--suite", "bank", *PAIR[2:]], "Did you mean banking"),
+    ],
+)
+def test_show_attack_says_in_one_line_what_is_wrong(arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(app, ["show", "attack", *arguments])
+    assert isinstance(result.exception, ConfigError)
+    assert says in str(result.exception)
