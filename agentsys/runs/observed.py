@@ -10,7 +10,9 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
+from agentsys.errors import ConfigError
 from agentsys.models.element import QueryResult
+from agentsys.models.errors import ModelError
 from agentsys.models.trace import Tracer
 
 
@@ -49,10 +51,9 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
 
         Raises:
             AbortAgentError: As the pipeline does; AgentDojo scores the messages it carries.
-            PipelineFailed: If the pipeline raised anything but a model's error.
+            ModelError, ConfigError: As the pipeline does.
+            PipelineFailed: If it raised anything else.
         """
-        from agentsys.models.errors import ModelError
-
         self.tracer.attempt = self.attempts
         self.attempts += 1
         with self.tracer.span("run") as root:
@@ -65,7 +66,7 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
                 self.environment = abort.task_environment
                 root.decision = {"aborted": str(abort)}
                 raise
-            except ModelError:
+            except (ModelError, ConfigError):
                 raise
             except Exception as error:
                 raise PipelineFailed(f"{type(error).__name__}: {error}") from error

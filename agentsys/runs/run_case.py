@@ -125,6 +125,3 @@ def _where(error: BaseException | None) -> str:
     """File and line an exception came from."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     return f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
-
-
-__all__ = ["CaseRun", "run_case"]

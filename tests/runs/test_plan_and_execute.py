@@ -38,6 +38,8 @@ class Broken:
             ) -> Any:
                 if how == "bug":
                     raise ZeroDivisionError("a bug")
+                if how == "setting":
+                    raise ConfigError("set this to that")
                 raise ModelError(ErrorKind(how), "as told")
 
         return AgentPipeline([Breaks()])
@@ -114,6 +116,11 @@ def test_a_bad_key_stops_the_run(tmp_path: Path) -> None:
     assert outcome.fatal is not None
     assert outcome.fatal.startswith("bad_key")
     assert outcome.finished == 1
+
+
+def test_what_only_the_user_can_mend_stops_the_run_with_its_own_line(tmp_path: Path) -> None:
+    outcome = planned(tmp_path, [*broken(tmp_path, "setting"), "executor.workers=1"]).execute(Silent())
+    assert (outcome.fatal, outcome.finished) == ("set this to that", 1)
 
 
 def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
