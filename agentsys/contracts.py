@@ -12,9 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel
+from agentsys.models.trace import Tracer
 
 
 @runtime_checkable
@@ -57,7 +60,11 @@ class Victim:
 
 @runtime_checkable
 class Attack(Protocol):
-    """Writes the text that stands in the environment's injection vectors."""
+    """Writes the text that stands in the environment's injection vectors.
+
+    May also have `applies_to(suite, user_task, injection_task) -> bool`: pairs for which it is False
+    are left out of a plan and counted. May also have `simulated_roles()`, like a defense.
+    """
 
     name: str
 
@@ -82,9 +89,51 @@ class NotInjectable(Exception):
     """The user task never shows an injection vector to an agent that follows its ground truth."""
 
 
+@dataclass(frozen=True)
+class FinishedCase:
+    """One case that was run and scored, as its suite may look at it once more."""
+
+    user_task: BaseUserTask[Any]
+    injection_task: BaseInjectionTask[Any] | None
+    before: TaskEnvironment
+    """A fresh copy of the environment as the agent found it."""
+    after: TaskEnvironment
+    """The environment as the agent left it."""
+    messages: Sequence[ChatMessage]
+    """What the scored run of the pipeline returned."""
+    tracer: Tracer
+    """Everything that happened, executed tool calls and inner agents included."""
+    model: ChatModel
+    """For a judge; calls are booked to the case."""
+    utility: bool
+    security: bool
+    """True means that the injection task was carried out."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a suite says of a finished case."""
+
+    utility: bool
+    security: bool
+    facts: Mapping[str, Any]
+    """JSON-ready; stored as `measured` in the record. Keys are the benchmark's own."""
+
+
 @runtime_checkable
 class Benchmark(Protocol):
-    """Suites of tasks in one version."""
+    """Suites of tasks in one version.
+
+    Its suites are AgentDojo's `TaskSuite`s, which may offer more:
+
+    * `system_message`: the text agents of this suite start from;
+    * `driven(model, user_task, injection_task) -> ChatModel`: the model as it takes part in this
+      benchmark's conversation, where that is not one user turn with tools until done; the defense
+      gets it in place of the model, once per case;
+    * `measured(finished: FinishedCase) -> Measured`: the final scores, with facts of its own.
+
+    May also have `simulated_roles()`, like a defense.
+    """
 
     name: str
     version: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 SIMULATED_MARK = " (simulated)"
 """Appended to a simulated model's name wherever it is shown."""
@@ -97,6 +97,8 @@ class CaseRow:
     """Hash of the benchmark's data; None in foreign files."""
     seed: int | None = None
     """The run's seed; None in foreign files."""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files."""
     attempts: int | None = None
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentsys.errors import ConfigError
+from agentsys.runs.case import ATTEMPTS
 
 FolderId = tuple[int, int]
 """Device and inode: the same for every path that leads to a folder."""
@@ -71,10 +72,15 @@ def _visit(folder: str, folders: dict[FolderId, list[str]]) -> list[str]:
         return []
     with os.scandir(folder) as entries:
         shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
-    subfolders = [entry.path for entry in shown if _is_folder(entry)]
+    subfolders = [entry.path for entry in shown if _is_folder(entry) and not _holds_attempts(entry)]
     own = {entry.path for entry in shown if entry.name.endswith(".json")}.difference(subfolders)
     folders[identity] = sorted(own)
     return subfolders
+
+
+def _holds_attempts(entry: os.DirEntry[str]) -> bool:
+    """Whether a folder holds a search's attempts, which are no cases of their own."""
+    return entry.name.endswith(ATTEMPTS)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

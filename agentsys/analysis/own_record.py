@@ -44,6 +44,7 @@ class _Block(BaseModel):
     written: dict[str, str] = {}
     versions: dict[str, str] = {}
     config_hash: str = ""
+    measured: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
 
 
@@ -92,6 +93,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
+        measured=block.measured,
         attempts=block.scored_attempt + 1,
         ground_truth_length=_ground_truth_length(block),
         **_of_messages(stored, lines, benign=benign),

@@ -103,6 +103,8 @@ class Scene:
     attack: str
     epoch: int = 0
     seed: int = 0
+    payload: str = ""
+    """Digest of what was injected, where a search chose it: then what is obeyed depends on the wording."""
 
 
 @runtime_checkable

@@ -45,6 +45,7 @@ def record_of(run: CaseRun) -> CaseRecord:
         written=dict(run.written),
         versions={**_versions(), "data": data_hash(suite)},
         config_hash=cell.settings.config_hash,
+        measured=dict(run.measured),
         notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),
     )
 

@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@,-]+")
 
 
+ATTEMPTS = ".attempts"
+"""Ending of the folder, beside a case's file, that holds the attempts of a search."""
+
+
 def safe_name(name: str) -> str:
     """A name as a single path component: anything unusual becomes `_`. Applied once, at the disk's border."""
     safe = _UNSAFE.sub("_", name)
@@ -49,3 +53,7 @@ class Case(BaseModel):
         injection = safe_name(self.injection_task_id or "none")
         parts = (self.pipeline, safe_name(self.suite), safe_name(self.user_task_id), safe_name(self.attack))
         return "/".join((*parts, f"{injection}.json"))
+
+    def attempt_key(self, number: int) -> str:
+        """Path of one attempt of a search made on this case."""
+        return f"{self.key.removesuffix('.json')}{ATTEMPTS}/{number:04d}.json"

@@ -54,7 +54,7 @@ class CellBuilder:
         benchmark: Benchmark = self._once("benchmark", settings.benchmark)
         attack: Attack = self._once("attack", _seeded(settings.attack, settings.seed))
         defense: Defense = self._once("defense", self._placed(_seeded(settings.defense, settings.seed)))
-        stack = self._stack(settings, benchmark, defense)
+        stack = self._stack(settings, benchmark, defense, attack)
         if stack.simulated and hasattr(defense, "rehearsed"):
             defense = defense.rehearsed()
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
@@ -72,19 +72,25 @@ class CellBuilder:
             self._built[key] = instantiate(group, config)
         return self._built[key]
 
-    def _stack(self, settings: Settings, benchmark: Benchmark, defense: Defense) -> ModelStack:
+    def _stack(
+        self, settings: Settings, benchmark: Benchmark, defense: Defense, attack: Attack
+    ) -> ModelStack:
         model = settings.model
         if self._rehearsal:
             model = {**node("model", "simulated"), "susceptibility": 0.0}
         # One client and one rate limit per model; a simulated one is built per defense, whose roles it plays.
-        plays = f"{settings.benchmark!r}:{settings.defense!r}" if model.get("simulated") else ""
+        plays = (
+            f"{settings.benchmark!r}:{settings.defense!r}:{settings.attack!r}"
+            if model.get("simulated")
+            else ""
+        )
         key = f"stack:{model!r}:{plays}"
         if key not in self._built:
             self._built[key] = build_stack(
                 model,
                 cache_dir=self._store.own / "cache",
                 load_model=lambda name: node("model", name, self._config_dirs),
-                finish=scripting(benchmark, [defense]),
+                finish=scripting(benchmark, [defense, attack]),
             )
         stack: ModelStack = self._built[key]
         return stack

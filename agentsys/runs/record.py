@@ -81,6 +81,45 @@ class StoredSpan(_Stored):
     duration_s: float
 
 
+class AttemptFacts(_Stored):
+    """One query of a search for an attack's text (see agentsys.attacks.pair)."""
+
+    number: int
+    """From 1, in the order of the search; refused candidates have numbers too."""
+    stream: int
+    """Which independent start it belongs to, from 1."""
+    depth: int
+    """Refinements since that start, from 1."""
+    parent: int | None
+    """Number of the attempt it refines; None at a start."""
+    text: str
+    """The candidate, as the attacker proposed it."""
+    why: str = ""
+    """The attacker's own reason."""
+    refused: str | None = None
+    """Why the candidate was not tried (what of the goal it lost); then nothing was run."""
+    score: int = 1
+    """The deterministic judge's, 1 to 10; 10: the injection task was carried out."""
+    feedback: str = ""
+    """What the attacker was told of it."""
+
+
+class SearchFacts(_Stored):
+    """The search behind a case's injected text."""
+
+    mode: str
+    """`per_case` or `transfer`."""
+    budget: int
+    """Most attempts it could make."""
+    attempts: int
+    """Attempts made, refused ones included."""
+    refused: int
+    found_at: int | None
+    """Number of the first successful attempt; None: the budget ran out."""
+    user_task_id: str
+    """The user task it was made on."""
+
+
 class CaseRecord(_Stored):
     """Everything kept of one case: our block of the stored JSON."""
 
@@ -115,4 +154,10 @@ class CaseRecord(_Stored):
     """Packages, Python and `data` (hash of the environment's data)."""
     config_hash: str = ""
     """Hash of the resolved config this case ran with."""
+    measured: dict[str, Any] = {}
+    """What the benchmark measures besides the two scores; keys are its own (docs/benchmarks.md)."""
+    attempt: AttemptFacts | None = None
+    """Only in the files of a search's attempts, `<case>.attempts/<number>.json`."""
+    search: SearchFacts | None = None
+    """Where the injected text was searched for."""
     notes: tuple[str, ...] = ()

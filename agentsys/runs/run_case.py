@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
@@ -14,7 +15,7 @@ from agentdojo.types import ChatMessage
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
-from agentsys.contracts import AttackKind, NotInjectable
+from agentsys.contracts import AttackKind, FinishedCase, Measured, NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Scene
 from agentsys.models.errors import Consequence, ModelError
@@ -35,6 +36,8 @@ class CaseRun:
     utility: bool = False
     security: bool = False
     """True means that the injection task was carried out, as in AgentDojo."""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """What the suite measures besides the two scores."""
     messages: Sequence[ChatMessage] = ()
     attempts: int = 0
     noop: bool = False
@@ -90,7 +93,10 @@ def _run(run: CaseRun) -> None:
     run.watch = ExposureWatch(run.written)
     run.tracer.watchers.append(run.watch)
     environment = suite.load_and_inject_default_environment(dict(run.written))
-    pipeline = cell.defense.pipeline(cell.stack.for_scene(scene), suite)
+    model = cell.stack.for_scene(scene)
+    drive = getattr(suite, "driven", None)
+    driven = model if drive is None else drive(model, user_task, injection_task)
+    pipeline = cell.defense.pipeline(driven, suite)
     observed = Observed(pipeline, run.tracer)
     try:
         run.utility, run.security = suite.run_task_with_pipeline(
@@ -109,6 +115,15 @@ def _run(run: CaseRun) -> None:
         run.security = not run.utility
     fresh = user_task.init_environment(suite.load_and_inject_default_environment(dict(run.written)))
     run.noop = _same(fresh, observed.environment)
+    measure = getattr(suite, "measured", None)
+    if measure is not None and observed.environment is not None:
+        after = observed.environment
+        scores = run.utility, run.security
+        finished = FinishedCase(
+            user_task, injection_task, fresh, after, run.messages, run.tracer, model, *scores
+        )
+        found: Measured = measure(finished)
+        run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 
 def _same(before: TaskEnvironment, after: TaskEnvironment | None) -> bool:

@@ -22,9 +22,9 @@ class Scriptable(Protocol):
         ...
 
 
-def scripting(benchmark: Benchmark, defenses: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
+def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
     """What to do to each provider once it is built: scripted ones get playbook and roles, others stay."""
-    roles = roles_of(defenses)
+    roles = roles_of([benchmark, *players])
 
     def finish(model: ChatModel) -> ChatModel:
         return model.scripted(playbook_of(benchmark), roles) if isinstance(model, Scriptable) else model
@@ -32,11 +32,11 @@ def scripting(benchmark: Benchmark, defenses: Iterable[object]) -> Callable[[Cha
     return finish
 
 
-def roles_of(defenses: Iterable[object]) -> dict[str, SimulatedRole]:
-    """The simulated roles that these defenses bring along."""
+def roles_of(players: Iterable[object]) -> dict[str, SimulatedRole]:
+    """The simulated roles that benchmarks, defenses and attacks bring along."""
     roles: dict[str, SimulatedRole] = {}
-    for defense in defenses:
-        bring = getattr(defense, "simulated_roles", None)
+    for player in players:
+        bring = getattr(player, "simulated_roles", None)
         if bring is not None:
             roles.update(bring())
     return roles

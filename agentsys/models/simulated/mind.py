@@ -81,6 +81,7 @@ class PlaybookMind:
             scene.injection_task_id or "",
             scene.attack,
             str(scene.epoch),
+            *((scene.payload,) if scene.payload else ()),
         )
 
     def _is_ours(self, suite: str) -> bool:
