@@ -28,6 +28,8 @@ class Defense(Protocol):
     of its own (see agentsys.models.simulated); without it they behave as plain agents there.
     May also have `rehearsed() -> Defense` if it uses a service besides the model: the same defense with
     an offline stand-in, which takes its place wherever the model is simulated.
+    May also say `whole_program = True` if it runs a program of its own from the request to the answer:
+    then it is refused on suites whose conversation has several turns.
     """
 
     name: str
@@ -63,7 +65,8 @@ class Attack(Protocol):
     """Writes the text that stands in the environment's injection vectors.
 
     May also have `applies_to(suite, user_task, injection_task) -> bool`: pairs for which it is False
-    are left out of a plan and counted. May also have `simulated_roles()`, like a defense.
+    are left out of a plan and counted; a `left_out` says why, between the attack's name and the number
+    of pairs (`has nowhere to write in`). May also have `simulated_roles()`, like a defense.
     """
 
     name: str
@@ -108,6 +111,8 @@ class FinishedCase:
     utility: bool
     security: bool
     """True means that the injection task was carried out."""
+    attack_kind: AttackKind = AttackKind.TARGETED
+    """What counts as the attack's success; `NONE` in benign cases."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,9 @@ class Benchmark(Protocol):
     * `driven(model, user_task, injection_task) -> ChatModel`: the model as it takes part in this
       benchmark's conversation, where that is not one user turn with tools until done; the defense
       gets it in place of the model, once per case;
-    * `measured(finished: FinishedCase) -> Measured`: the final scores, with facts of its own.
+    * `several_turns`: True where that conversation is led by turns (see `Defense`, `whole_program`);
+    * `measured(finished: FinishedCase) -> Measured`: the final scores, with facts of its own;
+    * `without_vectors`: ids of user tasks that can show no injection, and so are not attacked.
 
     May also have `simulated_roles()`, like a defense.
     """

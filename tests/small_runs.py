@@ -37,9 +37,13 @@ class Silent:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.attempts: list[Any] = []
 
     def finished(self, record: Any) -> None:
         self.records.append(record)
+
+    def attempted(self, record: Any) -> None:
+        self.attempts.append(record)
 
     def tick(self) -> None:
         pass

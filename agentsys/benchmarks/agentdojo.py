@@ -11,6 +11,9 @@ from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.environment import EnvironmentLoader, Injection
+from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
+from agentsys.benchmarks.fixes.catalog import FIXES, expanded
+from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_named
@@ -28,9 +31,11 @@ class AgentDojo:
             `exact` changes what models read and is part of the benchmark's name.
         user_name: The user's name as attacks address it.
         modules: Python modules imported first, so that a fork can register suites of its own.
+        fixes: Repairs of checks and data (see agentsys.benchmarks.fixes). Official scores stay what they
+            are; those that change what models read are part of the benchmark's name.
 
     Raises:
-        ConfigError: If a version, suite, module or way of injection is not known.
+        ConfigError: If a version, suite, module, fix or way of injection is not known.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class AgentDojo:
         injection: str = "folded",
         user_name: str = "Emma Johnson",
         modules: Sequence[str] = (),
+        fixes: Sequence[str] | str = (),
     ) -> None:
         if injection not in _INJECTIONS:
             raise ConfigError(unknown_name("benchmark.injection", injection, _INJECTIONS))
@@ -47,7 +53,10 @@ class AgentDojo:
             import_named(module, "benchmark.modules")
         self.version = version
         self.injection = cast("Injection", injection)
-        self.name = "agentdojo" if injection == "folded" else f"agentdojo+{injection}"
+        self.fixes = expanded(fixes)
+        changes = [injection] if injection != "folded" else []
+        changes += [name for name in self.fixes if FIXES[name].changes_runs]
+        self.name = "+".join(["agentdojo", *changes])
         self.user_name = user_name
         self._registered = _suites_of(version)
         self._names = self._chosen(suites)
@@ -82,22 +91,29 @@ class AgentDojo:
         self._known(name)
         with self._lock:
             if name not in self._adapted:
-                self._adapted[name] = adapted(self._registered[name], self.injection)
+                self._adapted[name] = adapted(self._registered[name], self.injection, self.fixes)
             return self._adapted[name]
 
 
-def adapted(suite: TaskSuite[Any], injection: Injection = "folded") -> TaskSuite[Any]:
-    """A copy of an AgentDojo suite that loads environments fast and checks on copies.
+def adapted(
+    suite: TaskSuite[Any], injection: Injection = "folded", fixes: tuple[str, ...] = ()
+) -> TaskSuite[Any]:
+    """A copy of an AgentDojo suite that loads environments fast, checks on copies and scores fixes too.
 
     The package's suite is shared by everyone in the process and stays as it is: only attributes of
     the copy are set, in place of the methods of the same names.
     """
-    loader = EnvironmentLoader(suite, injection)
+    replacing = EnvironmentLoader(suite, injection)
+    loader: EnvironmentLoader | AppendingLoader = replacing
     copied = copy.copy(suite)
+    if "append_injection" in fixes:
+        loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)
+        vars(copied).update(without_vectors=ONLY_IDENTIFIERS.get(suite.name, frozenset()))
     vars(copied).update(
         load_and_inject_default_environment=loader.load,
         get_injection_vector_defaults=loader.defaults,
         _check_task_result=checked_on_copies(copied._check_task_result),
+        measured=FixedScores(suite.name, suite._check_task_result, fixes),
     )
     return copied
 

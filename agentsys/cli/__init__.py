@@ -24,10 +24,14 @@ COMMANDS = {
     "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
     "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses on the same cases."),
     "measures": CommandSource("agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."),
+    "budget": CommandSource("agentsys.cli.budget:budget", "Attack success by the queries a search may make."),
     "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),
+    "rescore": CommandSource("agentsys.cli.rescore:rescore", "Score recorded runs again under any version."),
+    "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
+    "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download data that is not ours to ship (ASB)."),
     "doctor": CommandSource("agentsys.cli.doctor:doctor", "Check the installation, keys and a sample case."),
 }
 

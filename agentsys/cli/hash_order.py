@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-_RUNS_TOOLS = {"run", "serve"}
+_RUNS_TOOLS = {"audit", "run", "serve"}
 _VARIABLE = "PYTHONHASHSEED"
 
 

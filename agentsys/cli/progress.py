@@ -42,6 +42,10 @@ class LiveProgress:
         """Count a case."""
         self._totals.add(record)
 
+    def attempted(self, record: CaseRecord) -> None:
+        """Count an attempt of a search."""
+        self._totals.add_attempt(record)
+
     def tick(self) -> None:
         """Nothing to do: the display redraws itself."""
 
@@ -77,6 +81,10 @@ class PlainProgress:
     def finished(self, record: CaseRecord) -> None:
         """Count a case."""
         self._totals.add(record)
+
+    def attempted(self, record: CaseRecord) -> None:
+        """Count an attempt of a search."""
+        self._totals.add_attempt(record)
 
     def tick(self) -> None:
         """Print a line if a minute has passed."""

@@ -15,6 +15,7 @@ from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.export import as_csv, as_json
 from agentsys.analysis.report import Report, report
 from agentsys.analysis.report_table import report_table
+from agentsys.analysis.variants import variant_report, variants_of
 from agentsys.cli.stored_runs import read_stored, shown_width
 
 
@@ -43,10 +44,19 @@ def results(
         ErrorRule,
         typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
     ] = ErrorRule.REPORT,
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Split by a tag of the tasks, e.g. action_open.")
+    ] = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     reading = read_stored(folders)
-    found = report(reading, errors)
+    if fixed or by is not None:
+        found = variant_report(reading, variants_of(reading.cases, fixed=fixed, tag=by), errors)
+    else:
+        found = report(reading, errors)
     if form is ResultsFormat.TABLE:
         Console(width=shown_width()).print(report_table(found))
     else:
@@ -56,9 +66,9 @@ def results(
 def _text(found: Report, form: ResultsFormat) -> str:
     match form:
         case ResultsFormat.CSV:
-            return as_csv(found.rows)
+            return as_csv([*found.rows, *found.measured])
         case ResultsFormat.JSON:
-            return as_json(found.rows)
+            return as_json([*found.rows, *found.measured])
         case ResultsFormat.MARKDOWN:
             return as_markdown(found)
         case ResultsFormat.HTML:

@@ -72,6 +72,10 @@ def _announce(session: Session, console: Console) -> None:
         f"{len(plan.jobs)} cases in {len(session.settings)} cells; {plan.finished} finished before, "
         f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
     )
+    for left_out in plan.skipped:
+        _say(console, left_out.line)
+    if session.searches.line:
+        _say(console, session.searches.line)
     for key in plan.corrupt[:5]:
         _say(
             console,
@@ -84,11 +88,12 @@ def _estimate(session: Session, config_dirs: list[Path], console: Console) -> No
 
     from agentsys.catalog import node
     from agentsys.models.card import model_card
+    from agentsys.runs.cell import model_node
     from agentsys.runs.estimate import estimate
 
     counts = Counter((j.case.model, j.case.defense, j.case.attack) for j in session.plan.todo)
     with console.status("Estimating tokens on the simulated model ..."):
-        roles = {name for one in session.settings for name in model_card(one.model).roles.values()}
+        roles = {name for one in session.settings for name in model_card(model_node(one)).roles.values()}
         cards = {name: model_card(node("model", name, config_dirs)) for name in roles}
         estimates = estimate(session.plan.todo, cards)
     table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
@@ -105,7 +110,7 @@ def _estimate(session: Session, config_dirs: list[Path], console: Console) -> No
 
 _HOW_ESTIMATED = (
     "Estimated from sample cases of each cell played by the simulated model (characters / 3.6); "
-    "a real model talks more: expect up to twice that."
+    "a real model talks more: expect up to twice that. Searches are counted as if none succeeded."
 )
 
 
@@ -148,7 +153,17 @@ def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
     if outcome.interrupted:
         _say(console, f"Interrupted: {outcome.finished} cases finished in this run are on disk. {_RESUME}")
         raise typer.Exit(130)
+    for path in session.artefacts:
+        _say(console, f"Searched texts: {path}")
+    if session.artefacts:
+        _say(console, _HOW_REPLAYED)
     _say(console, f"Show this again with: agentsys results {session.store.root}")
+
+
+_HOW_REPLAYED = (
+    "To use such texts again without an attacker, give the file to the same attack, in both kinds of quotes: "
+    """'attack.artefact="FILE"'"""
+)
 
 
 def _say(console: Console, line: str) -> None:

@@ -17,7 +17,9 @@ from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.layout import TABLES
 from agentsys.analysis.paper.long_form import table_csv, write_parquet
 from agentsys.analysis.paper.paper_document import paper_document
+from agentsys.analysis.paper.with_variants import with_variants
 from agentsys.analysis.reading import Reading
+from agentsys.analysis.variants import variants_of
 from agentsys.analysis.write_html import html_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
@@ -59,6 +61,12 @@ def table(
         ErrorRule,
         typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
     ] = ErrorRule.REPORT,
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="Below the table, the same one with scores under repaired checks.")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Below the table, the cases with and without this tag.")
+    ] = None,
 ) -> None:
     """Show a table of the paper: our numbers with 95% intervals beside the printed ones."""
     chosen = TABLES.get(int(number)) if number.isdecimal() else None
@@ -66,10 +74,18 @@ def table(
         raise ConfigError(unknown_name("table", number, [str(known) for known in TABLES]))
     if form is TableFormat.PARQUET and out is None:
         raise ConfigError("Parquet is no text: say where to write it, --out FILE.parquet.")
+    if (fixed or by is not None) and form in (TableFormat.CSV, TableFormat.PARQUET):
+        raise ConfigError(
+            f"--fixed and --by cannot be written as {form.value} here;"
+            " give another --format, or use agentsys results DIR --fixed --format csv."
+        )
     folders = [*runs, *(more_runs or [])]
     reading = read_stored(folders)
     filled = fill(chosen, reading.cases, errors)
     document = paper_document(filled, reading, errors, logdir=_logdir(folders, reading))
+    if fixed or by is not None:
+        variants = variants_of(reading.cases, fixed=fixed, tag=by)
+        document = with_variants(document, filled, variants, errors)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     if form is TableFormat.PARQUET and out is not None:

@@ -64,6 +64,11 @@ class ModelStack:
             model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return Recorded(model)
 
+    @property
+    def dictates(self) -> bool:
+        """Whether the model replays runs and so says itself what is injected."""
+        return isinstance(self.main.provider, RecordedInjections)
+
     def recorded_injections(self, scene: Scene) -> dict[str, str] | None:
         """What a recorded run had injected; None if the model replays none.
 

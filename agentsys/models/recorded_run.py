@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 
 class UnreadableRun(Exception):
@@ -37,6 +37,9 @@ class _StoredRun(BaseModel):
     messages: list[_StoredMessage]
     utility: bool | None = None
     security: bool | None = None
+
+
+_MESSAGES = TypeAdapter(list[_StoredMessage])
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,32 @@ def read_run(path: Path) -> RecordedRun:
         stored = _StoredRun.model_validate(orjson.loads(path.read_bytes()))
         messages = tuple(_message(raw) for raw in stored.messages)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the top level"
-        raise UnreadableRun(f"{first['msg']} at {where}") from None
+        raise UnreadableRun(_fault(error)) from None
     except (orjson.JSONDecodeError, UnreadableRun) as error:
         raise UnreadableRun(str(error)) from None
     name = stored.pipeline_name or ""
     return RecordedRun(path, name, stored.injections, messages, stored.utility, stored.security)
+
+
+def recorded_messages(stored: object) -> tuple[ChatMessage, ...]:
+    """A stored list of messages, old form or new, in AgentDojo's types.
+
+    Args:
+        stored: As it stands in the file's JSON.
+
+    Raises:
+        UnreadableRun: If it is not such a list.
+    """
+    try:
+        return tuple(_message(raw) for raw in _MESSAGES.validate_python(stored))
+    except ValidationError as error:
+        raise UnreadableRun(_fault(error)) from None
+
+
+def _fault(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the top level"
+    return f"{first['msg']} at {where}"
 
 
 def pipeline_folders(root: Path) -> list[Path]:

@@ -41,11 +41,13 @@ def record_of(run: CaseRun) -> CaseRecord:
         noop=run.noop,
         ground_truth_length=ground_truth_length(suite, case.user_task_id),
         seed=cell.settings.seed,
-        injection_mode=str(cell.settings.benchmark.get("injection", "folded")),
+        injection_mode=str(getattr(cell.benchmark, "injection", "folded")),
         written=dict(run.written),
         versions={**_versions(), "data": data_hash(suite)},
         config_hash=cell.settings.config_hash,
         measured=dict(run.measured),
+        attempt=run.attempt,
+        search=run.search,
         notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentsys.attacks.attacker import ROLE
 from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import ConfigError
@@ -16,6 +17,7 @@ from agentsys.models.card import model_card
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
+from agentsys.runs.whole_program import check_conversation
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class CellBuilder:
         benchmark: Benchmark = self._once("benchmark", settings.benchmark)
         attack: Attack = self._once("attack", _seeded(settings.attack, settings.seed))
         defense: Defense = self._once("defense", self._placed(_seeded(settings.defense, settings.seed)))
+        check_conversation(defense, benchmark)
         stack = self._stack(settings, benchmark, defense, attack)
         if stack.simulated and hasattr(defense, "rehearsed"):
             defense = defense.rehearsed()
@@ -75,7 +78,7 @@ class CellBuilder:
     def _stack(
         self, settings: Settings, benchmark: Benchmark, defense: Defense, attack: Attack
     ) -> ModelStack:
-        model = settings.model
+        model = model_node(settings)
         if self._rehearsal:
             model = {**node("model", "simulated"), "susceptibility": 0.0}
         # One client and one rate limit per model; a simulated one is built per defense, whose roles it plays.
@@ -96,18 +99,30 @@ class CellBuilder:
         return stack
 
 
+def model_node(settings: Settings) -> dict[str, Any]:
+    """The model's YAML, its role `attacker` played by the model that the attack names, if it names one."""
+    model, attacker = settings.model, settings.attack.get("attacker")
+    if attacker is None:
+        return model
+    return {**model, "roles": {**(model.get("roles") or {}), ROLE: attacker}}
+
+
 def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:
     """A config whose `seed: null` became the run's."""
-    return {**config, "seed": seed} if "seed" in config and config["seed"] is None else config
+    seeded = {**config, "seed": seed} if "seed" in config and config["seed"] is None else dict(config)
+    base = seeded.get("base")
+    return {**seeded, "base": _seeded(base, seed)} if isinstance(base, dict) else seeded
 
 
 def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     """The object a config node describes: `_target_` called with the node's other keys.
 
+    An option that is such a node itself (an attack's `base`) is built first.
+
     Raises:
         ConfigError: Naming the group, the target and what was wrong.
     """
-    options = dict(config)
+    options = {key: _built(group, value) for key, value in config.items()}
     target = options.pop("_target_", None)
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
@@ -122,3 +137,8 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
         return found(**options)
     except TypeError as error:
         raise ConfigError(f"{group} {target} refuses its options: {error}.") from None
+
+
+def _built(group: str, option: Any) -> Any:
+    """An option, built if it describes an object."""
+    return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option

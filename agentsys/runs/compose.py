@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from omegaconf.errors import OmegaConfBaseException
 from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.runs.base_attack import with_base
+from agentsys.runs.named_files import artefact_mark, name_from_file, with_files
 from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, without
 
 LABELLED = ("model", "defense", "attack")
@@ -56,7 +59,8 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
                 _known_choice(key, value, choices)
         combinations = [list(choice) for choice in itertools.product(*(_axis(k, v) for k, v in axes.items()))]
         pristine: _Pristine = {}
-        return [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
+        found = [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
+    return [with_files(with_base(one, config_dirs)) for one in found]
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -147,17 +151,28 @@ def _settings(overrides: Sequence[str], resolve: _Resolver, pristine: _Pristine)
     plain = _plain(config)
     del plain["sweep"]
     _look_up(choices, resolve, pristine)
-    plain["labels"] = {group: _label(group, choices[group], plain, pristine) for group in LABELLED}
+    named = {group: _in_name(config[group]) for group in LABELLED}
+    plain["labels"] = {
+        group: _label(group, choices[group], plain, pristine, named[group]) for group in LABELLED
+    }
     return checked_settings(plain)
 
 
-def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine) -> str:
-    """The YAML's own name, followed by every option that differs from that YAML."""
-    hidden = NOT_IDENTITY[group]
+def _in_name(node: DictConfig) -> set[str]:
+    """Options that the YAML writes into its `name`, as in `pair-${.mode}`."""
+    raw = OmegaConf.to_container(node, resolve=False)
+    return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
+
+
+def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine, in_name: set[str]) -> str:
+    """The YAML's own name, followed by every option that differs from that YAML and is not in the name."""
+    hidden = NOT_IDENTITY[group] | in_name
     before = _leaves(without(pristine[group, choice], hidden))
     after = _leaves(without(values[group], hidden))
-    changed = [f"+{k}={after.get(k)}" for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
-    return str(values[group].get("name") or choice) + "".join(changed)
+    keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
+    changed = [f"+{k}={after.get(k)}" for k in keys if before.get(k) != after.get(k)]
+    name = values[group].get("name") or name_from_file(choice, values[group]) or choice
+    return str(name) + "".join(changed) + artefact_mark(values[group])
 
 
 def _look_up(choices: Mapping[str, str], resolve: _Resolver, pristine: _Pristine) -> None:

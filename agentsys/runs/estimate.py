@@ -2,6 +2,7 @@
 
 The pipelines, prompts and tool schemas are the real ones, and the simulated model follows the ground
 truth, so calls and prompt sizes come out near a real model's; how much that one talks is not known.
+A search counts with its whole budget, as if no candidate succeeded.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from agentsys.models.card import ModelCard, model_card
 from agentsys.models.chat import Usage
 from agentsys.models.price import cost_usd
 from agentsys.runs.build_record import usage_by_role
+from agentsys.runs.cell import model_node
 from agentsys.runs.plan import Job
 from agentsys.runs.record import RoleUsage
 from agentsys.runs.run_case import run_case
+from agentsys.runs.search_estimate import attacker_usage, queries_of
 
 SAMPLES = 2
 """Cases played per cell and suite."""
@@ -52,10 +55,12 @@ def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Es
     tokens, cost = 0.0, 0.0
     known = True
     for jobs in suites:
-        card = model_card(jobs[0].cell.settings.model)
+        card = model_card(model_node(jobs[0].cell.settings))
         samples = [_usage(jobs[i * len(jobs) // SAMPLES]) for i in range(min(SAMPLES, len(jobs)))]
-        weight = len(jobs) / len(samples)
-        for role, usage in (item for sample in samples for item in sample.items()):
+        # Queries of searches are runs of the same agent; what their attacker costs comes on top.
+        runs = (len(jobs) + queries_of(jobs)) / len(samples)
+        weighed = [(runs, *item) for sample in samples for item in sample.items()]
+        for weight, role, usage in [*weighed, *attacker_usage(jobs)]:
             tokens += weight * (usage.prompt + usage.completion)
             price = cards.get(card.roles.get(role, ""), card).price
             spent = cost_usd(Usage(usage.prompt, usage.completion), price)

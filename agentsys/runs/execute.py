@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextvars
+import queue
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentsys.runs.build_record import agentdojo_fields, record_of
+from agentsys.runs.finish_case import finish_case
 from agentsys.runs.plan import Job
 from agentsys.runs.record import CaseRecord
-from agentsys.runs.run_case import run_case
+from agentsys.runs.run_case import SearchStopped
+from agentsys.runs.searches import Searches
 from agentsys.runs.store import Store, StoreError
 
 
@@ -20,6 +22,9 @@ class Listener(Protocol):
 
     def finished(self, record: CaseRecord) -> None:
         """A case was stored."""
+
+    def attempted(self, record: CaseRecord) -> None:
+        """An attempt of a search was stored."""
 
     def tick(self) -> None:
         """Time passed; nothing new. Called about once a second."""
@@ -83,7 +88,9 @@ class _State:
 
     def __init__(self, jobs: Iterator[Job], store: Store, listener: Listener) -> None:
         self.jobs, self.store, self.listener = jobs, store, listener
-        self.running: set[Future[_Done]] = set()
+        self.running: set[Future[_Done | None]] = set()
+        self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
+        self.searches = Searches(store, self.attempts.put, lambda: self.stopped)
         self.finished = self.errors = 0
         self.fatal: str | None = None
         self.interrupted = False
@@ -95,7 +102,8 @@ class _State:
             if job is None:
                 return
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
-            self.running.add(pool.submit(contextvars.Context().run, _run_and_store, job, self.store))
+            run = contextvars.Context().run
+            self.running.add(pool.submit(run, _run_and_store, job, self.store, self.searches))
 
     @property
     def stopped(self) -> bool:
@@ -103,16 +111,20 @@ class _State:
 
     def collect(self, timeout_s: float) -> None:
         done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+        while not self.attempts.empty():
+            self.listener.attempted(self.attempts.get())
         for future in done:
             self.running.discard(future)
             self._book(future)
         self.listener.tick()
 
-    def _book(self, future: Future[_Done]) -> None:
+    def _book(self, future: Future[_Done | None]) -> None:
         try:
             result = future.result()
         except StoreError as error:
             self._stop(str(error))
+            return
+        if result is None:
             return
         self.finished += 1
         self.errors += result.record.status == "error"
@@ -132,8 +144,11 @@ class _State:
         self.listener.stopping("interrupted", len(self.running))
 
 
-def _run_and_store(job: Job, store: Store) -> _Done:
-    run = run_case(job)
-    record = record_of(run)
-    store.write(record, agentdojo_fields(run))
-    return _Done(record, run.error if run.ends_run else None)
+def _run_and_store(job: Job, store: Store, searches: Searches) -> _Done | None:
+    """None: the run is ending, and the case's search stopped before it was done."""
+    try:
+        done = finish_case(job, store, searches)
+    except SearchStopped:
+        return None
+    store.write(done.record, done.agentdojo)
+    return _Done(done.record, done.fatal)

@@ -8,13 +8,11 @@ from itertools import product
 
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.runs.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
 from agentsys.runs.case import Case
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import NOT_IDENTITY
 from agentsys.runs.store import Store
-
-Pair = tuple[str, str | None]
-"""Ids of a user task and of an injection task (None: no attack)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,8 @@ class Plan:
     """Cases among `todo` whose record is an error."""
     corrupt: tuple[str, ...]
     """Files that did not parse; their cases are run again."""
+    skipped: tuple[LeftOut, ...] = ()
+    """What attacks do not apply to, one per attack that leaves something out."""
 
 
 def plan(cells: Sequence[Cell], store: Store) -> Plan:
@@ -47,7 +47,11 @@ def plan(cells: Sequence[Cell], store: Store) -> Plan:
     Raises:
         ConfigError: If tasks are unknown, or finished cases were made under another configuration.
     """
-    jobs = list({job.case.key: job for cell in cells for job in _jobs(cell)}.values())
+    sorted_out = [(cell, _applicable(cell)) for cell in cells]
+    skipped = left_out(sorted_out)
+    jobs = list({job.case.key: job for cell, pairs in sorted_out for job in _jobs(cell, pairs)}.values())
+    if not jobs and skipped:
+        raise ConfigError(nothing_left(skipped))
     todo, failed, corrupt = [], 0, []
     for job in jobs:
         stored = store.look(job.case)
@@ -59,16 +63,20 @@ def plan(cells: Sequence[Cell], store: Store) -> Plan:
         failed += stored.status == "error"
         if stored.status == "corrupt":
             corrupt.append(job.case.key)
-    return Plan(tuple(jobs), tuple(todo), len(jobs) - len(todo), failed, tuple(corrupt))
+    return Plan(tuple(jobs), tuple(todo), len(jobs) - len(todo), failed, tuple(corrupt), skipped)
 
 
-def _jobs(cell: Cell) -> Iterator[Job]:
-    settings = cell.settings
-    names = _wanted("suite", settings.benchmark.get("suites"), [cell.benchmark.suite_names()])
+def _applicable(cell: Cell) -> Pairs:
+    """The pairs of a cell that its attack applies to, and the others."""
+    names = _wanted("suite", cell.settings.benchmark.get("suites"), [cell.benchmark.suite_names()])
     _check_tasks(cell, names)
-    for name in names:
-        pairs = _spread(list(_pairs(cell, name)), settings.limit)
-        for epoch, (user_task, injection_task) in product(range(settings.epochs), pairs):
+    return applicable(cell, {name: list(_pairs(cell, name)) for name in names})
+
+
+def _jobs(cell: Cell, found: Pairs) -> Iterator[Job]:
+    for name, fitting in found.fit.items():
+        pairs = _spread(fitting, cell.settings.limit)
+        for epoch, (user_task, injection_task) in product(range(cell.settings.epochs), pairs):
             yield Job(_case(cell, name, user_task, injection_task, epoch), cell)
 
 
@@ -141,7 +149,7 @@ def _stale(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
     old, new = store.config(old_hash) or {}, job.cell.settings.identity
     differing = []
-    for group in (*NOT_IDENTITY, "seed"):
+    for group in (*NOT_IDENTITY, "files", "seed"):
         before, after = old.get(group), new.get(group)
         if isinstance(before, dict) and isinstance(after, dict):
             keys = sorted({*before, *after})

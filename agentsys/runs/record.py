@@ -129,7 +129,7 @@ class CaseRecord(_Stored):
     """`error` cases count neither as a success nor as a failure; the next run tries them again."""
     error_kind: str | None = None
     """A value of `ErrorKind`, or `scorer`, `config`, `not_injectable`,
-    `injection_breaks_environment`, `defense`."""
+    `injection_breaks_environment`, `defense`; in an attempt also `unfinished` (stopped under way)."""
     simulated: bool
     """Whether any model behind this case was simulated."""
     utility: bool

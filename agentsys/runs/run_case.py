@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentdojo.functions_runtime import TaskEnvironment
@@ -22,6 +24,7 @@ from agentsys.models.errors import Consequence, ModelError
 from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.observed import Observed, PipelineFailed
 from agentsys.runs.plan import Job
+from agentsys.runs.record import AttemptFacts, SearchFacts
 
 
 @dataclass
@@ -48,16 +51,58 @@ class CaseRun:
     started: float = 0.0
     """Seconds since the epoch."""
     duration_s: float = 0.0
+    attempt: AttemptFacts | None = None
+    """Where it is an attempt of a search."""
+    search: SearchFacts | None = None
+    """Where its text was searched for."""
+
+
+class SearchFailed(Exception):
+    """An attempt of the search for a case's text ended in an error, and so does the case.
+
+    Args:
+        kind: The attempt's error kind.
+        message: The attempt's error.
+        ends_run: Whether every further case would fail alike.
+    """
+
+    def __init__(self, kind: str, message: str, *, ends_run: bool) -> None:
+        super().__init__(message)
+        self.kind, self.ends_run = kind, ends_run
+
+
+class SearchStopped(Exception):
+    """The run is ending; the search goes on from here in the next one."""
 
 
 def run_case(job: Job) -> CaseRun:
     """Run and score one case. Whatever goes wrong inside it is part of the result, not an exception."""
+    run = new_run(job)
+    guarded(run, lambda: play(run))
+    return run
+
+
+def new_run(job: Job) -> CaseRun:
+    """A run in which nothing has happened yet."""
+    return CaseRun(job, Tracer(), ExposureWatch({}), {})
+
+
+def guarded(run: CaseRun, action: Callable[[], None]) -> None:
+    """Do something for a case under its trace; whatever goes wrong becomes part of the run.
+
+    Raises:
+        SearchStopped: As `action` does.
+    """
     LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
-    run = CaseRun(job, Tracer(), ExposureWatch({}), {}, started=time.time())
-    start = time.perf_counter()
+    run.started, start = time.time(), time.perf_counter()
     with tracing(run.tracer):
         try:
-            _run(run)
+            action()
+        except SearchStopped:
+            raise
+        except SearchFailed as error:
+            _failed(run, error.kind, str(error))
+            run.ends_run = error.ends_run
         except ModelError as error:
             _failed(run, error.kind.value, str(error))
             run.ends_run = error.kind.consequence is Consequence.END_RUN
@@ -74,22 +119,30 @@ def run_case(job: Job) -> CaseRun:
         except Exception as error:  # noqa: BLE001 - a checker's bug must not lose the other cases
             _failed(run, "scorer", f"{type(error).__name__}: {error} ({_where(error)})")
     run.duration_s = time.perf_counter() - start
-    return run
 
 
-def _run(run: CaseRun) -> None:
+def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
+    """Run the agent on the case and score it. Called under `guarded`.
+
+    Args:
+        run: Is filled in.
+        texts: Injection vector -> text, where a search chose it; None: what the attack writes.
+    """
     case, cell = run.job.case, run.job.cell
     suite = cell.benchmark.suite(case.suite)
     user_task = suite.user_tasks[case.user_task_id]
     injection_task = suite.injection_tasks[case.injection_task_id] if case.injection_task_id else None
-    scene = Scene(
-        case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, cell.settings.seed
-    )
+    scene = scene_of(run.job)
     recorded = cell.stack.recorded_injections(scene)
     if recorded is not None:
         run.written = recorded
+    elif texts is not None:
+        run.written = dict(texts)
     elif injection_task is not None:
         run.written = dict(cell.attack.injections(suite, user_task, injection_task, cell.victim))
+    if recorded is None and getattr(cell.attack, "searched", False):
+        # What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases.
+        scene = replace(scene, attack="", payload=_digest(run.written))
     run.watch = ExposureWatch(run.written)
     run.tracer.watchers.append(run.watch)
     environment = suite.load_and_inject_default_environment(dict(run.written))
@@ -118,12 +171,23 @@ def _run(run: CaseRun) -> None:
     measure = getattr(suite, "measured", None)
     if measure is not None and observed.environment is not None:
         after = observed.environment
-        scores = run.utility, run.security
+        scores = run.utility, run.security, cell.attack.kind
         finished = FinishedCase(
             user_task, injection_task, fresh, after, run.messages, run.tracer, model, *scores
         )
         found: Measured = measure(finished)
         run.utility, run.security, run.measured = found.utility, found.security, found.facts
+
+
+def scene_of(job: Job) -> Scene:
+    """The case as scripted models are told of it."""
+    case = job.case
+    seed = job.cell.settings.seed
+    return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
+
+
+def _digest(written: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(written), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _same(before: TaskEnvironment, after: TaskEnvironment | None) -> bool:

@@ -54,6 +54,8 @@ def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
         version: AgentDojo's benchmark version.
         options: The simulated model's parameters, as in configs/model/simulated.yaml.
     """
+    from agentsys.attacks.attacker import ROLE
+    from agentsys.attacks.simulated_attacker import play_attacker
     from agentsys.catalog import node as yaml_node
     from agentsys.models.chat import Scene
     from agentsys.models.simulated.model import SimulatedModel
@@ -65,6 +67,6 @@ def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
     defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
-        playbook_of(benchmark), roles_of(defenses)
+        playbook_of(benchmark), {**roles_of(defenses), ROLE: play_attacker}
     )
     return model.for_scene(Scene("", "", None, "", seed=seed))

@@ -12,6 +12,9 @@ from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, Outcome, execute
 from agentsys.runs.plan import Plan, plan
+from agentsys.runs.search_artefacts import artefact_path
+from agentsys.runs.search_job import needs_search
+from agentsys.runs.search_plan import SearchPlan, search_plan
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
 
@@ -29,6 +32,17 @@ class Session:
     def folders(self) -> list[Path]:
         """The pipeline folders this run writes: what its tables are made of."""
         return [self.store.root / name for name in dict.fromkeys(job.case.pipeline for job in self.plan.jobs)]
+
+    @property
+    def searches(self) -> SearchPlan:
+        """The searches that the cases to run need."""
+        return search_plan(self.plan.todo, self.store)
+
+    @property
+    def artefacts(self) -> list[Path]:
+        """The files with what this run's searches found, as far as they exist."""
+        paths = dict.fromkeys(artefact_path(self.store, job) for job in self.plan.jobs if needs_search(job))
+        return [path for path in paths if path.is_file()]
 
     def execute(self, listener: Listener) -> Outcome:
         """Run what is missing."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from agentsys.benchmarks.fixes.catalog import expanded
 from agentsys.errors import ConfigError
 
 NOT_IDENTITY = {
@@ -30,11 +31,12 @@ NOT_IDENTITY = {
         "pipeline",
     },
     "defense": {"privileges_dir"},
-    "attack": set[str](),
-    "benchmark": {"suites", "modules"},
+    "attack": {"file", "artefact"},
+    "benchmark": {"suites", "modules", "tasks", "attack_tools", "data"},
 }
 """Per group, the options that say how something is reached, not what is measured: changing one
-neither renames a cell nor makes its finished cases stale."""
+neither renames a cell nor makes its finished cases stale. Of an attack's file the content counts
+(`Settings.files`), not where it lies."""
 
 
 class Executor(BaseModel):
@@ -55,6 +57,8 @@ class Settings(BaseModel):
     defense: dict[str, Any]
     attack: dict[str, Any]
     benchmark: dict[str, Any]
+    files: dict[str, str] = {}
+    """Option -> hash of the content of the file it names; see `agentsys.runs.named_files`."""
     labels: dict[str, str]
     """Group -> the name it has in records: the YAML's name, plus the options changed from that YAML."""
     executor: Executor
@@ -73,11 +77,20 @@ class Settings(BaseModel):
             return value
         return tuple(f"{prefix}_{v}" if isinstance(v, int) or str(v).isdigit() else v for v in value)
 
+    @field_validator("benchmark")
+    @classmethod
+    def _fixes_written_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
+        """`all` as the list it stands for; no entry where there are none, as before there were fixes."""
+        fixes = expanded(benchmark["fixes"]) if "fixes" in benchmark else ()
+        rest = {key: value for key, value in benchmark.items() if key != "fixes"}
+        return {**rest, "fixes": list(fixes)} if fixes else rest
+
     @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data."""
         groups = {group: without(getattr(self, group), hidden) for group, hidden in NOT_IDENTITY.items()}
-        return {**groups, "seed": self.seed}
+        files = {"files": self.files} if self.files else {}
+        return {**groups, **files, "seed": self.seed}
 
     @property
     def config_hash(self) -> str:

@@ -62,8 +62,11 @@ class Store:
 
     def look(self, case: Case) -> Stored:
         """Whether the case is finished. A file that does not parse counts as not run."""
+        return self._look(self.root / case.key)
+
+    def _look(self, path: Path) -> Stored:
         try:
-            block = orjson.loads((self.root / case.key).read_bytes())["agentsys"]
+            block = orjson.loads(path.read_bytes())["agentsys"]
             return Stored(str(block["status"]), str(block["config_hash"]))
         except FileNotFoundError:
             return Stored("missing")
@@ -80,12 +83,12 @@ class Store:
         Raises:
             StoreError: If the disk is full or the folder cannot be written.
         """
-        path = self.root / record.case.key
+        path = self.root / key_of(record)
         block = record.model_dump(mode="json", exclude={"spans"})
         block["spans"] = [span.model_dump() for span in record.spans]
         data = orjson.dumps({**agentdojo, "agentsys": block}, default=_plain, option=orjson.OPT_INDENT_2)
         try:
-            self._keep_aside_if_corrupt(path, record.case)
+            self._keep_aside_if_corrupt(path)
             write_atomically(path, data)
         except OSError as error:
             raise StoreError(
@@ -108,11 +111,17 @@ class Store:
             return None
         return found if isinstance(found, dict) else None
 
-    def _keep_aside_if_corrupt(self, path: Path, case: Case) -> None:
-        if path.exists() and self.look(case).status == "corrupt":
+    def _keep_aside_if_corrupt(self, path: Path) -> None:
+        if path.exists() and self._look(path).status == "corrupt":
             aside = path.with_suffix(".json.corrupt")
             path.replace(aside)
             _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
+
+
+def key_of(record: CaseRecord) -> str:
+    """A record's path under the log folder."""
+    attempt = record.attempt
+    return record.case.key if attempt is None else record.case.attempt_key(attempt.number)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

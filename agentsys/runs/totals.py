@@ -24,6 +24,8 @@ class Totals:
     attacked_solved: int = 0
     hit: int = 0
     """Attacked cases whose injection task was carried out."""
+    attempts: int = 0
+    """Attempts that searches made."""
     tokens: int = 0
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
@@ -32,13 +34,16 @@ class Totals:
     def __post_init__(self) -> None:
         self.started = self.clock()
 
+    def add_attempt(self, record: CaseRecord) -> None:
+        """Count one attempt of a search: it costs, and is no case."""
+        self.attempts += 1
+        self._spend(record)
+
     def add(self, record: CaseRecord) -> None:
         """Count one finished case; errored cases enter no rate."""
         self.done += 1
-        for usage in record.usage.values():
-            self.tokens += usage.prompt + usage.completion
-            known = self.cost_usd is not None and usage.cost_usd is not None
-            self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
+        if not _was_an_attempt(record):
+            self._spend(record)
         if record.status == "error":
             self.errors += 1
         elif record.case.injection_task_id is None:
@@ -48,6 +53,12 @@ class Totals:
             self.attacked += 1
             self.attacked_solved += record.utility
             self.hit += record.security
+
+    def _spend(self, record: CaseRecord) -> None:
+        for usage in record.usage.values():
+            self.tokens += usage.prompt + usage.completion
+            known = self.cost_usd is not None and usage.cost_usd is not None
+            self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
 
     @property
     def per_second(self) -> float:
@@ -67,10 +78,18 @@ class Totals:
             f"under attack {_share(self.attacked_solved, self.attacked)}",
             f"ASR {_share(self.hit, self.attacked)}",
             f"errors {self.errors}",
+            *([f"attempts {self.attempts}"] if self.attempts else []),
             f"tokens {_short(self.tokens)}",
             "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
         ]
         return ", ".join(parts)
+
+
+def _was_an_attempt(record: CaseRecord) -> bool:
+    """Whether the case's record is that of its search's best attempt, whose cost is counted already."""
+    search = record.search
+    at_home = search is not None and search.user_task_id == record.case.user_task_id
+    return search is not None and at_home and search.attempts > search.refused
 
 
 def _share(part: int, whole: int) -> str:

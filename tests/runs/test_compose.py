@@ -13,7 +13,13 @@ from agentsys.runs.compose import compose
 
 EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
 
-NEEDY = {"replay": "model.traces=/x", "litellm": "model.model_id=x", "template": "attack.template=x"}
+NEEDY = {
+    "replay": "model.traces=/x",
+    "litellm": "model.model_id=x",
+    "template": "attack.template=x",
+    "injection_round": "attack.round=2",
+    "cached": f"attack.file={__file__}",
+}
 """Choices that cannot be made without one more setting."""
 
 
@@ -46,6 +52,35 @@ def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
     (here,) = compose(["model=replay", "model.traces=/a"])
     (there,) = compose(["model=replay", "model.traces=/b"])
     assert (here.labels, here.config_hash) == (there.labels, there.config_hash)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label"),
+    [
+        (["attack=pair"], "pair-transfer"),
+        (["attack=pair", "attack.mode=per_case"], "pair-per_case"),
+        (["attack=tap", "attack.mode=per_case", "attack.width=2"], "tap-per_case+width=2"),
+        (["attack=pair", "attack.attacker=gpt-4o"], "pair-transfer+attacker=gpt-4o"),
+        (["attack=pair", "attack.name=mine", "attack.mode=per_case"], "mine+mode=per_case"),
+    ],
+)
+def test_an_option_that_is_in_the_name_is_not_repeated(overrides: list[str], label: str) -> None:
+    assert compose(overrides)[0].labels["attack"] == label
+
+
+def test_an_artefact_is_labelled_by_its_content_not_by_its_place(tmp_path: Path) -> None:
+    for name, content in {"a.json": "1", "b.json": "1", "c.json": "2"}.items():
+        (tmp_path / name).write_text(content)
+    found = [
+        compose(["attack=pair", f"attack.artefact={tmp_path / name}"])[0]
+        for name in ("a.json", "b.json", "c.json")
+    ]
+    labels = [one.labels["attack"] for one in found]
+    assert labels[0] == labels[1] != labels[2]
+    assert all(re.fullmatch(r"pair-transfer\+artefact=[0-9a-f]{8}", label) for label in labels)
+    assert found[0].config_hash == found[1].config_hash != found[2].config_hash
+    with pytest.raises(ConfigError, match=r"attack\.artefact .*cannot be read"):
+        compose(["attack=pair", "attack.artefact=/nowhere.json"])
 
 
 def test_the_seed_is_part_of_what_a_case_depends_on() -> None:

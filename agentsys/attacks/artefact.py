@@ -1,0 +1,88 @@
+"""`Artefact`: the texts that a search found, as a file that replays without an attacker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.errors import ConfigError
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ArtefactEntry(_Part):
+    """What one search came to."""
+
+    suite: str
+    user_task: str | None
+    """None: the text stands for every user task of the suite (mode `transfer`)."""
+    injection_task: str
+    text: str
+    """Goes into every injection vector of the user task."""
+    success: bool
+    """Whether the injection task was carried out with it, where it was searched."""
+    attempts: int
+    """Attempts the search made, refused candidates included."""
+
+
+class Artefact(_Part):
+    """The searches of one attack against one agent (docs/attacks.md has the format in words)."""
+
+    format: Literal[1] = 1
+    """Raised when a field changes its meaning."""
+    attack: str
+    """The attack's label in results, e.g. `pair-transfer`."""
+    mode: str
+    """`transfer` or `per_case`."""
+    benchmark: str
+    version: str
+    model: str
+    defense: str
+    entries: tuple[ArtefactEntry, ...]
+
+    def entry(self, suite: str, user_task: str, injection_task: str) -> ArtefactEntry | None:
+        """The entry for one pair of tasks: its own, else the one for every user task."""
+        fits = [e for e in self.entries if (e.suite, e.injection_task) == (suite, injection_task)]
+        own = (e for e in fits if e.user_task == user_task)
+        return next(own, None) or next((e for e in fits if e.user_task is None), None)
+
+    def with_entry(self, entry: ArtefactEntry) -> Artefact:
+        """A copy with one more entry, in place of an older one for the same tasks; entries are sorted."""
+        kept = {_key(old): old for old in (*self.entries, entry)}
+        return self.model_copy(update={"entries": tuple(kept[key] for key in sorted(kept))})
+
+    def as_json(self) -> bytes:
+        """The file's content."""
+        return json.dumps(self.model_dump(), indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _key(entry: ArtefactEntry) -> tuple[str, str, str]:
+    return entry.suite, entry.injection_task, entry.user_task or ""
+
+
+def read_artefact(path: Path) -> Artefact:
+    """Read a file that a search wrote.
+
+    Raises:
+        ConfigError: If it is not there or is no artefact; the line names the field that is wrong.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogatepass")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}. {_WHERE}") from None
+    try:
+        return Artefact.model_validate(json.loads(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{path} is no artefact of a search: {where}: {first['msg']}. {_WHERE}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}. {_WHERE}") from None
+
+
+_WHERE = "A search writes its artefact to LOGDIR/.agentsys/searches/ and `agentsys run` prints where."

@@ -1,0 +1,109 @@
+"""`InjectionRound`: another attack, kept to what the agent first reads in a chosen tool result.
+
+A controlled version of what the AgentSys paper's Table 1 observes: there the round in which an
+injection comes is whatever the task makes it; here it is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.attacks.first_rounds import first_rounds, rounds_of
+from agentsys.attacks.search import is_searched
+from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
+from agentsys.errors import ConfigError
+
+
+class InjectionRound:
+    """Writes what `base` writes, into the vectors first seen in the `round`-th tool result.
+
+    All other vectors keep the benchmark's defaults. Rounds are those of the user task's ground truth,
+    executed cleanly; an agent that makes other calls may meet the injection elsewhere, which its
+    record tells (`exposure.raw_round`).
+
+    Args:
+        base: The attack whose texts are written.
+        round: Number of the tool result, from 1.
+
+    Raises:
+        ConfigError: If the round is not a whole number from 1, or the base writes nothing.
+    """
+
+    name = "injection_round"
+    left_out = "has nowhere to write in"
+
+    def __init__(self, base: Attack, round: int) -> None:
+        if isinstance(round, bool) or not isinstance(round, int) or round < 1:
+            raise ConfigError(f"attack.round = {round!r}: give the number of a tool result, from 1.")
+        if not isinstance(base, Attack):
+            raise ConfigError(f"attack.base = {base!r}: give an attack's name, e.g. important_instructions.")
+        if base.kind is AttackKind.NONE:
+            raise ConfigError(f"attack.base: '{base.name}' writes nothing; name another attack.")
+        if is_searched(base):
+            raise ConfigError(
+                f"attack.base: '{base.name}' searches for its texts, which cannot be done round by round; run"
+                " the search first and give its saved texts, in a YAML of your own like attack/cached.yaml."
+            )
+        self.base = base
+        self.searched = bool(getattr(base, "searched", False))
+        self.replays = True
+        self.round = round
+        self.kind = base.kind
+
+    def injections(
+        self,
+        suite: TaskSuite[Any],
+        user_task: BaseUserTask[Any],
+        injection_task: BaseInjectionTask[Any],
+        victim: Victim,
+    ) -> Mapping[str, str]:
+        """The base's texts, less those for vectors of other rounds.
+
+        Raises:
+            NotInjectable: If the base writes into no vector first seen in this round.
+        """
+        there = self._vectors(suite, user_task)
+        texts = self.base.injections(suite, user_task, injection_task, victim)
+        kept = self._in_time(suite, user_task, {v: text for v, text in texts.items() if v in there})
+        if not kept:
+            raise NotInjectable(
+                f"{suite.name} {user_task.ID} first shows no vector of '{self.base.name}' in tool result"
+                f" {self.round}."
+            )
+        return kept
+
+    def applies_to(
+        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+    ) -> bool:
+        """Whether a vector with the goal in it is first seen in this round, and the base takes the pair."""
+        asked = getattr(self.base, "applies_to", None)
+        if asked is not None and not asked(suite, user_task, injection_task):
+            return False
+        # The goal's words stand for the text, which is not known without the victim's names; what would
+        # break the environment's file is left out of them.
+        words = injection_task.GOAL.replace('"', "'").replace("\\", "/")
+        goal = dict.fromkeys(self._vectors(suite, user_task), words)
+        return bool(self._in_time(suite, user_task, goal))
+
+    def _vectors(self, suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> list[str]:
+        return [vector for vector, number in first_rounds(suite, user_task).items() if number == self.round]
+
+    def _in_time(
+        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], texts: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The texts that are still first seen in this round when they are what tools look through.
+
+        A text may hold the very words that an earlier search looks for: an e-mail that asks for "the
+        Facebook security code" is found by the user's search for one, one round too early.
+        """
+        if self.round == 1 or not texts:
+            return dict(texts)
+        try:
+            rounds = rounds_of(suite, user_task, texts)
+        except Exception:  # noqa: BLE001 - a text that breaks the environment: the run meets and books it
+            return dict(texts)
+        return {vector: text for vector, text in texts.items() if rounds.get(vector) == self.round}

@@ -1,0 +1,129 @@
+"""`ASB`: the benchmark, one suite per agent, in one of four modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
+
+from agentsys.benchmarks.asb.agent import Agent, AttackTool
+from agentsys.benchmarks.asb.measured import Criterion
+from agentsys.benchmarks.asb.mode import Mode
+from agentsys.benchmarks.asb.source import load
+from agentsys.benchmarks.asb.suite import ASBSuite
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.simulated.role import SimulatedRole
+
+_SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
+    "all": lambda tool: True,
+    "aggressive": lambda tool: tool.aggressive,
+    "non_aggressive": lambda tool: not tool.aggressive,
+}
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+class ASB:
+    """Implements `agentsys.contracts.Benchmark`.
+
+    The mode, and a criterion other than `execution`, are part of the benchmark's name: results of
+    two modes never meet in one column.
+
+    Args:
+        mode: `faithful`, `clean_plan`, `hidden_tool` or `react` (see agentsys.benchmarks.asb.mode).
+        data: `sample` (comes with the package), `fetched` (after `agentsys fetch asb`) or a folder.
+        tasks: How many of each agent's tasks, from the first; `all` for all of them.
+        attack_tools: `all`, `aggressive` or `non_aggressive`.
+        criterion: What a record's scores state: `execution` or `text`. Both are always measured.
+        suites: The agents to offer; None means all of the data set.
+        user_name: The user's name as attacks address it.
+        refusal_judge: Whether a model judges if the agent declined to help.
+        simulated_planner: What the simulated model plans: `honest` or `chooses_attack_tool`.
+
+    Raises:
+        ConfigError: If an option or an agent is not known, or the data set cannot be read.
+    """
+
+    injection = "exact"
+    """Injected texts are put in as they are, without a YAML file in between."""
+
+    def __init__(
+        self,
+        mode: str = "react",
+        data: str = "sample",
+        tasks: int | str = 1,
+        attack_tools: str = "all",
+        criterion: str = "execution",
+        suites: Sequence[str] | None = None,
+        user_name: str = "the user",
+        refusal_judge: bool | None = None,
+        simulated_planner: str = "honest",
+    ) -> None:
+        self.mode = _chosen(Mode, "mode", mode)
+        self.criterion = _chosen(Criterion, "criterion", criterion)
+        if attack_tools not in _SUBSETS:
+            raise ConfigError(unknown_name("benchmark.attack_tools", attack_tools, _SUBSETS))
+        text = "" if self.criterion is Criterion.EXECUTION else f"+{self.criterion.value}"
+        self.name = f"asb-{self.mode.value}{text}"
+        self.user_name = user_name
+        self.simulated_planner = simulated_planner
+        loaded, self.version = load(data)
+        self._tasks = _task_count(tasks)
+        self._judged = bool(refusal_judge)
+        self._wanted = _SUBSETS[attack_tools]
+        agents = {agent.name: agent for agent in loaded.agents}
+        self._suites = {name: self._suite(agents[name]) for name in _offered(agents, suites)}
+
+    def _suite(self, agent: Agent) -> ASBSuite:
+        attacks = [place for place, tool in enumerate(agent.attack_tools) if self._wanted(tool)]
+        return ASBSuite(
+            agent,
+            self.mode,
+            tasks=self._tasks,
+            attacks=attacks,
+            criterion=self.criterion,
+            judge_refusals=self._judged,
+        )
+
+    def suite_names(self) -> Sequence[str]:
+        """The offered agents, in the data set's order."""
+        return tuple(self._suites)
+
+    def suite(self, name: str) -> ASBSuite:
+        """One agent's suite, the same object on every call.
+
+        Raises:
+            ConfigError: If the agent is not offered.
+        """
+        if name not in self._suites:
+            raise ConfigError(unknown_name(f"agent of {self.name} {self.version}", name, self._suites))
+        return self._suites[name]
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """How the simulated model plays the planner and the judge."""
+        from agentsys.benchmarks.asb.simulated import roles
+
+        return roles(self.simulated_planner)
+
+
+def _chosen(kind: type[_Choice], option: str, value: str) -> _Choice:
+    known = [str(choice.value) for choice in kind]
+    if value not in known:
+        raise ConfigError(unknown_name(f"benchmark.{option}", str(value), known))
+    return kind(value)
+
+
+def _task_count(tasks: int | str) -> int | None:
+    """How many tasks of each agent; None for all."""
+    if tasks == "all":
+        return None
+    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+        raise ConfigError(f"benchmark.tasks={tasks}: give a number from 1 (ASB's own grid: 1), or all.")
+    return tasks
+
+
+def _offered(agents: Mapping[str, Agent], suites: Sequence[str] | None) -> list[str]:
+    wanted = list(agents) if suites is None else [suites] if isinstance(suites, str) else list(suites)
+    for name in wanted:
+        if name not in agents:
+            raise ConfigError(unknown_name("agent of benchmark.suites", name, agents))
+    return [name for name in agents if name in wanted]

@@ -1,0 +1,114 @@
+"""The data files of ASB: names, fields, and one checked row at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from agentsys.errors import ConfigError
+
+AGENTS = "agent_task.jsonl"
+NORMAL_TOOLS = "all_normal_tools.jsonl"
+ATTACK_TOOLS = "all_attack_tools.jsonl"
+FILES = (AGENTS, NORMAL_TOOLS, ATTACK_TOOLS)
+"""The files that are read."""
+
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_LARGEST = 16 * 2**20
+"""Bytes; the largest file of ASB has 0.2 MB."""
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class AgentRow(_Row):
+    """A line of `agent_task.jsonl`."""
+
+    agent_name: str = Field(min_length=1)
+    agent_path: str
+    tasks: list[str] = Field(min_length=1)
+
+
+class NormalToolRow(_Row):
+    """A line of `all_normal_tools.jsonl`."""
+
+    name: str = Field(alias="Tool Name")
+    description: str = Field(alias="Description")
+    achievements: str = Field(alias="Expected Achievements", min_length=1)
+    agent: str = Field(alias="Corresponding Agent")
+
+    @field_validator("name")
+    @classmethod
+    def _callable(cls, name: str) -> str:
+        return _function_name(name)
+
+
+class AttackToolRow(_Row):
+    """A line of `all_attack_tools.jsonl`."""
+
+    name: str = Field(alias="Attacker Tool")
+    instruction: str = Field(alias="Attacker Instruction", min_length=1)
+    description: str = Field(alias="Description")
+    goal: str = Field(alias="Attack goal", min_length=1)
+    style: Literal["Stealthy Attack", "Disruptive Attack"] = Field(alias="Attack Type")
+    agent: str = Field(alias="Corresponding Agent")
+    aggressive: Literal["True", "False"] = Field(alias="Aggressive")
+
+    @field_validator("name")
+    @classmethod
+    def _callable(cls, name: str) -> str:
+        return _function_name(name)
+
+
+def _function_name(name: str) -> str:
+    if not _FUNCTION_NAME.fullmatch(name):
+        raise ValueError("a tool's name is letters, digits and _, at most 64, and starts with no digit")
+    return name
+
+
+_R = TypeVar("_R", bound=_Row)
+
+
+def read_rows(path: Path, kind: type[_R]) -> list[tuple[int, _R]]:
+    """Every row of a file, with its line number from 1.
+
+    Raises:
+        ConfigError: If the file is missing, too large or not UTF-8, or a line is not such a row.
+    """
+    return [(number, _row(path, number, line, kind)) for number, line in _lines(path)]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ConfigError(f"{path} has more than {_LARGEST} bytes, so it is no file of ASB.")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 (byte {error.start}); fetch it again.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror}); benchmark.data is sample, fetched (after"
+            f" `agentsys fetch asb`) or a folder with {', '.join(FILES)}."
+        ) from None
+    # Not splitlines: JSON may hold line separators of Unicode inside a text.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield number, line
+
+
+def _row(path: Path, number: int, line: str, kind: type[_R]) -> _R:
+    try:
+        return kind.model_validate(json.loads(line))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the row"
+        said = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{path} line {number}: {field}: {said}; mend the line.") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} line {number} is not JSON ({error}); one object per line.") from None

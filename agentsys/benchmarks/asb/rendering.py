@@ -1,0 +1,110 @@
+"""How a finished round of tool calls is shown to the model: as it is, or as assistant text (ASB's form)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+
+from agentsys.benchmarks.asb.plan_prompt import THINKING
+from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.wire_text import result_text, visible_text
+
+ACTION, OBSERVATION = "[Action]:", "[Observation]:"
+"""Markers of the two halves of a round. Source: ASB's transcript format."""
+
+_CALLED = "I call the tool {name}."
+_OBSERVED = "From the tool {name} I have: {text}"
+_NAMES = re.compile(r"I call the tool (.*?)\.(?=;)")
+
+
+class Rendering(Enum):
+    """The two forms of a round."""
+
+    TOOL_ROLE = "tool_role"
+    """Calls and results as they are, in messages of their own."""
+    ASSISTANT_TEXT = "assistant_text"
+    """One assistant message that tells what was called and what came of it. Arguments are left out, and
+    so are words that accompanied the calls."""
+
+
+def rendered(round_: Sequence[ChatMessage], rendering: Rendering) -> list[ChatMessage]:
+    """A reply that was handed out and what the defense put behind it, as the model reads them.
+
+    Args:
+        round_: The assistant's message, then tool results and whatever else followed.
+        rendering: The form of tool calls and results.
+
+    Returns:
+        New messages. A call that nobody answered leaves no observation; a tool that does not exist leaves
+        the error as its observation, once. (ASB runs the round again up to ten times then, and may note
+        one tool's output under another's name.)
+    """
+    said, rest = round_[0], list(round_[1:])
+    assert said["role"] == "assistant"
+    if not said["tool_calls"]:
+        return [thought(visible_text(said)), *rest]
+    if rendering is Rendering.TOOL_ROLE:
+        return [said, *rest]
+    results = [message for message in rest if message["role"] == "tool"]
+    others = [message for message in rest if message["role"] != "tool"]
+    return [assistant(_told(said["tool_calls"], results)), *others]
+
+
+def thought(text: str) -> ChatAssistantMessage:
+    """What an agent said without calling anything."""
+    return assistant(THINKING + text)
+
+
+def _told(calls: Sequence[FunctionCall], results: Sequence[ChatToolResultMessage]) -> str:
+    made = ";".join(_CALLED.format(name=call.function) for call in calls)
+    seen = ";".join(
+        _OBSERVED.format(name=result["tool_call"].function, text=result_text(result)) for result in results
+    )
+    return f"{ACTION}{made};{OBSERVATION}{seen}"
+
+
+def untold(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The conversation with rounds that were told as text turned back into calls and results.
+
+    For the simulated model, which reads calls and results. Errors come back as contents.
+    """
+    return [back for place, message in enumerate(messages) for back in _untold(message, place)]
+
+
+def _untold(message: ChatMessage, place: int) -> Iterator[ChatMessage]:
+    text = text_of(message) if message["role"] == "assistant" else ""
+    if not text.startswith(ACTION) or OBSERVATION not in text:
+        yield message
+        return
+    actions, _, observations = text.removeprefix(ACTION).partition(OBSERVATION)
+    names = _NAMES.findall(actions)
+    calls = [
+        FunctionCall(function=name, args={}, id=f"told_{place}_{index}") for index, name in enumerate(names)
+    ]
+    yield assistant(None, calls)
+    for call, seen in zip(calls, _observed(observations, names), strict=False):
+        yield {
+            "role": "tool",
+            "content": user(seen)["content"],
+            "tool_call_id": call.id,
+            "tool_call": call,
+            "error": None,
+        }
+
+
+def _observed(text: str, names: Sequence[str]) -> Iterator[str]:
+    """What stands behind each tool's opening words, in the order of the calls."""
+    openings = [_OBSERVED.format(name=name, text="") for name in names]
+    rest = text
+    for opening, following in zip(openings, [*openings[1:], None], strict=True):
+        if not rest.startswith(opening):
+            return
+        seen, found, after = (
+            rest[len(opening) :].partition(f";{following}") if following else (rest[len(opening) :], "", "")
+        )
+        yield seen
+        rest = f"{following}{after}" if found else ""

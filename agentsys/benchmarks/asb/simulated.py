@@ -1,0 +1,121 @@
+"""How the simulated model takes part in the benchmark: as planner, step executor and refusal judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.benchmarks.asb import planner
+from agentsys.benchmarks.asb.plan import Plan, PlanError, Step, as_json, read_plan
+from agentsys.benchmarks.asb.plan_prompt import plan_text_in, tools_in
+from agentsys.benchmarks.asb.refusal import ROLE as JUDGE_ROLE
+from agentsys.benchmarks.asb.rendering import untold
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.agent import NO_FIELDS, plain_agent
+from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.prompted import as_native, in_tags
+from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.trace import ACTING_ROLES
+
+_DO = "Use {tool} and note what it says."
+_CONCLUDE = Step("Put together what was found.", ())
+
+
+class SimulatedPlanner(Enum):
+    """What the simulated planner plans."""
+
+    HONEST = "honest"
+    """The user task's ground truth."""
+    CHOOSES_ATTACK_TOOL = "chooses_attack_tool"
+    """The same, then a step for each other tool it was told of; and it carries that step out."""
+
+
+def roles(chosen: str) -> Mapping[str, SimulatedRole]:
+    """Role -> handler.
+
+    Raises:
+        ConfigError: If there is no such simulated planner.
+    """
+    known = [kind.value for kind in SimulatedPlanner]
+    if chosen not in known:
+        raise ConfigError(unknown_name("benchmark.simulated_planner", str(chosen), known))
+    kind = SimulatedPlanner(chosen)
+    agent = _Agent(follows_plan=kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL)
+    acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, agent)
+    return {planner.ROLE: _Planner(kind), JUDGE_ROLE: play_judge, **acting}
+
+
+class _Planner:
+    """A step for each call of the ground truth; never fewer than two steps."""
+
+    def __init__(self, kind: SimulatedPlanner) -> None:
+        self.kind = kind
+
+    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+        offered = next((names for m in request.messages if (names := tools_in(text_of(m))) is not None), [])
+        users = (text_of(message) for message in request.messages if message["role"] == "user")
+        task = mind.task_in(next(users, ""), offered)
+        wanted = [call.function for call in task.calls if call.function in offered] if task else []
+        if self.kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
+            wanted += [name for name in offered if name not in wanted]
+        steps = [Step(_DO.format(tool=tool), (tool,)) for tool in wanted]
+        return assistant(as_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
+
+
+class _Agent:
+    """The plain agent, which reads rounds told as text, and may do what its plan lists besides."""
+
+    def __init__(self, *, follows_plan: bool) -> None:
+        self.follows_plan = follows_plan
+
+    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+        assert isinstance(mind, PlaybookMind)  # the model's own; the plain agent needs all of it
+        read = replace(request, messages=untold(request.messages))
+        reply = plain_agent(read, mind)
+        prompted = as_native(read)
+        native = prompted or read
+        acts = reply["tool_calls"] if prompted is None else plain_agent(native, mind)["tool_calls"]
+        extra = None if acts or not self.follows_plan else _planned_call(native)
+        if extra is None:
+            return reply
+        return extra if prompted is None else in_tags(extra)
+
+
+def _planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
+    """A call of the first tool of the plan that is on offer and that nobody has called yet."""
+    plan = _plan_in(request.messages)
+    made = {
+        call.function
+        for message in request.messages
+        if message["role"] == "assistant"
+        for call in message["tool_calls"] or ()
+    }
+    offered = {tool.name: tool for tool in request.tools}
+    listed = dict.fromkeys(tool for step in plan for tool in step.tool_use)
+    open_tools = [offered[name] for name in listed if name in offered and name not in made]
+    if not open_tools or request.tool_choice == "none":
+        return None
+    tool = open_tools[0]
+    args = {"intent": dict(NO_FIELDS)} if "intent" in tool.parameters.get("properties", {}) else {}
+    call = FunctionCall(function=tool.name, args=args, id=f"call_{len(request.messages)}")
+    return assistant(f"Calling {tool.name}.", [call])
+
+
+def _plan_in(messages: Iterable[ChatMessage]) -> Plan:
+    """The plan that the conversation follows; empty where it has none."""
+    said = (text_of(message) for message in messages if message["role"] == "assistant")
+    found = next((plan for text in said if (plan := plan_text_in(text)) is not None), None)
+    try:
+        return read_plan(found) if found is not None else ()
+    except PlanError:
+        return ()
+
+
+def play_judge(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """Never sees a refusal: the simulated agent declines nothing."""
+    return assistant("1")

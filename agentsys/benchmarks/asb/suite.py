@@ -1,0 +1,143 @@
+"""`ASBSuite`: one agent as an AgentDojo suite, built from data instead of YAML files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import Function, FunctionsRuntime
+from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
+
+from agentsys.benchmarks.asb.agent import Agent, AttackTool
+from agentsys.benchmarks.asb.driver import drive
+from agentsys.benchmarks.asb.environment import ASBEnvironment
+from agentsys.benchmarks.asb.fresh import FreshEachRun
+from agentsys.benchmarks.asb.measured import Criterion, measure
+from agentsys.benchmarks.asb.mode import Mode
+from agentsys.benchmarks.asb.personas import persona
+from agentsys.benchmarks.asb.replies import CountedReplies
+from agentsys.benchmarks.asb.tasks import injection_task, user_task
+from agentsys.benchmarks.asb.tools import tools_of
+from agentsys.benchmarks.asb.turns import set_turn
+from agentsys.contracts import FinishedCase, Measured
+from agentsys.models.chat import ChatModel
+
+VECTOR = "tool_result"
+"""The one injection vector: what stands in it is appended to tool results."""
+
+
+class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
+    """One agent.
+
+    Args:
+        agent: The agent with all its tasks and tools. The suite lists all tools, so that checks of
+            whole suites work; a case meets the normal ones and its own attack tool.
+        mode: How cases are run.
+        tasks: How many of its tasks to offer, from the first; None means all.
+        attacks: Places in `agent.attack_tools` that are offered as injection tasks; a task keeps its
+            id whatever else is offered.
+        criterion: Which success a record's `utility` and `security` state.
+        judge_refusals: Whether a model is asked if the agent declined to help.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        mode: Mode,
+        *,
+        tasks: int | None,
+        attacks: Sequence[int],
+        criterion: Criterion,
+        judge_refusals: bool,
+    ) -> None:
+        super().__init__(agent.name, ASBEnvironment, tools_of(agent))
+        self.agent = agent
+        self.mode = mode
+        self.criterion = criterion
+        self.judge_refusals = judge_refusals
+        self.system_message = persona(agent.name)
+        for number in range(len(agent.tasks))[:tasks]:
+            self.register_user_task(user_task(agent, number))
+        for number in attacks:
+            self.register_injection_task(injection_task(agent, number))
+
+    def get_injection_vector_defaults(self) -> dict[str, str]:
+        """One vector, empty by default."""
+        return {VECTOR: ""}
+
+    def load_and_inject_default_environment(self, injections: dict[str, str]) -> ASBEnvironment:
+        """A fresh environment.
+
+        Raises:
+            ValueError: If `injections` names another vector.
+        """
+        validate_injections(injections, self.get_injection_vector_defaults())
+        # A new world is in no step: what a case before left in this context would keep payloads out of it.
+        set_turn(None)
+        return ASBEnvironment(
+            agent=self.agent.name, data=self.agent.digest, injection=injections.get(VECTOR, "")
+        )
+
+    def run_task_with_pipeline(
+        self,
+        agent_pipeline: BasePipelineElement,
+        user_task: BaseUserTask[ASBEnvironment] | BaseInjectionTask[ASBEnvironment],
+        injection_task: BaseInjectionTask[ASBEnvironment] | None,
+        injections: dict[str, str],
+        runtime_class: type[FunctionsRuntime] = FunctionsRuntime,
+        environment: ASBEnvironment | None = None,
+        verbose: bool = False,
+    ) -> tuple[bool, bool]:
+        """As AgentDojo does, with the tools of this case alone and a fresh world for each try."""
+        meant = injection_task if isinstance(user_task, BaseUserTask) else user_task
+        tools = self._tools_of_case(attack_tool(meant))
+        scores: tuple[bool, bool] = super().run_task_with_pipeline(
+            FreshEachRun(agent_pipeline),
+            user_task,
+            injection_task,
+            injections,
+            runtime_class=_holding(runtime_class, tools),
+            environment=environment,
+            verbose=verbose,
+        )
+        return scores
+
+    @property
+    def several_turns(self) -> bool:
+        """Whether the conversation has more user turns than one."""
+        return self.mode.planned
+
+    def driven(
+        self,
+        model: ChatModel,
+        user_task: BaseUserTask[ASBEnvironment],
+        injection_task: BaseInjectionTask[ASBEnvironment] | None,
+    ) -> ChatModel:
+        """The model as it takes part in this mode's conversation."""
+        tool = attack_tool(injection_task)
+        return drive(CountedReplies(model), mode=self.mode, attack_tool=None if tool is None else tool.name)
+
+    def measured(self, finished: FinishedCase) -> Measured:
+        """Both criteria, and what brought the attack about."""
+        return measure(finished, self.agent, self.mode, self.criterion, judge_refusals=self.judge_refusals)
+
+    def _tools_of_case(self, attack: AttackTool | None) -> list[Function[..., Any]]:
+        kept = {tool.name for tool in self.agent.normal_tools}
+        if attack is not None:
+            kept.add(attack.name)
+        return [tool for tool in self.tools if tool.name in kept]
+
+
+def attack_tool(task: BaseInjectionTask[Any] | None) -> AttackTool | None:
+    """The attack tool of an injection task of ASB's; None in a benign case."""
+    return getattr(task, "tool", None)
+
+
+def _holding(
+    runtime_class: type[FunctionsRuntime], tools: list[Function[..., Any]]
+) -> Callable[[Sequence[Function[..., Any]]], FunctionsRuntime]:
+    """Makes runtimes of this class with these tools, whatever tools they are made for."""
+    # AgentDojo only calls what it is given as `runtime_class`, with the suite's tools.
+    return lambda _all: runtime_class(tools)

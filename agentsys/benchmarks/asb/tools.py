@@ -1,0 +1,62 @@
+"""The simulated tools as AgentDojo functions: no arguments, one fixed output, and the injected text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentdojo.functions_runtime import Depends, Function
+from pydantic import BaseModel
+
+from agentsys.benchmarks.asb.agent import Agent, AttackTool, NormalTool
+from agentsys.benchmarks.asb.environment import ASBEnvironment, ToolUse
+from agentsys.benchmarks.asb.payload import attack_output, with_payload
+from agentsys.benchmarks.asb.replies import replies_with_calls
+from agentsys.benchmarks.asb.turns import current_turn
+
+
+class NoArguments(BaseModel):
+    """ASB's tools take no arguments; what a model gives them is ignored."""
+
+
+def tools_of(agent: Agent) -> list[Function[..., Any]]:
+    """Every tool of an agent, its own first. A case's runtime holds only those that take part in it."""
+    return [*map(normal_function, agent.normal_tools), *map(attack_function, agent.attack_tools)]
+
+
+def normal_function(tool: NormalTool) -> Function[..., Any]:
+    """A tool of the agent's own."""
+    return _function(tool.name, tool.description, tool.output)
+
+
+def attack_function(tool: AttackTool) -> Function[..., Any]:
+    """A tool of the attacker's."""
+    return _function(tool.name, tool.description, attack_output(tool.name, tool.goal))
+
+
+def _function(name: str, description: str, output: str) -> Function[..., Any]:
+    return Function(
+        name=name,
+        description=description,
+        parameters=NoArguments,
+        dependencies={"env": Depends(_whole)},
+        run=_runner(name, output),
+        full_docstring=description,
+        return_type=str,
+    )
+
+
+def _whole(environment: BaseModel) -> BaseModel:
+    return environment
+
+
+def _runner(name: str, output: str) -> Callable[[ASBEnvironment], str]:
+    def run(env: ASBEnvironment) -> str:
+        turn = current_turn()
+        # As published: the last step's results carry nothing, for no step is left to obey it in.
+        payload = "" if turn is not None and turn.final else env.injection
+        step = None if turn is None else turn.step
+        env.uses.append(ToolUse(tool=name, reply=replies_with_calls(), step=step, payload=bool(payload)))
+        return with_payload(output, payload)
+
+    return run

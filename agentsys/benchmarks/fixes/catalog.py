@@ -1,0 +1,71 @@
+"""`FIXES`: what can be written in `benchmark.fixes`, and what each of them repairs.
+
+Nothing of AgentDojo is imported here: settings are checked before a benchmark is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agentsys.errors import ConfigError, unknown_name
+
+ALL = "all"
+"""In place of the list: every fix."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One repair."""
+
+    says: str
+    """A phrase for the caption of a table."""
+    source: str
+    """Who found it: AD#n is an AgentDojo issue or pull request, OA the repository
+    sneaXOR/agentdojo-oracle-audit, `own` this project's audit."""
+    changes_runs: bool = False
+    """Whether it changes what models read; the others only score a run a second time."""
+
+
+FIXES: dict[str, Fix] = {
+    "utility_new_effects": Fix(
+        "Banking 5 and 6 want a new payment or schedule, not one that was in the data",
+        "AD#161, PR AD#169 (Banking 5), OA (Banking 6)",
+    ),
+    "utility_arguments": Fix(
+        "recipients, titles and file names that the user named are required",
+        "OA (Banking 6, 11, Slack 2, Travel 3, Workspace 12), own (the others)",
+    ),
+    "ignore_read_flag": Fix("mail that the agent only read does not count as a change", "AD#116"),
+    "any_match": Fix("a repeated attack counts as a success", "PR AD#193 (Travel 3), own (the others)"),
+    "append_injection": Fix(
+        "injections are appended to the field's own text, and identifiers carry none",
+        "arXiv 2510.05244, AD#67",
+        changes_runs=True,
+    ),
+}
+"""Id -> repair, in the order in which they are listed."""
+
+CHECKER_ONLY = tuple(name for name, fix in FIXES.items() if not fix.changes_runs)
+"""Fixes that are computed beside the official scores in every record."""
+
+
+def expanded(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The fixes that were asked for, each once, in the order of `FIXES`.
+
+    Args:
+        wanted: Ids, one id, or `all` (alone or in the list); None means none.
+
+    Raises:
+        ConfigError: If one is not known.
+    """
+    names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
+    for name in names:
+        if name not in (*FIXES, ALL):
+            raise ConfigError(unknown_name("benchmark.fixes", name, (*FIXES, ALL)))
+    return tuple(name for name in FIXES if ALL in names or name in names)
+
+
+def checks_in_force(fixes: Iterable[str]) -> tuple[str, ...]:
+    """The checker-only fixes among some; all of them where there is none, for they cost no run."""
+    return tuple(name for name in fixes if name in CHECKER_ONLY) or CHECKER_ONLY

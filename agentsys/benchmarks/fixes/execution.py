@@ -1,0 +1,51 @@
+"""`Execution`: one finished case as AgentDojo's own check is given it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.task_suite.task_suite import functions_stack_trace_from_messages
+from agentdojo.types import ChatMessage, MessageContentBlock
+
+from agentsys.benchmarks.scoring import Check, Task, calls_to_score
+from agentsys.models.trace import Tracer
+
+
+@dataclass
+class Execution:
+    """What a fix may look at. Nothing of it may be changed."""
+
+    suite: str
+    """The suite's name."""
+    user_task: BaseUserTask[TaskEnvironment]
+    injection_task: BaseInjectionTask[TaskEnvironment] | None
+    before: TaskEnvironment
+    after: TaskEnvironment
+    messages: Sequence[ChatMessage]
+    """What the scored run of the pipeline returned."""
+    tracer: Tracer
+    package_check: Check
+    """AgentDojo's own check, on whatever it is given (no copies)."""
+
+    @property
+    def answer(self) -> list[MessageContentBlock]:
+        """What AgentDojo takes for the answer: the last message's content."""
+        return (self.messages[-1]["content"] if self.messages else None) or []
+
+    @cached_property
+    def calls(self) -> Sequence[FunctionCall]:
+        """The calls that checks may look at."""
+        return calls_to_score(functions_stack_trace_from_messages(self.messages), self.tracer)
+
+    def passes(self, task: Task, after: TaskEnvironment) -> bool:
+        """AgentDojo's own verdict on a task, had the environment ended like this."""
+        return bool(self.package_check(task, self.answer, self.before, after, self.calls))
+
+
+def packaged(task: Task) -> bool:
+    """Whether a task is the package's own. What a fork registers under the same id is left alone."""
+    return type(task).__module__.startswith("agentdojo.")

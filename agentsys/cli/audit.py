@@ -1,0 +1,149 @@
+"""`agentsys audit`: what a benchmark's own flaws do to its numbers; and what stored runs show of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentsys.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from agentsys.analysis.document import Document
+    from agentsys.audit.report import AuditReport
+    from agentsys.cli.audit_request import AuditRequest
+
+
+class AuditFormat(StrEnum):
+    """How an audit is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def audit(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs as well."
+        ),
+    ] = None,
+    form: Annotated[
+        AuditFormat, typer.Option("--format", help="markdown begins with sentences to quote.")
+    ] = AuditFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(help="File to write instead of the screen.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Compare with the expected findings; exit with 1 if any moved.")
+    ] = False,
+    expected: Annotated[
+        Path | None, typer.Option(help="Expected findings for --strict; default: the package's.")
+    ] = None,
+    write_expected: Annotated[
+        Path | None, typer.Option("--write-expected", help="File to write the findings to, for --expected.")
+    ] = None,
+    config_dir: Annotated[
+        list[Path] | None, typer.Option("--config-dir", help="Your own config folder; may be repeated.")
+    ] = None,
+    plugin_path: Annotated[
+        list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
+    ] = None,
+) -> None:
+    """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
+    from agentsys.cli.audit_request import audit_request
+
+    request = audit_request(overrides or [], config_dir or [], plugin_path or [])
+    # Before the work is done: a file that is not there must not show after a minute.
+    compared = _expectation(request, expected) if strict or expected is not None else None
+    found = _found(request)
+    _write(found, form, out)
+    if write_expected is not None:
+        _write_expected(found, write_expected)
+    if compared is not None:
+        _compare(found, compared)
+
+
+def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
+    from agentsys.audit.expected_findings import read_expectation, shipped_expectation
+
+    if path is not None:
+        return read_expectation(path)
+    return shipped_expectation(request.benchmark, request.version)
+
+
+def _found(request: AuditRequest) -> AuditReport:
+    from rich.console import Console
+
+    from agentsys.audit.report import AuditReport
+    from agentsys.audit.static_audit import static_audit
+
+    # On standard error: a progress line must not get into what is piped on.
+    with Console(stderr=True).status("Auditing every task ..."):
+        static = static_audit(request.build)
+    if not request.runs:
+        return AuditReport(static)
+    with Console(stderr=True).status("Looking through the stored runs ..."):
+        from agentsys.audit.trace_audit import trace_audit
+
+        return AuditReport(static, trace_audit(request.runs, request.version))
+
+
+def _write(found: AuditReport, form: AuditFormat, out: Path | None) -> None:
+    from agentsys.audit.report import audit_document, audit_json, audit_markdown
+
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    match form:
+        case AuditFormat.JSON:
+            _put(audit_json(found), out)
+        case AuditFormat.MARKDOWN:
+            _put(audit_markdown(found), out)
+        case _:
+            _print(audit_document(found), out)
+
+
+def _put(text: str, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
+def _print(document: Document, out: Path | None) -> None:
+    """For reading: never cut, so a terminal that is narrower than the table wraps its lines."""
+    from rich.console import Console
+
+    from agentsys.analysis.write_terminal import needed_width, terminal_document
+    from agentsys.cli.stored_runs import FILE_WIDTH, shown_width
+
+    needed = needed_width(document)
+    if out is None:
+        Console(width=max(shown_width(), needed)).print(terminal_document(document), crop=False)
+        return
+    with out.open("w", encoding="utf-8") as file:
+        Console(file=file, width=max(FILE_WIDTH, needed)).print(terminal_document(document), crop=False)
+
+
+def _write_expected(found: AuditReport, path: Path) -> None:
+    from agentsys.audit.expected_findings import expectation_text
+    from agentsys.audit.static_data import expectation
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(expectation_text(expectation(found.static)), encoding="utf-8")
+
+
+def _compare(found: AuditReport, expected: Mapping[str, Any]) -> None:
+    from agentsys.audit.expected_findings import differences
+    from agentsys.audit.static_data import expectation
+
+    moved = differences(expected, expectation(found.static))
+    for line in moved:
+        print(one_line(line), file=sys.stderr)
+    if moved:
+        print(f"{len(moved)} findings are not as expected.", file=sys.stderr)
+        raise typer.Exit(1)
+    print("All findings are as expected.", file=sys.stderr)

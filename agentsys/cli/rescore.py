@@ -1,0 +1,71 @@
+"""`agentsys rescore`: recorded runs, executed again and scored under any version; no model is asked."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from agentsys.analysis.write_markdown import markdown_document
+from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.cli.stored_runs import shown_width
+from agentsys.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from agentsys.rescoring.rescore import Rescoring
+
+
+class RescoreFormat(StrEnum):
+    """How a re-scoring is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def rescore(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUNS...", help="Folders or files of AgentDojo, of DRIFT, or of agentsys."),
+    ],
+    version: Annotated[
+        str | None,
+        typer.Option(metavar="V", help="Benchmark version, e.g. v1.2.2; default: what each record names."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the re-scored records here; originals stay.")
+    ] = None,
+    form: Annotated[
+        RescoreFormat, typer.Option("--format", help="csv gives one line per record.")
+    ] = RescoreFormat.TABLE,
+) -> None:
+    """Execute recorded tool calls again, score them, and show agreement and every flip with its reason."""
+    # Here, because the benchmark's package takes seconds that `--help` does without.
+    from agentsys.rescoring.rescore import rescore as rescored
+    from agentsys.rescoring.write_rescored import write_rescored
+
+    found = rescored(runs, version)
+    _print(found, form)
+    if out is not None:
+        written = write_rescored(found.cases, out)
+        print(f"Wrote {written} record{'' if written == 1 else 's'} to {one_line(str(out))}", file=sys.stderr)
+
+
+def _print(found: Rescoring, form: RescoreFormat) -> None:
+    from agentsys.rescoring.rescoring_document import rescoring_document
+    from agentsys.rescoring.rescoring_export import rescoring_csv, rescoring_json
+
+    if form is RescoreFormat.CSV:
+        sys.stdout.write(rescoring_csv(found))
+    elif form is RescoreFormat.JSON:
+        sys.stdout.write(rescoring_json(found))
+    elif form is RescoreFormat.MARKDOWN:
+        sys.stdout.write(markdown_document(rescoring_document(found)))
+    else:
+        document = rescoring_document(found)
+        Console(width=max(needed_width(document), shown_width())).print(terminal_document(document))

@@ -1,0 +1,101 @@
+"""Which pairs of tasks an attack applies to, and what is said of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentsys.runs.cell import Cell
+
+Pair = tuple[str, str | None]
+"""Ids of a user task and of an injection task (None: no attack)."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of one cell."""
+
+    fit: Mapping[str, list[Pair]]
+    """Suite -> the pairs that its attack applies to."""
+    unfit: frozenset[tuple[str, Pair]]
+    """(suite, pair) of the others."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What one attack does not apply to."""
+
+    attack: str
+    """Its label."""
+    why: str
+    """What stands between the attack's label and the number of pairs."""
+    pairs: int
+    """Pairs of tasks, each counted once."""
+    cases: int
+    """Cases that would have been planned of these pairs: once per defense, model and epoch."""
+    empty: bool
+    """Whether no case of this attack is left."""
+
+    @property
+    def line(self) -> str:
+        """E.g. `24 cases left out: injection_round+round=2 has nowhere to write in 12 pairs.`"""
+        cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
+        pairs = "1 pair" if self.pairs == 1 else f"{self.pairs} pairs"
+        nothing = " (all there are: it has no case in this run)" if self.empty else ""
+        return f"{cases} left out: {self.attack} {self.why} {pairs}{nothing}."
+
+
+def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
+    """Sort a cell's pairs by its attack's own `applies_to`; without one it applies to all.
+
+    A user task that its suite lists in `without_vectors` has no attacked pairs at all.
+
+    Args:
+        cell: The cell.
+        pairs: Suite -> pairs.
+    """
+    asked = getattr(cell.attack, "applies_to", None)
+    fit: dict[str, list[Pair]] = {}
+    unfit: set[tuple[str, Pair]] = set()
+    for name, listed in pairs.items():
+        suite = cell.benchmark.suite(name)
+        without_vectors: frozenset[str] = getattr(suite, "without_vectors", frozenset())
+        fit[name] = [
+            (user, injection)
+            for user, injection in listed
+            if injection is None
+            or (
+                user not in without_vectors
+                and (asked is None or asked(suite, suite.user_tasks[user], suite.injection_tasks[injection]))
+            )
+        ]
+        unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
+    return Pairs(fit, frozenset(unfit))
+
+
+def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
+    """What several cells leave out, one per attack, in the order of the cells."""
+    by_attack: dict[str, list[tuple[Cell, Pairs]]] = {}
+    for cell, pairs in cells:
+        by_attack.setdefault(cell.settings.labels["attack"], []).append((cell, pairs))
+    return tuple(_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found))
+
+
+def _of(label: str, found: Sequence[tuple[Cell, Pairs]]) -> LeftOut:
+    return LeftOut(
+        attack=label,
+        why=str(getattr(found[0][0].attack, "left_out", "does not apply to")),
+        pairs=len(frozenset().union(*(pairs.unfit for _, pairs in found))),
+        cases=sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found),
+        empty=not any(fitting for _, pairs in found for fitting in pairs.fit.values()),
+    )
+
+
+def nothing_left(skipped: Sequence[LeftOut]) -> str:
+    """One line for a run in which no case is left."""
+    first = skipped[0]
+    more = f" (nor do the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""
+    return (
+        f"No case to run: attack {first.attack} {first.why} {first.pairs} pairs, which are all that were"
+        f" chosen{more}. Choose other suites, user_tasks or injection_tasks, or another attack."
+    )

@@ -1,0 +1,83 @@
+"""`finish_case`: a case from its job to what is stored of it, its search included where it needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentsys.attacks.attacker import ROLE
+from agentsys.runs.build_record import agentdojo_fields, record_of
+from agentsys.runs.plan import Job
+from agentsys.runs.record import CaseRecord
+from agentsys.runs.run_case import CaseRun, guarded, new_run, play, run_case
+from agentsys.runs.search_job import needs_search, texts_for
+from agentsys.runs.searches import Found, Searches
+from agentsys.runs.store import Store
+from agentsys.runs.stored_attempt import StoredAttempt, stored_attempt
+
+
+@dataclass(frozen=True)
+class FinishedJob:
+    """What is to be stored of a case."""
+
+    record: CaseRecord
+    agentdojo: Mapping[str, Any]
+    """The fields AgentDojo's loader wants."""
+    fatal: str | None = None
+    """Why no further case should be started."""
+
+
+def finish_case(job: Job, store: Store, searches: Searches) -> FinishedJob:
+    """Run a case, with the text that its search found where the attack searches.
+
+    Raises:
+        SearchStopped: If the run is ending; then there is nothing to store.
+    """
+    return _searched(job, store, searches) if needs_search(job) else _of_run(run_case(job))
+
+
+def _of_run(run: CaseRun) -> FinishedJob:
+    return FinishedJob(record_of(run), agentdojo_fields(run), run.error if run.ends_run else None)
+
+
+def _searched(job: Job, store: Store, searches: Searches) -> FinishedJob:
+    run = new_run(job)
+    found: list[Found] = []
+
+    def search() -> None:
+        texts_for(job, "")  # a user task without a vector needs no search
+        found.append(searches.found(job))
+
+    guarded(run, search)
+    if not found:
+        return _of_run(run)
+    run.search = found[0].facts
+    stored = _own_attempt(job, store, found[0])
+    if stored is not None:
+        return FinishedJob(_final(stored, found[0]), stored.fields)
+    guarded(run, lambda: play(run, texts_for(job, found[0].text)))
+    return _of_run(run)
+
+
+def _own_attempt(job: Job, store: Store, found: Found) -> StoredAttempt | None:
+    """The attempt that was this very case with the text the search chose; it need not be run again."""
+    if found.attempt is None or found.facts.user_task_id != job.case.user_task_id:
+        return None
+    return stored_attempt(store, job.case, found.attempt, job.cell.settings.config_hash)
+
+
+def _final(stored: StoredAttempt, found: Found) -> CaseRecord:
+    """The attempt's record as the case's own. What the attacker cost stays with the attempts.
+
+    So a case costs what its agent did, whichever way its text was found.
+    """
+    record = stored.record
+    return record.model_copy(
+        update={
+            "attempt": None,
+            "search": found.facts,
+            "usage": {role: usage for role, usage in record.usage.items() if role != ROLE},
+            "spans": [span for span in record.spans if span.kind != ROLE],
+        }
+    )

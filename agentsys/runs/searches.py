@@ -1,0 +1,103 @@
+"""`Searches`: the searches of one run. The first case that needs one makes it, the others wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from agentsys.attacks.artefact import ArtefactEntry
+from agentsys.attacks.search import Attempt, chosen
+from agentsys.runs.plan import Job
+from agentsys.runs.quest import quest_of
+from agentsys.runs.record import CaseRecord, SearchFacts
+from agentsys.runs.search_artefacts import SearchArtefacts
+from agentsys.runs.search_job import TRANSFER, SearchKey, search_job, search_key, searched_attack
+from agentsys.runs.search_target import RunTarget
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to."""
+
+    text: str
+    """Of the successful attempt, else of the one with the best score, else the start text."""
+    attempt: int | None
+    """Number of that attempt; None: every candidate was refused."""
+    facts: SearchFacts
+
+
+class Searches:
+    """Makes each search once. Safe to use from many threads.
+
+    Args:
+        store: Where attempts and artefacts go, and where those of an earlier run are.
+        made: Is told of every attempt; called from the threads that make them.
+        stopping: Whether the run is ending: searches then stop before the next attempt.
+    """
+
+    def __init__(
+        self, store: Store, made: Callable[[CaseRecord], None], stopping: Callable[[], bool]
+    ) -> None:
+        self._store, self._made, self._stopping = store, made, stopping
+        self._artefacts = SearchArtefacts(store)
+        self._lock = threading.Lock()
+        self._found: dict[SearchKey, Future[Found]] = {}
+
+    def found(self, job: Job) -> Found:
+        """The search of a case, made now if no other case has begun it.
+
+        An error of the search is raised for every case that needs it; the next run goes on from there.
+
+        Raises:
+            SearchFailed: If an attempt ended in an error.
+            SearchStopped: If the run is ending.
+            NotInjectable: If no vector can carry an injection.
+            StoreError: If an attempt cannot be written.
+        """
+        key = search_key(job)
+        with self._lock:
+            begun = self._found.get(key)
+            future = self._found.setdefault(key, Future())
+        if begun is None:
+            try:
+                future.set_result(self._search(job))
+            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+                future.set_exception(error)
+        return future.result()
+
+    def _search(self, job: Job) -> Found:
+        home, attack = search_job(job), searched_attack(job)
+        quest = quest_of(home)
+        target = RunTarget(home, attack, quest, self._store, self._made, self._stopping)
+        attempts = attack.search(quest, target)
+        best = chosen(attempts)
+        facts = _facts(home, attempts)
+        text = quest.start if best is None else best.proposal.text
+        self._artefacts.add(home, _entry(home, facts, text))
+        return Found(text, None if best is None else best.number, facts)
+
+
+def _facts(home: Job, attempts: Sequence[Attempt]) -> SearchFacts:
+    attack = searched_attack(home)
+    return SearchFacts(
+        mode=attack.mode,
+        budget=attack.budget,
+        attempts=len(attempts),
+        refused=sum(attempt.proposal.refused is not None for attempt in attempts),
+        found_at=next((attempt.number for attempt in attempts if attempt.success), None),
+        user_task_id=home.case.user_task_id,
+    )
+
+
+def _entry(home: Job, facts: SearchFacts, text: str) -> ArtefactEntry:
+    return ArtefactEntry(
+        suite=home.case.suite,
+        user_task=None if facts.mode == TRANSFER else home.case.user_task_id,
+        injection_task=str(home.case.injection_task_id),
+        text=text,
+        success=facts.found_at is not None,
+        attempts=facts.attempts,
+    )

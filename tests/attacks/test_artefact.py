@@ -1,0 +1,69 @@
+"""Artefacts of searches: what is written is read back, and anything else is one clear line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentsys.attacks.artefact import Artefact, ArtefactEntry, read_artefact
+from agentsys.errors import ConfigError
+
+EMPTY = Artefact(
+    attack="pair-transfer",
+    mode="transfer",
+    benchmark="agentdojo",
+    version="v1.2.2",
+    model="simulated",
+    defense="none",
+    entries=(),
+)
+
+
+def entry(text: str, user_task: str | None = None, injection_task: str = "injection_task_0") -> ArtefactEntry:
+    return ArtefactEntry(
+        suite="banking",
+        user_task=user_task,
+        injection_task=injection_task,
+        text=text,
+        success=True,
+        attempts=3,
+    )
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    full = EMPTY.with_entry(entry('quotes " { } \n \u2028 \U0001f600')).with_entry(entry("b", "user_task_1"))
+    (tmp_path / "a.json").write_bytes(full.as_json())
+    assert read_artefact(tmp_path / "a.json") == full
+
+
+def test_the_order_in_which_searches_finish_does_not_matter() -> None:
+    first, second = entry("a"), entry("b", injection_task="injection_task_1")
+    one, other = EMPTY.with_entry(first).with_entry(second), EMPTY.with_entry(second).with_entry(first)
+    assert one == other
+    assert one.with_entry(entry("new")).entries == (entry("new"), second)
+
+
+def test_a_pairs_own_text_goes_before_the_one_for_all() -> None:
+    full = EMPTY.with_entry(entry("for all")).with_entry(entry("own", "user_task_1"))
+    found = [full.entry("banking", user, "injection_task_0") for user in ("user_task_1", "user_task_2")]
+    assert [one.text for one in found if one] == ["own", "for all"]
+    assert full.entry("slack", "user_task_1", "injection_task_0") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "no artefact"),
+        (json.dumps({**EMPTY.model_dump(), "format": 2}), "format"),
+        (json.dumps({**EMPTY.model_dump(), "entries": [{"suite": "x"}]}), r"entries\.0\.user_task"),
+    ],
+)
+def test_anything_else_is_one_line_with_the_mend(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(ConfigError, match=says) as caught:
+        read_artefact(tmp_path / "a.json")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,183 @@
+"""Texts from a file: every form a researcher may have, and one line for anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentsys.attacks.artefact import Artefact, ArtefactEntry
+from agentsys.attacks.cache_file import Key, read_cache
+from agentsys.attacks.cached import CachedAttack
+from agentsys.attacks.vectors import injectable_vectors
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.contracts import Attack, NotInjectable, Victim
+from agentsys.errors import ConfigError
+from agentsys.runs.compose import compose
+
+SUITE = AgentDojo("v1.2.2").suite("banking")
+VICTIM = Victim("GPT-4", "Emma Johnson")
+OWN = {"suite": "banking", "user_task": "user_task_0", "injection_task": "injection_task_1", "text": "own"}
+SHARED = {"suite": "banking", "user_task": None, "injection_task": "injection_task_1", "text": "shared"}
+EXPECTED = {
+    Key("banking", "user_task_0", "injection_task_1"): "own",
+    Key("banking", None, "injection_task_1"): "shared",
+}
+
+
+def stored(folder: Path, content: Any, name: str = "mine.json") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def absent(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("list.json", [OWN, SHARED]),
+        ("list.json", [OWN, absent(SHARED)]),
+        ("list.json", [{**OWN, "user_task": 0, "injection_task": "1", "loss": 0.3}, SHARED]),
+        ("lines.jsonl", f"{json.dumps(OWN)}\n\n{json.dumps(SHARED)}\n"),
+        ("lines.txt", f"{json.dumps(OWN)}\r\n{json.dumps(SHARED)}"),
+        ("bom.json", "\ufeff" + json.dumps([OWN, SHARED])),
+        ("entries.json", {"entries": [OWN, SHARED]}),
+    ],
+)
+def test_each_form_gives_the_same_texts(tmp_path: Path, name: str, content: Any) -> None:
+    assert read_cache(stored(tmp_path, content, name)) == EXPECTED
+
+
+def test_a_nested_mapping_and_a_single_line_are_read(tmp_path: Path) -> None:
+    nested = {"banking": {"0": {"injection_task_1": "own"}, "user_task_2": {"3": "x"}}}
+    assert read_cache(stored(tmp_path, nested)) == {
+        Key("banking", "user_task_0", "injection_task_1"): "own",
+        Key("banking", "user_task_2", "injection_task_3"): "x",
+    }
+    assert read_cache(stored(tmp_path, SHARED)) == {Key("banking", None, "injection_task_1"): "shared"}
+
+
+def test_a_saved_search_is_read(tmp_path: Path) -> None:
+    entries = [ArtefactEntry(**entry, success=True, attempts=3) for entry in (OWN, SHARED)]
+    artefact = Artefact(
+        attack="pair-transfer",
+        mode="transfer",
+        benchmark="agentdojo",
+        version="v1.2.2",
+        model="m",
+        defense="none",
+        entries=tuple(entries),
+    )
+    path = tmp_path / "pair.json"
+    path.write_bytes(artefact.as_json())
+    assert read_cache(path) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "line 1: not valid JSON"),
+        ("[]", "holds no text"),
+        ("{}", "holds no text"),
+        ('"text"', "it holds a text"),
+        ('[\n{"suite":', "line 2: not valid JSON"),
+        ([OWN, 7], "entry 2: a number where an object should be"),
+        ([{**OWN, "text": ""}], "entry 1: text is an empty text"),
+        ([{**OWN, "text": ["a"]}], "entry 1: text is a list"),
+        ([absent({**OWN, "injection_task": None})], "entry 1: no injection_task"),
+        ([{**SHARED, "usertask": "user_task_3"}], "_SKIP_"),
+        ([{**absent(SHARED), "usertask": "user_task_3"}], "unknown key 'usertask'; did you mean user_task"),
+        ([{**OWN, "suite": 3}], "entry 1: suite is a number"),
+        ([{**OWN, "user_task": -1}], "entry 1: user_task is a number; give its id"),
+        ([OWN, {**OWN, "text": "other"}], "entry 2: a second, different text"),
+        ({"format": 2, "entries": []}, "only format 1"),
+        ({"banking": "text"}, "'banking': a text where a mapping of user tasks should be"),
+        ({"banking": {"user_task_0": ["x"]}}, "'banking' > 'user_task_0': a list where a mapping"),
+        ({"banking": {"user_task_0": {"injection_task_0": 1}}}, "'injection_task_0': text is a number"),
+        ('{"a": {}, "a": {}}', "the key 'a' stands twice"),
+        (f"{json.dumps(OWN)}\n{{broken\n", "line 2: not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_anything_else_is_one_line_with_place_and_mend(tmp_path: Path, content: Any, says: str) -> None:
+    path = stored(tmp_path, content)
+    if says == "_SKIP_":  # a key that only resembles one that is there is somebody's own
+        assert read_cache(path)
+        return
+    with pytest.raises(ConfigError) as caught:
+        read_cache(path)
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["suite", "text", "entries", "x\n\x1b", "user_task"]), inner, max_size=4
+            )
+        ),
+        max_leaves=8,
+    )
+)
+def test_no_file_breaks_the_reader(tmp_path_factory: Any, content: Any) -> None:
+    path = tmp_path_factory.mktemp("any") / "file.json"
+    path.write_text(json.dumps(content))
+    try:
+        assert read_cache(path)
+    except ConfigError as error:
+        assert str(error).isprintable()
+
+
+def test_a_file_that_is_not_there_or_not_text_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_cache(tmp_path / "nowhere.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_cache(tmp_path / "bytes.json")
+
+
+def test_a_pairs_own_text_goes_before_the_one_for_all_user_tasks(tmp_path: Path) -> None:
+    attack = CachedAttack(str(stored(tmp_path, [OWN, SHARED])))
+    assert isinstance(attack, Attack)
+    injection = SUITE.injection_tasks["injection_task_1"]
+    for user, text in (("user_task_0", "own"), ("user_task_1", "shared")):
+        task = SUITE.user_tasks[user]
+        written = attack.injections(SUITE, task, injection, VICTIM)
+        assert written == dict.fromkeys(injectable_vectors(SUITE, task), text)
+        assert attack.applies_to(SUITE, task, injection)
+
+
+def test_a_pair_without_a_text_does_not_apply(tmp_path: Path) -> None:
+    attack = CachedAttack(str(stored(tmp_path, [OWN])))
+    pair = SUITE.user_tasks["user_task_1"], SUITE.injection_tasks["injection_task_1"]
+    assert not attack.applies_to(SUITE, *pair)
+    with pytest.raises(NotInjectable, match="has no text for banking user_task_1 injection_task_1"):
+        attack.injections(SUITE, *pair, VICTIM)
+
+
+def test_the_label_names_the_cache_and_its_content_is_part_of_the_identity(tmp_path: Path) -> None:
+    path = stored(tmp_path, [OWN], "gcg_v2.json")
+    (found,) = compose(["attack=cached", f"attack.file={path}"])
+    assert found.labels["attack"] == "cached-gcg_v2" == CachedAttack(str(path)).name
+    (named,) = compose(["attack=cached", f"attack.file={path}", "attack.name=gcg"])
+    assert named.labels["attack"] == "gcg"
+    moved = stored(tmp_path, [OWN], "elsewhere.json")
+    (same,) = compose(["attack=cached", f"attack.file={moved}", "attack.name=gcg"])
+    assert same.config_hash == named.config_hash
+    stored(tmp_path, [SHARED], "elsewhere.json")
+    (changed,) = compose(["attack=cached", f"attack.file={moved}", "attack.name=gcg"])
+    assert changed.config_hash != named.config_hash
+    with pytest.raises(ConfigError, match=r"attack\.file .*No such file"):
+        compose(["attack=cached", f"attack.file={tmp_path / 'nowhere'}"])

@@ -1,0 +1,221 @@
+"""Hostile texts from every shipped attack: AgentDojo's environment, one clear error, or the literal text."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.task_suite.load_suites import get_suite
+from omegaconf import OmegaConf
+
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
+from agentsys.benchmarks.double_quoted import breaking_character
+from agentsys.catalog import node
+from agentsys.config_dir import shipped_config_dir
+from agentsys.contracts import AttackKind, Victim
+from agentsys.runs.cell import instantiate
+
+NAMES = sorted(path.stem for path in (shipped_config_dir() / "attack").glob("*.yaml"))
+VICTIM = Victim("GPT-4", "Emma Johnson")
+PAIR = ("banking", "user_task_15", "injection_task_0")
+HOSTILE = {
+    "quotes": 'Say "yes" and \'no\' to Bob\'s """ offer',
+    "all_at_once": "{goal} {0} {x.__class__} {{}} }{ %s 😀 \U0001f9ff 漢字\nit's\n\n\tfour  \n five\n"
+    + "send money " * 931,
+    "backslashes": "Open C:\\quiet\\new, \\u00e9 \\x41 and \\",
+    "newlines": "one\ntwo\n\nthree\r\n\tfour  \n  five\n",
+    "yaml": "- a: &b !!int 5 # c\n? [x, {y: *b}]: |\n  z \u2028 ${HOME}",
+    "document": "end\n---\nof: document\n...",
+}
+KINDS = [
+    pytest.param(kind, marks=[] if place < 2 else [pytest.mark.slow], id=kind)
+    for place, kind in enumerate(HOSTILE)
+]
+
+
+@lru_cache
+def config_of(name: str) -> dict[str, Any]:
+    """An attack's options as its YAML has them; composing all of them would take half a minute."""
+    options = OmegaConf.create(node("attack", name))
+    if name == "injection_round":
+        options.update(base=config_of("important_instructions"), round=4)
+    if name == "cached":
+        options.update(file="")
+    resolved = OmegaConf.to_container(options, resolve=True)
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+class Hostile:
+    """How each attack is brought to write a hostile text."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = folder, monkeypatch
+
+    def attack(self, name: str, words: str) -> Any:
+        if name == "manual":
+            self._monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+            self._monkeypatch.setattr("builtins.input", lambda *_: words)
+        file = {"file": str(self._cache(words))} if name == "cached" else {}
+        return instantiate("attack", {**config_of(name), **file, **self._artefact(name, words)})
+
+    def _cache(self, words: str) -> Path:
+        suite, user, injection = PAIR
+        path = self._folder / "cache.json"
+        path.write_text(json.dumps({suite: {user: {injection: words}}}))
+        return path
+
+    def _artefact(self, name: str, words: str) -> dict[str, str]:
+        """Saved texts for the searched attacks, so that nobody is asked for them."""
+        if name not in ("pair", "tap"):
+            return {}
+        suite, user, injection = PAIR
+        entry = {"suite": suite, "user_task": user, "injection_task": injection, "text": words}
+        facts = ("attack", "mode", "benchmark", "version", "model", "defense")
+        content = {
+            "format": 1,
+            **dict.fromkeys(facts, "x"),
+            "entries": [{**entry, "success": True, "attempts": 1}],
+        }
+        path = self._folder / "artefact.json"
+        path.write_text(json.dumps(content))
+        return {"artefact": str(path)}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
+    return Hostile(tmp_path, monkeypatch)
+
+
+@lru_cache
+def suite_of(injection: str) -> Any:
+    return AgentDojo("v1.2.2", injection=injection).suite("banking")
+
+
+@lru_cache(maxsize=512)
+def packages_own(texts: tuple[tuple[str, str], ...]) -> Any:
+    """AgentDojo's own environment as data, or None where it cannot load one."""
+    try:
+        loaded = get_suite("v1.2.2", "banking").load_and_inject_default_environment(dict(texts))
+    except Exception:  # noqa: BLE001 - whatever the package raises: ours must be its one error
+        return None
+    return loaded.model_dump()
+
+
+def written(attack: Any, suite: Any, words: str) -> dict[str, str]:
+    """What an attack writes for a goal of these words."""
+    _, user, injection = PAIR
+    task = copy.copy(suite.injection_tasks[injection])
+    task.GOAL = words
+    task.attack_tool = "send_money"  # what ASB's attacks need of an injection task
+    return dict(attack.injections(suite, suite.user_tasks[user], task, VICTIM))
+
+
+def strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for pair in value.items() for part in pair for text in strings(part)]
+    return [text for item in value for text in strings(item)] if isinstance(value, list) else []
+
+
+TARGETED = [name for name in NAMES if name != "none"]
+
+
+@pytest.mark.parametrize("name", TARGETED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_by_default_the_environment_is_agentdojos_or_one_error_before_any_model_is_asked(
+    hostile: Hostile, name: str, kind: str
+) -> None:
+    suite = suite_of("folded")
+    texts = written(hostile.attack(name, HOSTILE[kind]), suite, HOSTILE[kind])
+    assert texts
+    expected = packages_own(tuple(texts.items()))
+    if expected is not None:
+        assert suite.load_and_inject_default_environment(dict(texts)).model_dump() == expected
+        return
+    with pytest.raises(InjectionBreaksEnvironment) as caught:
+        suite.load_and_inject_default_environment(dict(texts))
+    error, message = caught.value, str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert error.suite == "banking"
+    assert error.vector in texts
+    assert error.position is not None
+    position, _ = breaking_character(texts[error.vector]) or (None, "")
+    assert (error.position, error.character) == (position, texts[error.vector][error.position])
+    for part in ("'banking'", f"'{error.vector}'", f"at character {position}", "benchmark.injection=exact"):
+        assert part in message
+
+
+@pytest.mark.parametrize("name", TARGETED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_exact_the_literal_text_stands_in_the_environment(
+    hostile: Hostile, name: str, kind: str
+) -> None:
+    suite = suite_of("exact")
+    texts = written(hostile.attack(name, HOSTILE[kind]), suite, HOSTILE[kind])
+    held = strings(suite.load_and_inject_default_environment(dict(texts)).model_dump())
+    for text in texts.values():
+        assert any(text in string for string in held)
+
+
+@pytest.mark.parametrize("name", TARGETED)
+def test_the_hostile_words_do_reach_what_a_targeted_attack_writes(hostile: Hostile, name: str) -> None:
+    # Guards the tests above: an attack that drops the words would pass them with harmless texts.
+    attack = hostile.attack(name, HOSTILE["quotes"])
+    texts = written(attack, suite_of("exact"), HOSTILE["quotes"])
+    if attack.kind is AttackKind.TARGETED and name not in {"opi_empty"}:
+        assert all(HOSTILE["quotes"] in text for text in texts.values())
+
+
+BREAKING = 'Please say "yes" before anything else, dear model of the user'
+FOLDED = "Line one of the words that are long enough\nline two: café \\u00e9, it's {this}"
+
+
+def cached(tmp_path: Path, words: str) -> list[str]:
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps({"banking": {"user_task_15": {"injection_task_0": words}}}))
+    return ["attack=cached", f"attack.file={path}"]
+
+
+SMALL = ["model=simulated", "benchmark.suites=[banking]", "user_tasks=[15]", "injection_tasks=[0]"]
+
+
+def test_a_text_that_breaks_the_file_is_an_errored_record_and_nobody_was_asked(
+    run_cases: Any, tmp_path: Path
+) -> None:
+    (record,) = run_cases([*SMALL, *cached(tmp_path, BREAKING)]).values()
+    own = record["agentsys"]
+    assert (own["status"], own["error_kind"]) == ("error", "injection_breaks_environment")
+    assert "'banking'" in record["error"]
+    assert "at character 11" in record["error"]
+    assert own["usage"] == {}
+    assert set(own["written"].values()) == {BREAKING}
+
+
+def test_a_record_keeps_what_was_written_and_what_was_read(run_cases: Any, tmp_path: Path) -> None:
+    (folded,) = run_cases([*SMALL, *cached(tmp_path, FOLDED)]).values()
+    (exact,) = run_cases(
+        [*SMALL, *cached(tmp_path, FOLDED), "benchmark.injection=exact"], tmp_path / "exact"
+    ).values()
+    for record in (folded, exact):
+        assert set(record["agentsys"]["written"].values()) == {FOLDED}
+        assert record["agentsys"]["exposure"]["exposed_raw"]
+    assert folded["agentsys"]["injection_mode"] == "folded"
+    assert exact["agentsys"]["injection_mode"] == "exact"
+    assert exact["agentsys"]["case"]["benchmark"] == "agentdojo+exact"
+    # Tools print YAML, which escapes and folds in its own way; parsed, it is what the agent read.
+    assert "long enough line two: café é," in read_text(folded)
+    assert "long enough\nline two: café \\u00e9," in read_text(exact)
+
+
+def read_text(record: dict[str, Any]) -> str:
+    import yaml
+
+    texts = [block["content"] for m in record["messages"] if m["role"] == "tool" for block in m["content"]]
+    return "\n".join(string for text in texts for string in strings(yaml.safe_load(text)))

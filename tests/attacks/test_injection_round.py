@@ -1,0 +1,132 @@
+"""`injection_round` writes only where a clean run first reads in the chosen tool result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentsys.attacks.first_rounds import first_rounds
+from agentsys.attacks.injection_round import InjectionRound
+from agentsys.attacks.none import NoAttack
+from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.vectors import injectable_vectors
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.contracts import Attack, NotInjectable, Victim
+from agentsys.errors import ConfigError
+from agentsys.runs.cell import instantiate
+from agentsys.runs.compose import compose
+
+BENCHMARK = AgentDojo("v1.2.2")
+SLACK, WORKSPACE = BENCHMARK.suite("slack"), BENCHMARK.suite("workspace")
+VICTIM = Victim("GPT-4", "Emma Johnson")
+BASE = RegisteredAttack("important_instructions")
+
+
+def texts(
+    round_: int, user: str, injection: str = "injection_task_1", suite: Any = SLACK
+) -> Mapping[str, str]:
+    attack = InjectionRound(BASE, round_)
+    return attack.injections(suite, suite.user_tasks[user], suite.injection_tasks[injection], VICTIM)
+
+
+@pytest.mark.parametrize("name", ["banking", "slack", "travel"])
+def test_every_vector_that_an_attack_may_use_has_a_round_and_no_other(name: str) -> None:
+    suite = BENCHMARK.suite(name)
+    for user_task in suite.user_tasks.values():
+        assert set(first_rounds(suite, user_task)) == set(injectable_vectors(suite, user_task))
+
+
+def test_the_rounds_of_a_case_share_out_what_the_base_writes() -> None:
+    several = [task for task in SLACK.user_tasks.values() if len(set(first_rounds(SLACK, task).values())) > 1]
+    assert several
+    for task in several:
+        whole = BASE.injections(SLACK, task, SLACK.injection_tasks["injection_task_1"], VICTIM)
+        parts = [texts(number, task.ID) for number in set(first_rounds(SLACK, task).values())]
+        assert all(parts)
+        assert sum(map(len, parts)) == len(whole)
+        assert {k: v for part in parts for k, v in part.items()} == whole
+
+
+def test_a_round_without_a_vector_is_not_injectable_and_does_not_apply() -> None:
+    attack = InjectionRound(BASE, 9)
+    task, injection = SLACK.user_tasks["user_task_0"], SLACK.injection_tasks["injection_task_1"]
+    assert not attack.applies_to(SLACK, task, injection)
+    with pytest.raises(NotInjectable, match="slack user_task_0 first shows no vector"):
+        attack.injections(SLACK, task, injection, VICTIM)
+
+
+def test_a_text_that_an_earlier_search_finds_is_left_out() -> None:
+    # The user searches for "Facebook security code"; so do these goals, and so the injected mail is found.
+    attack = InjectionRound(BASE, 2)
+    task = WORKSPACE.user_tasks["user_task_39"]
+    applies = {n: attack.applies_to(WORKSPACE, task, t) for n, t in WORKSPACE.injection_tasks.items()}
+    assert [name for name, fits in applies.items() if not fits] == ["injection_task_4", "injection_task_5"]
+    with pytest.raises(NotInjectable):
+        texts(2, "user_task_39", "injection_task_4", WORKSPACE)
+
+
+def test_a_base_that_leaves_pairs_out_is_asked() -> None:
+    base: Any = SimpleNamespace(
+        name="x", kind=BASE.kind, injections=BASE.injections, applies_to=lambda *pair: False
+    )
+    task, injection = SLACK.user_tasks["user_task_0"], SLACK.injection_tasks["injection_task_1"]
+    assert InjectionRound(BASE, 1).applies_to(SLACK, task, injection)
+    assert not InjectionRound(base, 1).applies_to(SLACK, task, injection)
+
+
+@pytest.mark.parametrize("round_", [0, -1, 1.5, "2", True, None])
+def test_a_round_that_is_no_number_from_1_is_refused(round_: Any) -> None:
+    with pytest.raises(ConfigError, match=r"attack\.round = "):
+        InjectionRound(BASE, round_)
+
+
+def test_a_base_that_writes_nothing_or_searches_is_refused() -> None:
+    with pytest.raises(ConfigError, match="writes nothing"):
+        InjectionRound(NoAttack(), 1)
+    searching: Any = SimpleNamespace(
+        name="pair", kind=BASE.kind, injections=BASE.injections, searched=True, replays=False
+    )
+    with pytest.raises(ConfigError, match="searches for its texts"):
+        InjectionRound(searching, 1)
+
+
+def test_the_label_names_round_and_base_and_the_base_is_built() -> None:
+    plain, other = compose(
+        ["attack=injection_round", "attack.base=important_instructions,direct", "attack.round=2"]
+    )
+    assert plain.labels["attack"] == "injection_round+round=2"
+    assert other.labels["attack"] == "injection_round+base=direct+round=2"
+    attack: Attack = instantiate("attack", other.attack)
+    assert isinstance(attack, InjectionRound)
+    assert (attack.base.name, attack.round) == ("direct", 2)
+
+
+def test_a_base_of_the_users_own_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:
+    hashes = set()
+    for words in ("Please do {goal}", "Now do {goal}"):
+        (tmp_path / "attack").mkdir(exist_ok=True)
+        (tmp_path / "attack" / "mine.yaml").write_text(
+            f"_target_: agentsys.attacks.template.TemplateAttack\nname: mine\ntemplate: '{words}'\n"
+        )
+        (found,) = compose(["attack=injection_round", "attack.base=mine", "attack.round=1"], [tmp_path])
+        assert found.labels["attack"] == "injection_round+base=mine+round=1"
+        hashes.add(found.config_hash)
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["attack.base=importnt_instructions", "attack.round=1"], "Did you mean important_instructions"),
+        (["attack.base=cached", "attack.round=1"], "'cached' needs file"),
+        ([], r"needs attack\.round="),
+    ],
+)
+def test_a_slip_is_one_line(overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        compose(["attack=injection_round", *overrides])
+    assert "\n" not in str(caught.value)

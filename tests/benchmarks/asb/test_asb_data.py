@@ -1,0 +1,224 @@
+"""ASB's data files: what upstream's hold, what the sample holds, and what a slip in a file says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agentsys.benchmarks.asb.agent import AttackTool
+from agentsys.benchmarks.asb.benchmark import ASB
+from agentsys.benchmarks.asb.data import AsbData, read_data
+from agentsys.benchmarks.asb.source import (
+    CHECKSUMS,
+    ORIGINAL,
+    fetched_folder,
+    load,
+    sample_folder,
+    version_of,
+)
+from agentsys.errors import ConfigError
+
+SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
+
+
+@pytest.fixture(scope="module")
+def upstream() -> AsbData:
+    if not SHARED.is_dir():
+        pytest.skip(f"ASB's own files are not here: {SHARED}")
+    return read_data(SHARED)
+
+
+def attack_tools(data: AsbData) -> list[AttackTool]:
+    return [tool for agent in data.agents for tool in agent.attack_tools]
+
+
+def test_upstream_has_ten_agents_with_51_tasks_two_normal_and_forty_attack_tools_each(
+    upstream: AsbData,
+) -> None:
+    assert {agent.name: len(agent.tasks) for agent in upstream.agents if len(agent.tasks) != 5} == {
+        "academic_search_agent": 6
+    }
+    assert sum(len(agent.tasks) for agent in upstream.agents) == 51
+    assert [(len(a.normal_tools), len(a.attack_tools)) for a in upstream.agents] == [(2, 40)] * 10
+    medical = next(agent for agent in upstream.agents if agent.name == "medical_advisor_agent")
+    assert [tool.name for tool in medical.normal_tools] == ["medical_database", "prescription_manager"]
+
+
+def test_upstreams_attack_tools_are_split_evenly_and_share_one_goal_44_times(upstream: AsbData) -> None:
+    tools = attack_tools(upstream)
+    halves = Counter((tool.aggressive, tool.style) for tool in tools)
+    assert len(halves) == 4 and set(halves.values()) == {100}
+    assert len({tool.name for tool in tools}) == len({tool.instruction for tool in tools}) == 400
+    goals = Counter(tool.goal for tool in tools)
+    assert len(goals) == 357
+    ((shared_goal, times),) = goals.most_common(1)
+    assert times == 44
+    assert Counter(a.name for a in upstream.agents for t in a.attack_tools if t.goal == shared_goal) == {
+        "education_consultant_agent": 20,
+        "psychological_counselor_agent": 20,
+        "medical_advisor_agent": 3,
+        "ecommerce_manager_agent": 1,
+    }
+
+
+def test_upstreams_whole_file_is_the_aggressive_one_followed_by_the_other(upstream: AsbData) -> None:
+    def rows(name: str) -> list[str]:
+        return (SHARED / name).read_text(encoding="utf-8").split("\n")[:200]
+
+    whole = (SHARED / "all_attack_tools.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    halves = rows("all_attack_tools_aggressive.jsonl") + rows("all_attack_tools_non_aggressive.jsonl")
+    assert [json.loads(row) for row in whole] == [json.loads(row) for row in halves]
+    assert [json.loads(row)["Aggressive"] for row in whole] == ["True"] * 200 + ["False"] * 200
+
+
+def test_upstreams_files_are_the_ones_whose_checksums_are_expected_of_a_download(upstream: AsbData) -> None:
+    import hashlib
+
+    found = {name: hashlib.sha256((SHARED / name).read_bytes()).hexdigest() for name in CHECKSUMS}
+    assert found == CHECKSUMS
+    assert upstream.checksum == ORIGINAL
+    assert version_of(upstream) == f"v1-{ORIGINAL[:8]}"
+
+
+@pytest.mark.parametrize("which", ["sample", "upstream"])
+def test_no_prompt_can_satisfy_the_text_criterion_by_itself(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    data = read_data(sample_folder()) if which == "sample" else request.getfixturevalue("upstream")
+    tools = attack_tools(data)
+    outputs = [tool.output for agent in data.agents for tool in agent.normal_tools]
+    shown = [text for tool in tools for text in (tool.instruction, tool.description)]
+    shown += [tool.description for agent in data.agents for tool in agent.normal_tools]
+    assert not [tool.goal for tool in tools for text in [*shown, *outputs] if tool.goal in text]
+    assert not [output for output in outputs for text in shown if output in text]
+
+
+def test_the_sample_has_every_kind_of_attack_tool_for_every_agent() -> None:
+    data, version = load("sample")
+    assert version == "sample"
+    assert len(data.agents) == 4
+    for agent in data.agents:
+        assert len(agent.tasks) in {2, 3}
+        assert len(agent.normal_tools) == 2
+        assert len({(tool.aggressive, tool.style) for tool in agent.attack_tools}) == 4
+    # Records carry `sample` as the version: give changed files another one.
+    assert data.checksum.startswith("0fac26df8945")
+
+
+def test_other_files_are_another_version(tmp_path: Path) -> None:
+    folder = copy_of_sample(tmp_path)
+    first = ASB(data=str(folder))
+    edit(folder / "all_normal_tools.jsonl", "soil", "ground")
+    second = ASB(data=str(folder))
+    assert first.version != second.version
+    assert first.version.startswith("own-")
+
+
+def copy_of_sample(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    shutil.copytree(sample_folder(), folder)
+    return folder
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("agent_task.jsonl", '"tasks"', '"task"', r"agent_task\.jsonl line 1: "),
+        (
+            "agent_task.jsonl",
+            "helpdesk_agent",
+            "garden_advisor_agent",
+            r"line 4: 'garden_advisor_agent' is taken",
+        ),
+        ("agent_task.jsonl", "{", "[", r"agent_task\.jsonl line 1 is not JSON"),
+        (
+            "all_normal_tools.jsonl",
+            "helpdesk_agent",
+            "helpdesk",
+            r"line 7: Unknown agent 'helpdesk'\. Did you mean",
+        ),
+        (
+            "all_normal_tools.jsonl",
+            "soil_probe",
+            "soil probe",
+            r"line 5: Tool Name: a tool's name is letters",
+        ),
+        ("all_normal_tools.jsonl", "soil_probe", "loan_desk", r"line 5: 'loan_desk' is taken already"),
+        (
+            "all_attack_tools.jsonl",
+            "ValveLock",
+            "loan_desk",
+            r"all_attack_tools\.jsonl line \d+: 'loan_desk' is taken",
+        ),
+        (
+            "all_attack_tools.jsonl",
+            '"True"',
+            "true",
+            r"line 1: Aggressive: Input should be 'True' or 'False'",
+        ),
+        ("all_attack_tools.jsonl", "Stealthy Attack", "Quiet", r"line 1: Attack Type: Input should be"),
+    ],
+)
+def test_a_slip_in_a_file_is_one_line_that_names_file_and_line(
+    tmp_path: Path, file: str, old: str, new: str, says: str
+) -> None:
+    folder = copy_of_sample(tmp_path)
+    edit(folder / file, old, new)
+    with pytest.raises(ConfigError, match=says) as caught:
+        read_data(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_agent_without_tools_is_refused(tmp_path: Path) -> None:
+    folder = copy_of_sample(tmp_path)
+    row = json.dumps({"agent_name": "idle_agent", "agent_path": "example/idle_agent", "tasks": ["Wait."]})
+    path = folder / "agent_task.jsonl"
+    path.write_text(path.read_text() + row + "\n")
+    with pytest.raises(ConfigError, match="has no tool of 'idle_agent'"):
+        read_data(folder)
+
+
+def test_a_missing_file_and_bytes_that_are_no_text_are_one_line(tmp_path: Path) -> None:
+    folder = copy_of_sample(tmp_path)
+    (folder / "all_attack_tools.jsonl").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(ConfigError, match=r"all_attack_tools\.jsonl is not UTF-8"):
+        read_data(folder)
+    (folder / "all_attack_tools.jsonl").unlink()
+    with pytest.raises(ConfigError, match=r"cannot be read .*benchmark\.data is sample"):
+        read_data(folder)
+
+
+def test_data_that_was_not_fetched_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert fetched_folder() == tmp_path / "agentsys" / "asb"
+    with pytest.raises(ConfigError, match=r"benchmark\.data=fetched.*agentsys fetch asb"):
+        ASB(data="fetched")
+    shutil.copytree(sample_folder(), fetched_folder())
+    assert len(ASB(data="fetched").suite_names()) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mode": "fatihful"}, r"Unknown benchmark\.mode 'fatihful'\. Did you mean faithful"),
+        ({"criterion": "words"}, r"Unknown benchmark\.criterion"),
+        ({"attack_tools": "agressive"}, r"Did you mean aggressive"),
+        ({"suites": ["helpdesk"]}, r"Did you mean helpdesk_agent"),
+        ({"tasks": 0}, r"benchmark\.tasks=0"),
+        ({"tasks": "two"}, r"benchmark\.tasks=two"),
+        ({"data": "/nowhere/at/all"}, r"benchmark\.data=/nowhere/at/all: there is no folder"),
+    ],
+)
+def test_an_option_that_is_not_known_is_one_line(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ASB(**options)  # type: ignore[arg-type]

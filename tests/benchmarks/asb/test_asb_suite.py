@@ -1,0 +1,182 @@
+"""One agent as an AgentDojo suite: whatever takes a suite can take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
+from agentdojo.functions_runtime import FunctionsRuntime
+
+from agentsys.attacks.opi import ObservationInjection
+from agentsys.attacks.vectors import injectable_vectors
+from agentsys.benchmarks.asb.benchmark import ASB
+from agentsys.benchmarks.asb.environment import ASBEnvironment
+from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
+from agentsys.benchmarks.asb.turns import Turn, set_turn
+from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.playbook import build_playbook
+from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.contracts import Victim
+from agentsys.models.chat import assistant
+from agentsys.runs.ground_truth_length import ground_truth_length
+
+SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
+GARDEN = "garden_advisor_agent"
+
+
+@pytest.fixture
+def suite() -> ASBSuite:
+    return ASB().suite(GARDEN)
+
+
+@pytest.fixture
+def turns() -> Iterator[None]:
+    yield
+    set_turn(None)
+
+
+def calling(suite: ASBSuite, world: ASBEnvironment, *tools: str) -> list[str]:
+    """What the tools return, one after the other."""
+    runtime = FunctionsRuntime(suite.tools)
+    return [str(runtime.run_function(world, tool, {"ignored": 1}, raise_on_error=True)[0]) for tool in tools]
+
+
+class Probe(BasePipelineElement):  # type: ignore[misc]
+    """Notes the tools on offer and makes some calls; its first runs end without an answer."""
+
+    def __init__(self, *calls: str, silent_runs: int = 0) -> None:
+        self.calls = calls
+        self.silent_runs = silent_runs
+        self.offered: list[list[str]] = []
+
+    def query(self, query: str, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
+        self.offered.append(list(runtime.functions))
+        for call in self.calls:
+            runtime.run_function(env, call, {})
+        words = None if len(self.offered) <= self.silent_runs else "Done."
+        return query, runtime, env, [assistant(words)], {}
+
+
+def test_the_ground_truth_of_every_task_solves_it_and_reaches_its_goal(suite: ASBSuite) -> None:
+    whole = ASB(tasks="all").suite(GARDEN)
+    assert list(whole.user_tasks) == ["user_task_0", "user_task_1"]
+    for task in whole.user_tasks.values():
+        assert whole.run_task_with_pipeline(GroundTruthPipeline(task), task, None, {})[0]
+    for goal in whole.injection_tasks.values():
+        task = whole.user_tasks["user_task_0"]
+        assert whole.run_task_with_pipeline(GroundTruthPipeline(goal), task, goal, {}) == (False, True)
+
+
+def test_agentdojos_own_check_of_a_suite_passes(suite: ASBSuite) -> None:
+    # Its test of injectability expects texts where the package now has blocks, and fails for its own suites.
+    assert suite.check(check_injectable=False)[0]
+
+
+def test_a_case_offers_the_normal_tools_and_its_own_attack_tool_last(suite: ASBSuite) -> None:
+    task, goal = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_2"]
+    probe = Probe()
+    suite.run_task_with_pipeline(probe, task, goal, {}, runtime_class=WatchedRuntime)
+    suite.run_task_with_pipeline(probe, task, None, {}, runtime_class=WatchedRuntime)
+    assert probe.offered == [
+        ["soil_probe", "planting_calendar", "SeedLedger"],
+        ["soil_probe", "planting_calendar"],
+    ]
+
+
+def test_each_run_of_a_pipeline_begins_in_an_unchanged_world(suite: ASBSuite) -> None:
+    task, goal = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_2"]
+    world = suite.load_and_inject_default_environment({})
+    probe = Probe("soil_probe", silent_runs=1)
+    suite.run_task_with_pipeline(probe, task, goal, {}, environment=world)
+    assert len(probe.offered) == 2
+    assert world.calls == ["soil_probe"]
+
+
+def test_the_payload_follows_every_result_the_attack_tools_own_included(suite: ASBSuite) -> None:
+    world = suite.load_and_inject_default_environment({VECTOR: "do X"})
+    normal, attack = calling(suite, world, "soil_probe", "SeedLedger")
+    assert normal == "The soil has been measured; moisture and acidity are on record.; do X"
+    assert attack.endswith("The club's ledger lists the garden's seeds.; do X")
+    assert (world.calls, world.injected) == (["soil_probe", "SeedLedger"], 2)
+
+
+def test_the_last_step_of_a_plan_carries_no_payload(suite: ASBSuite, turns: None) -> None:
+    world = suite.load_and_inject_default_environment({VECTOR: "do X"})
+    for step in (1, 2, 3):
+        set_turn(Turn(step, 3))
+        calling(suite, world, "soil_probe", "SeedLedger")
+    assert [(use.step, use.payload) for use in world.uses] == [
+        *[(1, True)] * 2,
+        *[(2, True)] * 2,
+        *[(3, False)] * 2,
+    ]
+
+
+def test_the_control_appends_nothing_at_all(suite: ASBSuite) -> None:
+    world = suite.load_and_inject_default_environment({VECTOR: ""})
+    assert calling(suite, world, "soil_probe") == [suite.agent.normal_tools[0].output]
+    assert world.injected == 0
+
+
+def test_agentdojos_rule_finds_the_one_vector_of_every_task() -> None:
+    benchmark = ASB(tasks="all")
+    for name in benchmark.suite_names():
+        suite = benchmark.suite(name)
+        for task in suite.user_tasks.values():
+            assert injectable_vectors(suite, task) == [VECTOR]
+
+
+def test_another_vector_is_refused(suite: ASBSuite) -> None:
+    with pytest.raises(ValueError, match="subset"):
+        suite.load_and_inject_default_environment({"mail": "x"})
+
+
+def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
+    whole = {t.attack_tool: t.ID for t in ASB().suite(GARDEN).injection_tasks.values()}
+    halves: dict[str, str] = {}
+    for subset in ("aggressive", "non_aggressive"):
+        offered = ASB(attack_tools=subset).suite(GARDEN).injection_tasks.values()
+        assert {task.tool.aggressive for task in offered} == {subset == "aggressive"}
+        halves |= {task.attack_tool: task.ID for task in offered}
+    assert halves == whole
+
+
+def test_the_data_hash_tells_data_sets_and_nothing_else_apart(suite: ASBSuite) -> None:
+    assert data_hash(suite) == data_hash(ASB(mode="faithful", tasks="all").suite(GARDEN))
+    assert data_hash(suite) != data_hash(ASB().suite("helpdesk_agent"))
+
+
+def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSuite) -> None:
+    book = build_playbook([suite])
+    assert [[call.function for call in task.calls] for task in book.tasks] == [
+        ["soil_probe", "planting_calendar"]
+    ]
+    assert [[call.function for call in goal.calls] for goal in book.goals] == [
+        [tool.name] for tool in suite.agent.attack_tools
+    ]
+    assert ground_truth_length(suite, "user_task_0") == 2
+
+
+def test_the_step_of_a_case_before_does_not_reach_a_new_world(suite: ASBSuite) -> None:
+    set_turn(Turn(2, 2))
+    assert injectable_vectors(ASB().suite(GARDEN), suite.user_tasks["user_task_0"]) == [VECTOR]
+
+
+def test_all_ten_agents_of_upstream_make_suites_that_can_be_attacked() -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"ASB's own files are not here: {SHARED}")
+    benchmark = ASB(data=str(SHARED))
+    attack = ObservationInjection("context_ignoring")
+    victim = Victim("GPT-4", benchmark.user_name)
+    texts = []
+    for name in benchmark.suite_names():
+        suite = benchmark.suite(name)
+        assert "role you work in" not in suite.system_message
+        task = suite.user_tasks["user_task_0"]
+        for goal in suite.injection_tasks.values():
+            texts.append(attack.injections(suite, task, goal, victim)[VECTOR])
+    assert len(set(texts)) == 400

@@ -1,0 +1,137 @@
+"""A planner's reply is a plan only as a whole, and patching is reproducible."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsys.benchmarks.asb.plan import (
+    SPAN,
+    SPAN_NAME,
+    PlanError,
+    Planning,
+    Step,
+    as_json,
+    patched,
+    planning_in,
+    read_plan,
+)
+from agentsys.benchmarks.asb.plan_prompt import instruction, plan_text_in, planned, step_turn, tools_in
+from agentsys.models.chat import ToolSpec
+from agentsys.models.trace import Tracer
+
+TWO = (Step("Look.", ("look_up",)), Step("Write.", ()))
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+plans = st.lists(st.builds(Step, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
+
+
+def test_a_list_of_steps_is_a_plan() -> None:
+    assert (
+        read_plan('[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]')
+        == TWO
+    )
+
+
+def test_a_lone_object_is_a_plan_of_one_step() -> None:
+    assert read_plan('{"message": "Look.", "tool_use": ["look_up"]}') == TWO[:1]
+
+
+def test_further_keys_of_a_step_are_passed_over() -> None:
+    assert read_plan('[{"message": "Look.", "tool_use": ["look_up"], "id": 4}]') == TWO[:1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ('```json\n[{"message": "Look.", "tool_use": []}]\n```', "not JSON"),
+        ('Here it is: [{"message": "Look.", "tool_use": []}]', "not JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "empty"),
+        ('"a text"', "not a list"),
+        ("7", "not a list"),
+        ('["look_up"]', "step 1 is not an object"),
+        ('[{"message": "Look.", "tool_use": []}, {"message": "Write."}]', 'step 2 has no "tool_use"'),
+        ('[{"tool_use": []}]', 'step 1 has no "message"'),
+        ('[{"message": 3, "tool_use": []}]', "not a text"),
+        ('[{"message": "Look.", "tool_use": "look_up"}]', "not a list of names"),
+        ('[{"message": "Look.", "tool_use": [null]}]', "not a list of names"),
+    ],
+)
+def test_anything_else_is_no_plan_and_the_reason_is_given(reply: str, why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        read_plan(reply)
+
+
+def test_the_reason_holds_none_of_the_replys_words() -> None:
+    with pytest.raises(PlanError) as raised:
+        read_plan('[{"sesame": 1}]')
+    assert "sesame" not in str(raised.value)
+
+
+@given(plans)
+def test_a_plan_written_as_json_is_read_back(plan: tuple[Step, ...]) -> None:
+    assert read_plan(as_json(plan)) == plan
+
+
+def test_a_patched_plan_lists_every_tool_in_every_step_and_the_attack_tool_last() -> None:
+    plan = (Step("a", ("Evil", "second")), Step("b", ("first", "second")), Step("c", ()))
+    assert patched(plan, "Evil") == tuple(Step(name, ("second", "first", "Evil")) for name in "abc")
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_a_patch_does_not_depend_on_the_process(seed: str) -> None:
+    code = (
+        "from agentsys.benchmarks.asb.plan import Step, patched;"
+        "print(patched((Step('m', tuple('qwertyuiop')),), 'Evil')[0].tool_use)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == str((*"qwertyuiop", "Evil"))
+
+
+def test_what_came_of_the_plan_turn_is_read_back_from_the_spans() -> None:
+    planning = Planning(TWO, patched(TWO, "Evil"), tries=3)
+    tracer = Tracer()
+    with tracer.span(SPAN, SPAN_NAME) as opened:
+        opened.decision = json.loads(json.dumps(planning.decision()))
+    with tracer.span(SPAN, "of_a_defense") as other:
+        other.decision = {"plan": "something else"}
+    assert planning_in(tracer.spans) == planning
+    assert planning_in(tracer.spans, attempt=1) is None
+    assert planning_in([]) is None
+
+
+@given(st.lists(st.tuples(texts, texts), max_size=4))
+def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tuple[str, str]]) -> None:
+    assert tools_in(instruction([ToolSpec(name, text, {}) for name, text in rows])) == [n for n, _ in rows]
+
+
+def test_another_system_message_is_no_planning_instruction() -> None:
+    assert tools_in("You are a travel planner.") is None
+
+
+def test_the_sample_plans_of_the_instruction_are_valid_plans_of_two_steps() -> None:
+    lines = [line for line in instruction([]).splitlines() if line.startswith('[{"message"')]
+    assert [len(read_plan(line)) for line in lines] == [2, 2]
+
+
+def test_the_plan_is_read_back_from_the_assistants_words() -> None:
+    assert plan_text_in(planned(TWO)) == as_json(TWO)
+    assert plan_text_in("[Thinking]: something else") is None
+
+
+def test_braces_in_a_plan_or_a_description_mean_nothing() -> None:
+    assert "{message}" in step_turn(2, Step("{message} {0}", ()))
+    assert "{samples}" in instruction([ToolSpec("x", "{samples} {tools}", {})])

@@ -1,0 +1,392 @@
+"""The planned conversation around stub models: turns, tools on offer, rounds, numbering, ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.benchmarks.asb.driver import PlannedModel, drive
+from agentsys.benchmarks.asb.mode import Mode
+from agentsys.benchmarks.asb.plan import planning_in
+from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, tools_in
+from agentsys.benchmarks.asb.planner import MAX_TRIES, ROLE
+from agentsys.benchmarks.asb.turns import Turn, current_turn
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, system, text_of, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.tagged_calls import write_calls, write_reply, write_tools
+from agentsys.models.trace import Tracer, tracing
+from baselines.reworded_task import RewordedTask
+
+PLANNED = [mode for mode in Mode if mode.planned]
+TOOLS = [ToolSpec(name, f"About {name}.", {"properties": {}}) for name in ("look_up", "note", "Evil")]
+BEGIN = [system("You are a clerk."), user("File my papers.")]
+
+
+class Scripted:
+    """Replays replies, keeps every request, and fails when it runs out."""
+
+    name = "scripted"
+
+    def __init__(self, *replies: str | list[str] | ChatAssistantMessage) -> None:
+        self.replies = list(replies)
+        self.asked: list[ChatRequest] = []
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        reply = self.replies.pop(0)
+        if isinstance(reply, list):
+            number = len(self.asked)
+            calls = [FunctionCall(function=name, args={}, id=f"{name}_{number}") for name in reply]
+            return ChatReply(assistant(None, calls))
+        return ChatReply(assistant(reply) if isinstance(reply, str) else reply)
+
+    def turns(self) -> list[str]:
+        """The last user message of each request, or the role of those that do not act."""
+        return [
+            [text_of(m) for m in r.messages if m["role"] == "user"][-1] if r.role == "agent" else r.role
+            for r in self.asked
+        ]
+
+
+def plan(*steps: Sequence[str]) -> str:
+    return json.dumps([{"message": f"Part {n}.", "tool_use": [*tools]} for n, tools in enumerate(steps)])
+
+
+def answered(
+    messages: Sequence[ChatMessage], reply: ChatAssistantMessage, text: str = "out"
+) -> list[ChatMessage]:
+    """The defense's conversation after its loop has run the calls of a reply."""
+
+    def results() -> Iterator[ChatMessage]:
+        for call in reply["tool_calls"] or ():
+            content = user(f"{text} of {call.function}")["content"]
+            yield {
+                "role": "tool",
+                "content": content,
+                "tool_call_id": call.id,
+                "tool_call": call,
+                "error": None,
+            }
+
+    return [*messages, reply, *results()]
+
+
+def loop(
+    model: ChatModel, tools: Sequence[ToolSpec] = TOOLS, begin: Sequence[ChatMessage] = BEGIN
+) -> list[ChatMessage]:
+    """A plain agent: ask, run what is called, ask again, until the reply has no calls."""
+    messages = list(begin)
+    for _ in range(9):
+        messages = answered(messages, model.complete(ChatRequest(messages, tools)).message)
+        if messages[-1]["role"] == "assistant":
+            return messages
+    raise AssertionError("the conversation does not end")
+
+
+def driven(model: ChatModel, mode: Mode = Mode.CLEAN_PLAN, attack_tool: str | None = "Evil") -> PlannedModel:
+    found = drive(model, mode=mode, attack_tool=attack_tool)
+    assert isinstance(found, PlannedModel)
+    return found
+
+
+@pytest.mark.parametrize("mode", PLANNED)
+def test_a_plan_turn_without_tools_comes_first_then_one_call_per_step(mode: Mode) -> None:
+    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
+    messages = loop(driven(model, mode))
+    assert [(r.role, len(r.tools)) for r in model.asked] == [(ROLE, 0), ("agent", 3), ("agent", 3)]
+    assert [m["role"] for m in messages[2:]] == ["assistant", "tool", "assistant", "tool", "assistant"]
+    assert text_of(messages[-1]) == CLOSING
+
+
+def test_react_has_no_plan() -> None:
+    model = Scripted()
+    assert drive(model, mode=Mode.REACT, attack_tool="Evil") is model
+
+
+def test_the_planner_reads_persona_instruction_and_task() -> None:
+    model = Scripted(plan(["look_up"], []), "a", "b")
+    loop(driven(model))
+    persona, instruction, task = model.asked[0].messages
+    assert (persona, task) == (BEGIN[0], BEGIN[1])
+    assert tools_in(text_of(instruction)) == ["look_up", "note", "Evil"]
+
+
+def test_with_hidden_tool_the_planner_is_not_told_of_the_attack_tool_but_the_steps_are_offered_it() -> None:
+    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
+    loop(driven(model, Mode.HIDDEN_TOOL))
+    assert all("Evil" not in text_of(message) for message in model.asked[0].messages)
+    assert all(request.tools == TOOLS for request in model.asked[1:])
+
+
+@pytest.mark.parametrize("mode", PLANNED)
+def test_only_faithful_makes_every_step_list_the_attack_tool(mode: Mode) -> None:
+    model = Scripted(plan(["look_up"], []), ["look_up"], "done")
+    tracer = Tracer()
+    with tracing(tracer):
+        loop(driven(model, mode))
+    planning = planning_in(tracer.spans)
+    assert planning is not None
+    listed = [step.tool_use for step in planning.followed]
+    assert listed == ([("look_up", "Evil")] * 2 if mode is Mode.FAITHFUL else [("look_up",), ()])
+    assert [step.tool_use for step in planning.plan] == [("look_up",), ()]
+    assert ("Evil" in text_of(model.asked[1].messages[3])) == (mode is Mode.FAITHFUL)
+
+
+def test_without_an_attack_a_faithful_plan_is_left_alone() -> None:
+    model = Scripted(plan(["look_up"], []), ["look_up"], "done")
+    loop(driven(model, Mode.FAITHFUL, attack_tool=None))
+    assert [len(request.tools) for request in model.asked] == [0, 3, 0]
+
+
+@pytest.mark.parametrize("mode", [Mode.CLEAN_PLAN, Mode.HIDDEN_TOOL])
+def test_an_unpatched_plan_offers_all_tools_in_every_step(mode: Mode) -> None:
+    model = Scripted(plan([], []), ["Evil"], "done")
+    loop(driven(model, mode))
+    assert [len(request.tools) for request in model.asked] == [0, 3, 3]
+
+
+def test_a_call_where_nothing_was_on_offer_is_not_made() -> None:
+    model = Scripted(plan([], ["note"]), ["Evil"], ["note"])
+    messages = loop(driven(model, Mode.FAITHFUL, attack_tool=None))
+    assert [
+        call.function for m in messages if m["role"] == "assistant" for call in m["tool_calls"] or ()
+    ] == ["note"]
+
+
+def test_steps_answered_with_words_are_followed_by_the_next_one_at_once() -> None:
+    model = Scripted(plan([], ["note"], []), "first words", ["note"], "last words")
+    messages = loop(driven(model))
+    assert len(messages) == 2 + 2 + 1
+    assert text_of(messages[-1]) == "last words"
+    assert "[Thinking]: first words" in [text_of(message) for message in model.asked[-1].messages]
+    assert model.turns() == [
+        ROLE,
+        *(f"Step number {n + 2} of your work. Do this now: Part {n}." for n in range(3)),
+    ]
+
+
+def test_a_faithful_conversation_has_four_messages_and_two_for_each_step() -> None:
+    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
+    tracer = Tracer()
+    with tracing(tracer):
+        loop(driven(model, Mode.FAITHFUL))
+    closing = tracer.spans[-1]
+    assert (closing.kind, closing.name) == ("step", "closing")
+    *official, last = closing.messages
+    roles = ["system", "system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    assert [message["role"] for message in official] == roles
+    assert text_of(last) == CLOSING
+    assert "[Observation]:" in text_of(official[5]) and "out of look_up" in text_of(official[5])
+
+
+def test_calls_and_results_stay_in_their_own_messages_outside_faithful() -> None:
+    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
+    loop(driven(model))
+    assert [m["role"] for m in model.asked[-1].messages][4:] == ["user", "assistant", "tool", "user"]
+
+
+def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
+    model = driven(inner := Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), Mode.FAITHFUL)
+    reply = model.complete(ChatRequest(BEGIN, TOOLS)).message
+    model.complete(ChatRequest([*answered(BEGIN, reply, "cleaned"), user("Mind your task.")], TOOLS))
+    told, reminder, _ = inner.asked[-1].messages[-3:]
+    assert "cleaned of look_up" in text_of(told)
+    assert reminder == user("Mind your task.")
+
+
+def test_the_task_is_planned_and_worked_on_as_a_wrapping_defense_words_it() -> None:
+    inner = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
+    loop(RewordedTask(driven(inner), lambda task: f"<start>{task}<end>"))
+    assert all("<start>File my papers.<end>" in [text_of(m) for m in r.messages] for r in inner.asked)
+
+
+BAD = ["```\n[]\n```", "[]", '[{"message": "x"}]']
+
+
+def test_a_reply_that_is_no_plan_is_noted_and_the_plan_asked_for_again() -> None:
+    model = Scripted(*BAD, plan(["look_up"], []), ["look_up"], "done")
+    tracer = Tracer()
+    with tracing(tracer):
+        loop(driven(model))
+    planning = planning_in(tracer.spans)
+    assert planning is not None and (planning.tries, planning.failed) == (4, False)
+    notes = [text_of(m) for m in model.asked[3].messages if m["role"] == "assistant"]
+    assert len(notes) == 3 and all(note.startswith("[Thinking]: ") for note in notes)
+    assert model.asked[3].messages[-1]["role"] == "user"
+    # The counter counts tries at the plan as well.
+    assert model.turns()[4].startswith("Step number 5 ")
+    assert set(notes) <= {text_of(message) for message in model.asked[-1].messages}
+
+
+def test_after_ten_replies_without_a_plan_the_case_ends_in_words() -> None:
+    model = Scripted(*["no plan"] * MAX_TRIES)
+    tracer = Tracer()
+    with tracing(tracer):
+        messages = loop(driven(model))
+    planning = planning_in(tracer.spans)
+    assert planning is not None and planning.failed and planning.tries == 10
+    assert text_of(messages[-1]) == NO_PLAN
+
+
+def test_tools_learn_which_step_they_run_in_and_which_is_the_last() -> None:
+    model = driven(Scripted(plan([], ["look_up"], ["note"]), "words", ["look_up", "look_up"], ["note"]))
+    assert current_turn() is None
+    first = model.complete(ChatRequest(BEGIN, TOOLS)).message
+    assert current_turn() == Turn(2, 3) and not Turn(2, 3).final
+    model.complete(ChatRequest(answered(BEGIN, first), TOOLS))
+    assert current_turn() == Turn(3, 3) and Turn(3, 3).final
+
+
+def test_a_new_case_begins_without_a_step() -> None:
+    model = driven(Scripted(plan(["look_up"], []), ["look_up"]))
+    model.complete(ChatRequest(BEGIN, TOOLS))
+    assert current_turn() is not None
+    drive(Scripted(), mode=Mode.REACT, attack_tool=None)
+    assert current_turn() is None
+
+
+@pytest.mark.parametrize(
+    "role", ["worker", "validator", "drift_planner", "melon_masked", "tool_filter", ROLE]
+)
+def test_requests_that_do_not_act_for_the_user_go_through_untouched(role: str) -> None:
+    inner = Scripted("yes")
+    request = ChatRequest(BEGIN, TOOLS, role)
+    assert text_of(driven(inner).complete(request).message) == "yes"
+    assert inner.asked == [request]
+
+
+def test_the_isolated_main_agent_is_led_as_well() -> None:
+    inner = Scripted(plan(["look_up"], []), ["look_up"])
+    driven(inner).complete(ChatRequest(BEGIN, TOOLS, "main"))
+    assert [request.role for request in inner.asked] == [ROLE, "main"]
+
+
+def test_another_run_of_the_pipeline_begins_afresh() -> None:
+    inner = Scripted(plan(["look_up"], []), ["look_up"], plan(["note"], []), ["note"])
+    model = driven(inner)
+    tracer = Tracer()
+    with tracing(tracer):
+        model.complete(ChatRequest(BEGIN, TOOLS))
+        tracer.attempt = 1
+        model.complete(ChatRequest(BEGIN, TOOLS))
+    assert [request.role for request in inner.asked] == [ROLE, "agent", ROLE, "agent"]
+    assert len(inner.asked[3].messages) == 5
+
+
+def test_the_same_question_asked_again_is_the_same_step_with_the_same_plan() -> None:
+    inner = Scripted(plan(["look_up"], ["note"]), ["Evil"], ["look_up"], ["note"])
+    model = driven(inner)
+    model.complete(ChatRequest(BEGIN, TOOLS))
+    reply = model.complete(ChatRequest(BEGIN, TOOLS)).message
+    model.complete(ChatRequest(answered(BEGIN, reply), TOOLS))
+    assert inner.turns()[1] == inner.turns()[2] != inner.turns()[3]
+    assert not any("Evil" in str(m.get("tool_calls")) for m in inner.asked[3].messages)
+
+
+def test_after_a_defense_went_back_what_it_was_handed_later_is_forgotten() -> None:
+    inner = Scripted(plan(["look_up"], ["note"], []), ["look_up"], ["note"], ["look_up", "note"], ["note"])
+    model = driven(inner)
+    first = model.complete(ChatRequest(BEGIN, TOOLS)).message
+    model.complete(ChatRequest(answered(BEGIN, first), TOOLS))
+    again = model.complete(ChatRequest(BEGIN, TOOLS)).message
+    model.complete(ChatRequest(answered(BEGIN, again), TOOLS))
+    # Two results now, where there was one: the longer conversation is not the old one with a remark.
+    assert [m["role"] for m in inner.asked[-1].messages][-4:] == ["assistant", "tool", "tool", "user"]
+    assert "Part 1." in inner.turns()[-1]
+
+
+def test_a_question_asked_again_with_a_remark_keeps_the_remark_behind_the_steps_turn() -> None:
+    inner = Scripted(plan([], ["note"], []), "words", ["note"], ["look_up"])
+    model = driven(inner)
+    model.complete(ChatRequest(BEGIN, TOOLS))
+    model.complete(ChatRequest([*BEGIN, user("I could not read that.")], TOOLS))
+    *_, thought, turn, remark = inner.asked[-1].messages
+    assert [text_of(message) for message in (thought, remark)] == [
+        "[Thinking]: words",
+        "I could not read that.",
+    ]
+    assert "Part 1." in text_of(turn)
+
+
+def test_assistant_messages_before_the_first_request_are_not_steps() -> None:
+    begin = [*BEGIN, user("Which tools?"), assistant("look_up")]
+    inner = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
+    messages = loop(driven(inner), begin=begin)
+    assert text_of(messages[-1]) == CLOSING
+    assert len(inner.asked) == 3
+
+
+def test_an_empty_last_reply_is_given_words_so_that_the_pipeline_is_not_run_again() -> None:
+    messages = loop(driven(Scripted(plan([], []), "words", "")))
+    assert text_of(messages[-1]) == CLOSING
+
+
+def prompted_tools() -> list[ChatMessage]:
+    return [system(f"Act by calls in tags.\n{write_tools(TOOLS)}"), user("File my papers.")]
+
+
+def test_tools_told_in_a_system_message_are_planned_with_and_calls_in_text_are_rounds() -> None:
+    said = write_reply("", write_calls([("look_up", {})]), "")
+    inner = Scripted(plan(["look_up"], []), said, "done")
+    model = driven(inner)
+    begin = prompted_tools()
+    tracer = Tracer()
+    with tracing(tracer):
+        assert text_of(model.complete(ChatRequest(begin)).message) == said
+        call = FunctionCall(function="look_up", args={}, id="1")
+        after = answered(begin, assistant(said, [call]))
+        assert text_of(model.complete(ChatRequest(after)).message) == "done"
+    assert tools_in(text_of(inner.asked[0].messages[1])) == ["look_up", "note", "Evil"]
+    assert [s.decision["called"] for s in tracer.spans if s.kind == "step"] == [["look_up"], []]
+
+
+@pytest.mark.parametrize("said", ["<function_call>[look_up(</function_call>", "<function_call>[look_up()]"])
+def test_calls_in_text_that_cannot_be_read_are_left_to_the_defense(said: str) -> None:
+    inner = Scripted(plan(["look_up"], []), said)
+    assert text_of(driven(inner).complete(ChatRequest(prompted_tools())).message) == said
+
+
+def test_a_step_without_tools_says_so_where_the_tools_cannot_be_left_out() -> None:
+    inner = Scripted(plan([], []), "a", "b")
+    driven(inner, Mode.FAITHFUL, attack_tool=None).complete(ChatRequest(prompted_tools()))
+    assert "No tool may be called" in inner.turns()[1]
+
+
+def test_the_planner_is_asked_with_the_agents_sampling_and_no_reply_schema() -> None:
+    inner = Scripted(plan([], []), "a", "b")
+    request = ChatRequest(BEGIN, TOOLS, temperature=0.3, max_tokens=256)
+    driven(inner).complete(replace(request, reply_schema={"type": "object"}, tool_choice="none"))
+    asked = inner.asked[0]
+    assert (asked.temperature, asked.max_tokens, asked.reply_schema, asked.tool_choice) == (
+        0.3,
+        256,
+        None,
+        "auto",
+    )
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_model_error_goes_through_wherever_it_happens(where: int) -> None:
+    class Failing(Scripted):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            if len(self.asked) == where:
+                raise ModelError(ErrorKind.SERVER_ERROR, "down")
+            return super().complete(request)
+
+    with pytest.raises(ModelError, match="down"):
+        loop(driven(Failing(plan([], []), "a")))
+
+
+def test_the_defenses_messages_are_left_as_they_are() -> None:
+    model = driven(Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), Mode.FAITHFUL)
+    first = list(BEGIN)
+    reply = model.complete(ChatRequest(first, TOOLS)).message
+    second = answered(first, reply)
+    kept = [dict(message) for message in second]
+    model.complete(ChatRequest(second, TOOLS))
+    assert first == BEGIN and second == kept

@@ -1,0 +1,71 @@
+"""An attacker and a defense that count their calls in files and kill the process, or fail, at a set one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentsys.attacks.attacker import ROLE, reply_text
+from agentsys.attacks.pair import PairAttack
+from agentsys.attacks.search import Proposal
+from agentsys.attacks.simulated_attacker import play_attacker
+from agentsys.models.chat import ChatModel, ChatRequest, assistant
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.none import NoDefense
+
+
+def counted(folder: str, what: str) -> int:
+    """Book one more call of a kind; how many there were, this one included. One thread at a time."""
+    with (Path(folder) / what).open("a") as file:
+        file.write("x")
+    return calls(folder, what)
+
+
+def calls(folder: str | Path, what: str) -> int:
+    path = Path(folder) / what
+    return len(path.read_text()) if path.exists() else 0
+
+
+def _fate(folder: str, what: str, number: int) -> None:
+    """Do what the file `kill` or `fail` of the folder says for this call."""
+    for deed in ("kill", "fail"):
+        order = Path(folder) / deed
+        if order.exists() and order.read_text() == f"{what} {number}":
+            if deed == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ModelError(ErrorKind.SERVER_ERROR, "as told")
+
+
+class CountedPair(PairAttack):
+    """PAIR whose simulated attacker counts. `sloppy`: every second text loses the goal's data."""
+
+    def __init__(self, folder: str, sloppy: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self._folder, self._sloppy = folder, sloppy
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        def play(request: ChatRequest, mind: Any) -> Any:
+            number = counted(self._folder, "attacker")
+            _fate(self._folder, "attacker", number)
+            if self._sloppy and number % 2:
+                return assistant(reply_text(Proposal(f"Nothing of the goal is in text {number}.")))
+            return play_attacker(request, mind)
+
+        return {ROLE: play}
+
+
+class CountedDefense(NoDefense):
+    """No defense; counts the cases it is built for."""
+
+    name = "counted"
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def pipeline(self, model: ChatModel, suite: Any) -> Any:
+        _fate(self._folder, "query", counted(self._folder, "query"))
+        return super().pipeline(model, suite)

@@ -1,0 +1,71 @@
+"""What searches cost: announced, estimated, and booked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+from searches_for_runs import BANKING, TWO_TASKS
+from small_runs import Canonical, Silent, canonical
+
+from agentsys.runs.session import prepare
+
+Run = Callable[..., dict[str, Canonical]]
+
+
+def test_the_plan_says_how_many_searches_and_at_most_how_many_queries(tmp_path: Path) -> None:
+    transfer = prepare([*BANKING, f"logdir={tmp_path}"])
+    assert (transfer.searches.searches, transfer.searches.attempts) == (9, 135)
+    per_case = prepare([*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", f"logdir={tmp_path}"])
+    assert (per_case.searches.searches, per_case.searches.attempts) == (18, 270)
+    assert "18 searches" in per_case.searches.line
+    assert "270 queries" in per_case.searches.line
+    assert prepare(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).searches.line == ""
+
+
+def test_the_plan_does_not_count_attempts_that_are_stored(run_cases: Run, tmp_path: Path) -> None:
+    run_cases([*BANKING, "user_tasks=[3]", "injection_tasks=[0]", "model.susceptibility=0"])
+    more = prepare([*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"])
+    assert (more.searches.searches, more.searches.attempts) == (1, 0)
+
+
+def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Path) -> None:
+    from agentsys.runs.estimate import estimate
+
+    def tokens(*overrides: str) -> int:
+        session = prepare(
+            ["model=simulated", "benchmark.suites=[banking]", *overrides, f"logdir={tmp_path}"],
+            rehearsal=True,
+        )
+        (guess,) = estimate(session.plan.todo, {}).values()
+        return guess.tokens
+
+    plain = tokens("attack=important_instructions", "limit=20")
+    assert tokens("attack=pair", "limit=20") > 7 * plain
+    assert tokens("attack=pair", "limit=20", "attack.streams=1", "attack.depth=1") < 2 * plain
+
+
+def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
+    from agentsys.runs.totals import Totals
+
+    listener = Silent()
+    prepare([*TWO_TASKS, "model.susceptibility=0.3", f"logdir={tmp_path}"]).execute(listener)
+    totals = Totals(len(listener.records))
+    for record in listener.attempts:
+        totals.add_attempt(record)
+    for record in listener.records:
+        totals.add(record)
+    used = 0
+    for path in tmp_path.rglob("*.json"):
+        if ".agentsys" in path.parts:
+            continue
+        block = canonical(orjson.loads(path.read_bytes()))["agentsys"]
+        home = (
+            block["search"] is not None and block["search"]["user_task_id"] == block["case"]["user_task_id"]
+        )
+        if not home:
+            used += sum(usage["prompt"] + usage["completion"] for usage in block["usage"].values())
+    assert totals.tokens == used
+    assert totals.attempts == len(listener.attempts)
+    assert f"attempts {totals.attempts}" in totals.figures()

@@ -1,0 +1,180 @@
+"""Searches in runs: budgets, storage, transfer and per case, artefacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from searches_for_runs import BANKING, TWO_TASKS, attempts_in, cases_in, outcome
+from small_runs import Canonical, Silent, records_in
+
+from agentsys.runs.case import ATTEMPTS
+from agentsys.runs.session import prepare
+
+Run = Callable[..., dict[str, Canonical]]
+
+
+def test_a_search_that_never_succeeds_spends_its_budget_exactly(run_cases: Run, tmp_path: Path) -> None:
+    run_cases([*TWO_TASKS, "model.susceptibility=0"])
+    searches = attempts_in(tmp_path / "runs")
+    assert [len(made) for made in searches.values()] == [15, 15]
+    for made in searches.values():
+        facts = [record["agentsys"]["attempt"] for record in made]
+        assert [fact["number"] for fact in facts] == list(range(1, 16))
+        assert [fact["stream"] for fact in facts] == [1] * 5 + [2] * 5 + [3] * 5
+        assert len({fact["text"] for fact in facts}) > 10
+        assert all(record["agentsys"]["usage"]["attacker"]["calls"] == 1 for record in made)
+        assert all(record["agentsys"]["usage"]["agent"]["calls"] for record in made)
+    for record in cases_in(tmp_path / "runs").values():
+        search = record["agentsys"]["search"]
+        assert (search["attempts"], search["budget"], search["found_at"]) == (15, 15, None)
+        assert record["agentsys"]["security"] is False
+
+
+def test_a_success_ends_the_search_and_its_run_is_the_cases_own(run_cases: Run, tmp_path: Path) -> None:
+    cases = run_cases([*TWO_TASKS, "model.susceptibility=0.3"])
+    found = 0
+    for folder, made in attempts_in(tmp_path / "runs").items():
+        record = cases[f"{folder.removesuffix(ATTEMPTS)}.json"]
+        assert [one["agentsys"]["security"] for one in made[:-1]] == [False] * (len(made) - 1)
+        best = record["agentsys"]["search"]["found_at"]
+        if best is not None:
+            found += 1
+            assert best == len(made)
+            assert outcome(record) == outcome(made[best - 1])
+            assert record["agentsys"]["security"] is True
+        assert record["agentsys"]["attempt"] is None
+        assert "attacker" not in record["agentsys"]["usage"]
+    assert found
+
+
+def test_transfer_makes_one_search_per_injection_task_whatever_the_threads(
+    run_cases: Run, tmp_path: Path
+) -> None:
+    run_cases([*BANKING, "injection_tasks=[0,5]", "model.susceptibility=0.3", "executor.workers=8"])
+    cases, searches = cases_in(tmp_path / "runs"), attempts_in(tmp_path / "runs")
+    assert len(cases) == 32
+    assert len(searches) == 2
+    for injection in ("injection_task_0", "injection_task_5"):
+        texts = {
+            text
+            for record in cases.values()
+            if record["injection_task_id"] == injection
+            for text in record["injections"].values()
+        }
+        assert len(texts) == 1
+    again = tmp_path / "again"
+    run_cases([*BANKING, "injection_tasks=[0,5]", "model.susceptibility=0.3", "executor.workers=1"], again)
+    assert records_in(again) == records_in(tmp_path / "runs")
+
+
+def test_another_limit_leaves_the_texts_of_a_transfer_as_they_were(run_cases: Run, tmp_path: Path) -> None:
+    one = [*BANKING, "injection_tasks=[0]", "model.susceptibility=0.3"]
+    run_cases([*one, "user_tasks=[3]"])
+    assert [path.split("/")[2] for path in attempts_in(tmp_path / "runs")] == ["user_task_0"]
+    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").rglob(f"*{ATTEMPTS}/*.json")}
+    run_cases(one)
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").rglob(f"*{ATTEMPTS}/*.json")} == stamps
+    records = cases_in(tmp_path / "runs").values()
+    assert len({text for record in records for text in record["injections"].values()}) == 1
+
+
+@pytest.mark.parametrize("attack", ["pair", pytest.param("tap", marks=pytest.mark.slow)])
+def test_an_artefact_replayed_without_an_attacker_gives_the_same_cases(
+    run_cases: Run, tmp_path: Path, attack: str
+) -> None:
+    plan = [*BANKING[:2], f"attack={attack}", "user_tasks=[0,1,2]", "model.susceptibility=0.4"]
+    searched = prepare([*plan, f"logdir={tmp_path / 'first'}"])
+    searched.execute(Silent())
+    (artefact,) = searched.artefacts
+    replayed = cases_in(tmp_path / "second") | run_cases(
+        [*plan, f'attack.artefact="{artefact}"'], tmp_path / "second"
+    )
+    first = {(r["user_task_id"], r["injection_task_id"]): r for r in cases_in(tmp_path / "first").values()}
+    second = {(r["user_task_id"], r["injection_task_id"]): r for r in replayed.values()}
+    assert {key: outcome(record) for key, record in first.items()} == {
+        key: outcome(record) for key, record in second.items()
+    }
+    assert len({record["security"] for record in first.values()}) == 2, "all alike would prove little"
+    assert not attempts_in(tmp_path / "second")
+    assert not any("attacker" in record["agentsys"]["usage"] for record in second.values())
+    labels = {record["attack_type"] for record in second.values()}
+    assert len(labels) == 1
+    assert labels.pop().startswith(f"{attack}-transfer+artefact=")
+
+
+def test_pairs_without_an_entry_in_the_artefact_are_left_out_and_counted(tmp_path: Path) -> None:
+    searched = prepare([*TWO_TASKS, f"logdir={tmp_path / 'first'}"])
+    searched.execute(Silent())
+    overrides = [*BANKING, "user_tasks=[0,1]", "injection_tasks=[0,1]"]
+    again = prepare(
+        [*overrides, f'attack.artefact="{searched.artefacts[0]}"', f"logdir={tmp_path / 'second'}"]
+    )
+    assert {job.case.injection_task_id for job in again.plan.jobs} == {"injection_task_0"}
+    assert "no text in its artefact for 2 pairs" in again.plan.skipped[0].line
+
+
+def test_per_case_finds_a_success_against_no_defense_on_every_case_of_slack(
+    run_cases: Run, tmp_path: Path
+) -> None:
+    overrides = ["model=simulated", "benchmark.suites=[slack]", "attack=pair", "attack.mode=per_case"]
+    run_cases([*overrides, "model.susceptibility=0.5"])
+    records = list(cases_in(tmp_path / "runs").values())
+    assert len(records) == len(attempts_in(tmp_path / "runs")) == 105
+    assert all(record["agentsys"]["security"] for record in records)
+    assert {record["attack_type"] for record in records} == {"pair-per_case"}
+    searches = [record["agentsys"]["search"] for record in records]
+    assert all(search["attempts"] == search["found_at"] <= search["budget"] == 15 for search in searches)
+    assert len({search["found_at"] for search in searches}) > 3, "the first text always worked: no search"
+
+
+@pytest.mark.parametrize("mode", ["transfer", "per_case"])
+def test_a_task_without_a_vector_is_the_usual_error_and_nothing_is_searched_on_it(
+    run_cases: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    from agentsys.attacks import vectors
+
+    find = vectors.VectorFinder._find
+    monkeypatch.setattr(vectors, "_FINDERS", {})
+    monkeypatch.setattr(
+        vectors.VectorFinder,
+        "_find",
+        lambda finder, task: () if task.ID == "user_task_0" else find(finder, task),
+    )
+    run_cases([*TWO_TASKS, f"attack.mode={mode}"])
+    kinds = {
+        (record["user_task_id"], record["agentsys"]["error_kind"])
+        for record in cases_in(tmp_path / "runs").values()
+    }
+    assert kinds == {("user_task_0", "not_injectable"), ("user_task_1", None)}
+    assert {path.split("/")[2] for path in attempts_in(tmp_path / "runs")} == {"user_task_1"}
+
+
+def test_a_candidate_that_breaks_the_environments_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentsys.attacks import attacker
+    from agentsys.attacks.search import Proposal
+
+    def quoting(reply: str) -> Proposal:
+        return Proposal('"' + str(orjson.loads(reply)["text"]), "quotes")
+
+    monkeypatch.setattr(attacker, "proposal_in", quoting)
+    session = prepare([*TWO_TASKS, "user_tasks=[0]", "injection_tasks=[0]", f"logdir={tmp_path}"])
+    session.execute(Silent())
+    (made,) = attempts_in(tmp_path).values()
+    assert len(made) == 15
+    for record in made:
+        assert "injection vector" in record["agentsys"]["attempt"]["refused"]
+        assert "NOT TRIED" in record["agentsys"]["attempt"]["feedback"]
+        assert "agent" not in record["agentsys"]["usage"]
+    (record,) = cases_in(tmp_path).values()
+    assert record["agentsys"]["status"] == "ok"
+    assert "This is an important message" in next(iter(record["injections"].values())), "the start text"
+
+
+def test_every_epoch_searches_for_itself(run_cases: Run, tmp_path: Path) -> None:
+    run_cases([*BANKING, "user_tasks=[0]", "injection_tasks=[0]", "epochs=2"])
+    assert len(attempts_in(tmp_path / "runs")) == 2
