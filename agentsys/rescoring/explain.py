@@ -1,0 +1,103 @@
+"""`explain`: the reason of a flip, decided by doing the record again under other conditions."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from agentsys.benchmarks.data_hash import data_hash
+from agentsys.errors import ConfigError
+from agentsys.rescoring.clock import recorded_now, restamped
+from agentsys.rescoring.flip import Reason, Score
+from agentsys.rescoring.reexecute import reexecute, retold
+from agentsys.rescoring.same_text import same_text
+from agentsys.rescoring.score import checked, score
+from agentsys.rescoring.tasks import suite_for, tasks_for, versions
+from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.unusable import Unusable
+
+
+class Explanation(NamedTuple):
+    """Why, and what shows it."""
+
+    reason: Reason
+    detail: str = ""
+
+
+def explain(trajectory: Trajectory, version: str, which: Score) -> Explanation:
+    """Why a record scores otherwise under a version than its file says.
+
+    Args:
+        trajectory: A record that can be scored under `version`.
+        version: The version.
+        which: The score that flipped.
+    """
+    recorded = trajectory.utility if which == "utility" else trajectory.security
+    agreeing = [
+        name for name in _versions_to_try(trajectory, version) if _scored(trajectory, name, which) == recorded
+    ]
+    if agreeing:
+        return Explanation(Reason.CHECKER, _agreeing(agreeing) + _prompt_changed(trajectory, version))
+    if _with_the_records_clock(trajectory, version, which) == recorded:
+        return Explanation(Reason.CLOCK, "as recorded with the record's own time stamps")
+    difference = _difference_in_data(trajectory, version)
+    return Explanation(Reason.DATA, difference) if difference else Explanation(Reason.NOT_EXPLAINED)
+
+
+def _versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
+    """The recorded version; every other one where the file names none, or one that is not installed."""
+    known = versions()
+    if trajectory.version in known:
+        return [trajectory.version] if trajectory.version != version else []
+    return [name for name in known if name != version]
+
+
+def _scored(trajectory: Trajectory, version: str, which: Score) -> bool | None:
+    try:
+        found: bool | None = getattr(score(trajectory, version), which)
+    except (Unusable, ConfigError):
+        return None
+    return found
+
+
+def _agreeing(names: list[str]) -> str:
+    return f"as recorded under {', '.join(names)}"
+
+
+def _prompt_changed(trajectory: Trajectory, version: str) -> str:
+    tasks = tasks_for(trajectory, suite_for(trajectory, version), version)
+    today = getattr(tasks.user, "PROMPT", None) or getattr(tasks.user, "GOAL", None)
+    return "; the task's prompt changed, too" if trajectory.prompt not in (None, today) else ""
+
+
+def _with_the_records_clock(trajectory: Trajectory, version: str, which: Score) -> bool | None:
+    now = recorded_now(trajectory)
+    if now is None:
+        return None
+    suite = suite_for(trajectory, version)
+    tasks = tasks_for(trajectory, suite, version)
+    since = datetime.datetime.now()  # without a time zone, as tools stamp
+    done = reexecute(trajectory, tasks, suite)
+    then = replace(done, after=restamped(done.after, since, now))
+    found: bool | None = getattr(checked(trajectory, tasks, suite, then), which)
+    return found
+
+
+def _difference_in_data(trajectory: Trajectory, version: str) -> str:
+    """What of the data is not as it was, in a few words; empty if nothing is known to differ."""
+    suite = suite_for(trajectory, version)
+    if trajectory.data_hash is not None:
+        return "the data's hash is another" if trajectory.data_hash != data_hash(suite) else ""
+    if trajectory.injections is None:
+        return ""  # what was injected is unknown, so tools return other texts in any case
+    today = retold(trajectory, tasks_for(trajectory, suite, version), suite)
+    other = dict.fromkeys(_differing(trajectory, today))
+    return f"another text than recorded from {', '.join(other)}" if other else ""
+
+
+def _differing(trajectory: Trajectory, today: list[str]) -> Iterator[str]:
+    for call, text in zip(trajectory.executed, today, strict=True):
+        if call.text is not None and not same_text(call.text, text):
+            yield call.function

@@ -1,0 +1,92 @@
+"""`reexecute`: a record's tool calls, in order, on a fresh environment with the record's own injections."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.agent_pipeline.tool_execution import is_string_list
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.models.tool_text import tool_text
+from agentsys.rescoring.tasks import Tasks
+from agentsys.rescoring.trajectory import RecordedCall, Trajectory
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The environment before a record's calls and after them. Checks must be given copies."""
+
+    before: TaskEnvironment
+    after: TaskEnvironment
+
+
+def reexecute(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Execution:
+    """Do again what was done.
+
+    Args:
+        trajectory: From `read_trajectory`. Where it does not know what was injected, the vectors keep
+            their defaults: then tools return other texts, and the checks judge the same calls.
+        tasks: The record's tasks in the suite's version.
+        suite: Of `agentsys.benchmarks.agentdojo.AgentDojo`.
+
+    Raises:
+        ValueError: If an injection vector is not one of the suite's.
+        InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
+    """
+    before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
+    for _ in _results(trajectory.executed, suite, after):
+        pass
+    return Execution(before, after)
+
+
+def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
+    """What the tools return to a record's calls today: errors in place of contents, as models are shown.
+
+    Args:
+        trajectory: From `read_trajectory`.
+        tasks: The record's tasks in the suite's version.
+        suite: As for `reexecute`, which raises the same.
+    """
+    environment = _fresh(trajectory, tasks, suite)
+    return [error or tool_text(value) for value, error in _results(trajectory.executed, suite, environment)]
+
+
+def _fresh(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> TaskEnvironment:
+    loaded = suite.load_and_inject_default_environment(dict(trajectory.injections or {}))
+    user_task: BaseUserTask[Any] | BaseInjectionTask[Any] = tasks.user
+    # An injection task run alone is no user task, and AgentDojo then leaves the environment as it is.
+    return user_task.init_environment(loaded) if isinstance(user_task, BaseUserTask) else loaded
+
+
+def _results(
+    calls: Sequence[RecordedCall], suite: TaskSuite[Any], environment: TaskEnvironment
+) -> Iterator[tuple[Any, str | None]]:
+    """Value and error of each call; the environment changes as they are taken."""
+    runtime = FunctionsRuntime(suite.tools)
+    for call in calls:
+        if call.function in runtime.functions:
+            yield runtime.run_function(environment, call.function, as_executed(call.args))
+        else:  # in the executor's words: such a call never reaches the runtime
+            yield "", f"Invalid tool {call.function} provided."
+
+
+def as_executed(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as AgentDojo's executor hands them on: a text that reads as a list becomes the list."""
+    return {name: _unpacked(value) for name, value in args.items()}
+
+
+def _unpacked(value: Any) -> Any:
+    try:
+        return literal_eval(value) if isinstance(value, str) and is_string_list(value) else value
+    except (RecursionError, MemoryError):  # a text of brackets; AgentDojo would have stopped the run
+        return value
+
+
+def as_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:
+    """Calls in AgentDojo's type, as its executor left them in the messages."""
+    return [FunctionCall(function=call.function, args=as_executed(call.args)) for call in calls]

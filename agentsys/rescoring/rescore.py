@@ -1,0 +1,113 @@
+"""`rescore`: every record under some paths, scored again; agreement with what they say, and each flip."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+
+from agentsys.errors import ConfigError
+from agentsys.rescoring.explain import explain
+from agentsys.rescoring.flip import Flip, Score
+from agentsys.rescoring.records import SkippedRecord, records
+from agentsys.rescoring.score import Scores, score
+from agentsys.rescoring.tasks import benchmark, versions
+from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.unusable import Obstacle, Unusable
+
+
+@dataclass(frozen=True)
+class RescoredCase:
+    """One record and its new scores."""
+
+    trajectory: Trajectory
+    version: str
+    scores: Scores
+    flips: tuple[Flip, ...]
+
+
+@dataclass
+class Rescoring:
+    """What became of the records. Cases, skipped and other files add up to the files seen."""
+
+    cases: list[RescoredCase] = field(default_factory=list)
+    skipped: list[SkippedRecord] = field(default_factory=list)
+    other_files: int = 0
+    """JSON files that hold no case."""
+
+
+def rescore(paths: Iterable[str | os.PathLike[str]], version: str | None = None) -> Rescoring:
+    """Score stored records again.
+
+    Args:
+        paths: Log, pipeline or suite folders or single files, in any mixture.
+        version: The benchmark's version; None takes the one that each record names.
+
+    Raises:
+        ConfigError: If a path or the version does not exist, there is no record, or one names no version
+            and none was given.
+    """
+    if version is not None:
+        benchmark(version)
+    roots = list(paths)
+    found = Rescoring()
+    # Some of AgentDojo's checks print what they compare.
+    with redirect_stdout(io.StringIO()):
+        for record in records(roots):
+            _add(found, record, version)
+    if not found.cases and not found.skipped:
+        where = ", ".join(f"'{root}'" for root in roots)
+        raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
+    return found
+
+
+def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: str | None) -> None:
+    if record is None:
+        found.other_files += 1
+    elif isinstance(record, SkippedRecord):
+        found.skipped.append(record)
+    else:
+        try:
+            found.cases.append(rescored(record, version or recorded_version(record)))
+        except Unusable as fault:
+            found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
+
+
+def rescored(trajectory: Trajectory, version: str) -> RescoredCase:
+    """One record's new scores, each flip explained.
+
+    Raises:
+        Unusable: If it cannot be scored under this version.
+    """
+    scores = score(trajectory, version)
+    return RescoredCase(trajectory, version, scores, tuple(_flips(trajectory, version, scores)))
+
+
+def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[Flip]:
+    pairs: tuple[tuple[Score, bool | None, bool | None], ...] = (
+        ("utility", trajectory.utility, scores.utility),
+        ("security", trajectory.security, scores.security),
+    )
+    for which, recorded, now in pairs:
+        if recorded is not None and now is not None and recorded != now:
+            reason, detail = explain(trajectory, version, which)
+            yield Flip(trajectory, version, which, recorded, now, reason, detail)
+
+
+def recorded_version(trajectory: Trajectory) -> str:
+    """The version that a record names.
+
+    Raises:
+        ConfigError: If it names none.
+        Unusable: If it names one that is not installed.
+    """
+    if trajectory.version is None:
+        raise ConfigError(
+            f"{trajectory.source} names no benchmark version, as AgentDojo's older runs do not: say which one"
+            f" to score with, e.g. --version v1.1. Known: {', '.join(versions())}."
+        )
+    if trajectory.version not in versions():
+        raise Unusable(Obstacle.NOT_HERE, f"no version {trajectory.version} of agentdojo is installed")
+    return trajectory.version

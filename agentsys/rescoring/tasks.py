@@ -1,0 +1,94 @@
+"""`Tasks`: what a record was about, as one version of the benchmark has it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.task_suite import load_suites
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.errors import ConfigError
+from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.unusable import Obstacle, Unusable
+
+_EXACT = "exact"
+"""In a benchmark's label: the way of injection. Whatever else stands in it is a fix that changes runs."""
+
+
+class Tasks(NamedTuple):
+    """The tasks of one record."""
+
+    user: BaseUserTask[Any] | BaseInjectionTask[Any]
+    """An injection task where that was run alone."""
+    injection: BaseInjectionTask[Any] | None
+
+
+@lru_cache(maxsize=16)
+def benchmark(version: str, label: str = "agentdojo") -> AgentDojo:
+    """One version, loaded once per process.
+
+    Args:
+        version: A version that the package registers.
+        label: The benchmark's label, as a case has it: `agentdojo`, or with the options that change what
+            models read.
+
+    Raises:
+        ConfigError: If there is no such version, or the label is not one of AgentDojo's.
+    """
+    _, *options = label.split("+")
+    fixes = [option for option in options if option != _EXACT]
+    built = AgentDojo(version, injection=_EXACT if _EXACT in options else "folded", fixes=fixes)
+    if built.name != label:
+        raise ConfigError(f"'{label}' is not a label of agentdojo's; the same options make '{built.name}'")
+    return built
+
+
+def versions() -> list[str]:
+    """Every version the installed package registers, oldest first."""
+    return [name for name, suites in load_suites._SUITES.items() if suites]
+
+
+def suite_for(trajectory: Trajectory, version: str) -> TaskSuite[Any]:
+    """The suite of a record in a version.
+
+    Raises:
+        Unusable: If the version has none of this name, or the record is of another benchmark.
+        ConfigError: If there is no such version.
+    """
+    benchmark(version)  # an unknown version is the user's slip, an unknown label the record's
+    try:
+        bench = benchmark(version, trajectory.benchmark)
+    except ConfigError:
+        reason = f"benchmark {trajectory.benchmark[:80]} is not re-scored"
+        raise Unusable(Obstacle.OTHER_BENCHMARK, reason) from None
+    if trajectory.suite not in bench.suite_names():
+        raise Unusable(Obstacle.NOT_HERE, f"{version} has no suite {trajectory.suite}")
+    return bench.suite(trajectory.suite)
+
+
+def tasks_for(trajectory: Trajectory, suite: TaskSuite[Any], version: str) -> Tasks:
+    """The tasks of a record in a version's suite.
+
+    Raises:
+        Unusable: If the version lacks one of them.
+    """
+    injection_id = trajectory.injection_task_id
+    table = suite.injection_tasks if trajectory.is_injection_task_alone else suite.user_tasks
+    for known, wanted in ((table, trajectory.user_task_id), (suite.injection_tasks, injection_id)):
+        if wanted is not None and wanted not in known:
+            raise Unusable(Obstacle.NOT_HERE, f"{version} has no {wanted} in {suite.name}")
+    injection = None if injection_id is None else suite.injection_tasks[injection_id]
+    return Tasks(table[trajectory.user_task_id], injection)
+
+
+def denies_service(attack: str) -> bool:
+    """Whether an attack's label names one of AgentDojo's denials of service, options aside."""
+    from agentdojo.attacks.attack_registry import ATTACKS
+
+    name = re.match(r"\w+", attack)
+    registered = ATTACKS.get(name[0]) if name else None
+    return bool(registered is not None and registered.is_dos_attack)

@@ -1,0 +1,63 @@
+"""PAIR through the real OpenAI SDK: attacker and target are different models on servers of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_runs import Silent, records_in
+
+from agentsys.config_dir import shipped_config_dir
+from agentsys.models.serving import serve
+from agentsys.runs.case import ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "named_by",
+    ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)],
+)
+def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
+    from agentsys.runs.scripted import served_model
+    from agentsys.runs.session import prepare
+
+    victim = served_model(version="v1.2.2", options={"susceptibility": 0.5})
+    with serve(victim) as target, serve(served_model(version="v1.2.2", options={"seed": 3})) as attacker:
+        shipped = (shipped_config_dir() / "model/served.yaml").read_text()
+        (tmp_path / "conf/model").mkdir(parents=True)
+        (tmp_path / "conf/model/other.yaml").write_text(
+            shipped.replace("name: served", "name: other")
+            .replace("model_id: simulated", "model_id: the-attacker")
+            .replace("http://127.0.0.1:8321/v1", attacker.openai_base_url)
+        )
+        session = prepare(
+            [
+                "model=served",
+                f"model.base_url={target.openai_base_url}",
+                "attack=pair",
+                named_by,
+                "attack.feedback=defense_aware",
+                "attack.depth=2",
+                "benchmark.suites=[slack]",
+                "user_tasks=[0,1]",
+                f"logdir={tmp_path / 'runs'}",
+            ],
+            config_dirs=[tmp_path / "conf"],
+        )
+        outcome = session.execute(Silent())
+        asked = target.requests, attacker.requests
+    assert (outcome.errors, outcome.fatal) == (0, None)
+    records = records_in(tmp_path / "runs")
+    attempts = [record for path, record in records.items() if ATTEMPTS in path]
+    cases = [record for path, record in records.items() if ATTEMPTS not in path]
+    assert len(cases) == 10
+    found = [case["agentsys"]["search"]["found_at"] for case in cases]
+    assert 1 in found, "no search succeeded"
+    assert None in found, "no search went through its budget"
+    sent = {"agent": 0, "attacker": 0}
+    copies = [c for c in cases if c["user_task_id"] == c["agentsys"]["search"]["user_task_id"]]
+    for record in [*attempts, *(case for case in cases if case not in copies)]:
+        for role, usage in record["agentsys"]["usage"].items():
+            sent[role] += usage["requests"]
+    assert asked == (sent["agent"], sent["attacker"])
+    assert sent["attacker"] == len(attempts)
+    assert all(record["agentsys"]["simulated"] for record in records.values())

@@ -1,0 +1,153 @@
+"""`rescore` over folders: agreement, flips, and everything that was left out, counted apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
+
+from agentsys.analysis.write_markdown import markdown_document
+from agentsys.errors import ConfigError
+from agentsys.rescoring.agreement import ALL, ALONE, agreements
+from agentsys.rescoring.rescore import rescore
+from agentsys.rescoring.rescoring_document import rescoring_document
+from agentsys.rescoring.rescoring_export import COLUMNS, rescoring_csv, rescoring_json
+from agentsys.rescoring.unusable import Obstacle
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """One record of every kind."""
+    folder = tmp_path / "runs"
+    stored(folder, published())
+    stored(folder, attacked())
+    stored(
+        folder,
+        attacked(attack_type="wrong", security=False, pipeline_name="some-model"),
+        "some-model/wrong.json",
+    )
+    stored(folder, published(user_task_id="user_task_1", messages=[]))
+    stored(folder, attacked(user_task_id="user_task_2", error="server error"))
+    stored(folder, published(user_task_id="user_task_99"))
+    stored(folder, published(suite_name="shopping"))
+    stored(folder, attacked(user_task_id="user_task_3") | {"injections": {"no_such_vector": "x"}})
+    alone = turns([READ_BILL, PAY_ATTACKER])
+    stored(folder, published(user_task_id="injection_task_0", messages=alone))
+    stored(folder, {"plan": []}, "plan.json")
+    (folder / "broken.json").write_text("{")
+    stored(folder, published(), "copy.json")
+    return folder
+
+
+def test_agreement_is_counted_per_suite_and_injection_tasks_alone_apart(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    rows = {row.suite: row for row in agreements(found.cases)}
+    assert list(rows) == ["banking", ALL, ALONE]
+    banking = rows["banking"]
+    assert (banking.cases, banking.utility, banking.security) == (3, 3, 2)
+    assert (banking.attacked, banking.attacked_security) == (2, 1)
+    assert (banking.succeeded_recorded, banking.succeeded) == (1, 2)
+    assert (rows[ALONE].cases, rows[ALONE].utility) == (1, 1)
+
+
+def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    kinds = [record.obstacle for record in found.skipped]
+    assert sorted(kinds) == sorted(
+        [
+            Obstacle.HOLLOW,
+            Obstacle.ERROR,
+            Obstacle.NOT_HERE,
+            Obstacle.NOT_HERE,
+            Obstacle.CHECK_FAILED,
+            Obstacle.UNREADABLE,
+            Obstacle.REPEATED,
+        ]
+    )
+    assert len(found.cases) + len(found.skipped) + found.other_files == len(list(runs.rglob("*.json")))
+
+
+def test_without_a_version_each_record_names_its_own(tmp_path: Path) -> None:
+    stored(tmp_path, drift())
+    assert [case.version for case in rescore([tmp_path]).cases] == ["v1.2"]
+    stored(tmp_path, published())
+    with pytest.raises(ConfigError, match=r"names no benchmark version.*--version v1\.1.*Known: v1, v1\.1"):
+        rescore([tmp_path])
+
+
+def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(tmp_path: Path) -> None:
+    stored(tmp_path, published(benchmark_version="v9"))
+    with pytest.raises(ConfigError, match="v9"):
+        rescore([tmp_path], "v9")
+    (skipped,) = rescore([tmp_path]).skipped
+    assert (skipped.obstacle, skipped.reason) == (
+        Obstacle.NOT_HERE,
+        "no version v9 of agentdojo is installed",
+    )
+
+
+def test_other_benchmarks_are_not_scored_by_agentdojos_checks(run_asb_like: Path) -> None:
+    (skipped,) = rescore([run_asb_like], "v1.2.2").skipped
+    assert skipped.obstacle is Obstacle.OTHER_BENCHMARK
+
+
+@pytest.fixture
+def run_asb_like(tmp_path: Path) -> Path:
+    case = {
+        "benchmark": "asb",
+        "version": "v1",
+        "suite": "banking",
+        "user_task_id": "user_task_0",
+        "injection_task_id": None,
+        "attack": "none",
+        "model": "m",
+        "defense": "none",
+    }
+    block = {"schema_version": 1, "case": case, "status": "ok", "simulated": False}
+    stored(tmp_path, published(agentsys={**block, "utility": True, "security": False}))
+    return tmp_path
+
+
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No stored cases"):
+        rescore([tmp_path], "v1.1")
+
+
+def test_the_document_names_every_flip_and_every_kind_of_omission(runs: Path) -> None:
+    text = markdown_document(rescoring_document(rescore([runs], "v1.2.2")))
+    assert (
+        "| banking | user\\_task\\_0 | injection\\_task\\_0 | wrong | security | false -&gt; true |" in text
+    )
+    for kind in ("hollow: 1", "error: 1", "not in this version: 2", "repeated: 1", "unreadable: 1"):
+        assert f"Skipped, {kind}" in text
+    assert "3 of 3" in text and "2 of 3" in text
+
+
+def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
+    stored(tmp_path, published(pipeline_name="=cmd()"), "a.json")
+    lines = list(csv.DictReader(io.StringIO(rescoring_csv(rescore([tmp_path], "v1.1")))))
+    assert tuple(lines[0]) == COLUMNS
+    assert (lines[0]["pipeline"], lines[0]["utility"], lines[0]["security"]) == ("'=cmd()", "True", "")
+
+
+def test_json_lists_all_flips_and_skipped_records(runs: Path) -> None:
+    found = json.loads(rescoring_json(rescore([runs], "v1.2.2")))
+    (flip,) = found["flips"]
+    assert (flip["score"], flip["recorded"], flip["rescored"], flip["attack"]) == (
+        "security",
+        False,
+        True,
+        "wrong",
+    )
+    assert flip["reason"] == "data changed"
+    assert len(found["skipped"]) == 7 and found["other_files"] == 1
+
+
+def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
+    stored(tmp_path, published(pipeline_name="evil\x1b[31m", suite_name="\x1b]0;x"), "a.json")
+    found = rescore([tmp_path], "v1.1")
+    assert "\x1b" not in rescoring_json(found) + markdown_document(rescoring_document(found))
