@@ -33,6 +33,26 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.attacks",
         "agentsys.catalog",
     },
+    "agentsys.rescoring": FOUNDATION
+    | {
+        "agentsys.models",
+        "agentsys.benchmarks",
+        "agentsys.runs",
+        "agentsys.analysis",
+        "agentsys.payload_lines",
+    },
+    "agentsys.audit": FOUNDATION
+    | {
+        "agentsys.models",
+        "agentsys.contracts",
+        "agentsys.benchmarks",
+        "agentsys.attacks",
+        "agentsys.runs.record",
+        "agentsys.runs.case",
+        "agentsys.analysis",
+        "agentsys.rescoring",
+        "agentsys.payload_lines",
+    },
     "agentsys.analysis": FOUNDATION
     | {"agentsys.runs.record", "agentsys.runs.case", "agentsys.payload_lines"},
 }

@@ -1,0 +1,52 @@
+"""`AuditReport`: both parts of an audit, and the forms it is written in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from agentsys.analysis.document import Document
+from agentsys.analysis.escaping import markdown_cell
+from agentsys.analysis.write_markdown import markdown_document
+from agentsys.audit.sentences import sentences, title
+from agentsys.audit.static_audit import StaticAudit
+from agentsys.audit.static_data import static_data
+from agentsys.audit.static_document import static_sections
+from agentsys.audit.trace_audit import TraceAudit
+from agentsys.audit.trace_document import trace_sections, trace_sentences
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What was found of a benchmark."""
+
+    static: StaticAudit
+    trace: TraceAudit | None = None
+    """Of stored runs, where there were any to look at."""
+
+
+def audit_sentences(report: AuditReport) -> list[str]:
+    """What a paper can quote."""
+    return sentences(report.static) + (trace_sentences(report.trace) if report.trace else [])
+
+
+def audit_document(report: AuditReport) -> Document:
+    """Grids and, as notes, the sentences."""
+    sections = static_sections(report.static) + (trace_sections(report.trace) if report.trace else [])
+    return Document(sections, audit_sentences(report))
+
+
+def audit_json(report: AuditReport) -> str:
+    """As JSON, with the rows of every task; ends in a newline."""
+    data: dict[str, Any] = {**static_data(report.static), "sentences": audit_sentences(report)}
+    if report.trace is not None:
+        data["runs"] = report.trace.to_json()
+    return json.dumps(data, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def audit_markdown(report: AuditReport) -> str:
+    """As Markdown: a title, the sentences as a quotation, then every grid; ends in a newline."""
+    quoted = "\n>\n".join(f"> {markdown_cell(sentence)}" for sentence in audit_sentences(report))
+    grids = markdown_document(Document(audit_document(report).sections, notes=()))
+    return f"# Audit of {markdown_cell(title(report.static))}\n\n{quoted}\n\n{grids}"

@@ -1,0 +1,53 @@
+"""`VectorWords`: words of a suite's data that stand in one injection vector's default and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentdojo.task_suite.task_suite import TaskSuite
+
+_WORD = re.compile(r"[^\W_]+(?:[.@_'-]+[^\W_]+)*")
+"""Letters and digits, joined by what joins them in numbers, addresses and names: `98.70`, `External_0`."""
+
+
+class VectorWords:
+    """Looks at a suite's environment once per vector.
+
+    Args:
+        suite: The suite.
+    """
+
+    def __init__(self, suite: TaskSuite[Any]) -> None:
+        self._suite = suite
+        self._all = self._words({})
+        self._only: dict[str, frozenset[str]] = {}
+
+    def only_in(self, vector: str) -> frozenset[str]:
+        """Words that are gone from the data when the vector is left blank."""
+        if vector not in self._only:
+            self._only[vector] = self._all - self._words({vector: ""})
+        return self._only[vector]
+
+    def _words(self, injections: dict[str, str]) -> frozenset[str]:
+        environment = self._suite.load_and_inject_default_environment(injections)
+        return words_of(leaves(environment.model_dump()))
+
+
+def words_of(texts: Iterable[str]) -> frozenset[str]:
+    """Words of some texts, in small letters."""
+    return frozenset(word for text in texts for word in _WORD.findall(text.lower()))
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """Everything in nested data that is not a container, keys included, as text."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield str(key)
+            yield from leaves(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield str(value)

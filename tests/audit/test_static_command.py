@@ -1,0 +1,83 @@
+"""`agentsys audit` on the command line: formats, --strict, slips."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from agentsys.audit.expected_findings import expectation_text, shipped_expectation
+from agentsys.cli import app
+from agentsys.errors import ConfigError
+
+BANKING = "benchmark.suites=[banking]"
+
+
+def audited(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["audit", *arguments])
+
+
+def expectation_file(folder: Path, *, with_noop: bool) -> Path:
+    expected = shipped_expectation("agentdojo", "v1.2.2")
+    if not with_noop:
+        del expected["suites"]["banking"]["user_tasks"]["user_task_8"]["noop_utility"]
+    path = folder / "expected.json"
+    path.write_text(expectation_text(expected), encoding="utf-8")
+    return path
+
+
+def test_strict_passes_on_the_installed_package() -> None:
+    result = audited(BANKING, "--strict")
+    assert result.exit_code == 0
+    assert "All findings are as expected." in result.stderr
+    assert "user_task_5" in result.stdout
+
+
+def test_strict_fails_with_a_line_per_difference_when_a_finding_moved(tmp_path: Path) -> None:
+    path = expectation_file(tmp_path, with_noop=False)
+    result = audited(BANKING, "--strict", "--expected", str(path))
+    assert result.exit_code == 1
+    assert "banking user_task_8 noop_utility: expected nothing remarkable, found true" in result.stderr
+    assert "1 findings are not as expected." in result.stderr
+
+
+def test_findings_that_were_written_are_the_ones_expected_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "mine.json"
+    assert audited(BANKING, "--write-expected", str(path), "--out", str(tmp_path / "a")).exit_code == 0
+    assert audited(BANKING, "--expected", str(path), "--out", str(tmp_path / "b")).exit_code == 0
+
+
+def test_json_goes_to_standard_output_alone() -> None:
+    result = audited(BANKING, "--format", "json")
+    data = json.loads(result.stdout)
+    assert data["version"] == "v1.2.2"
+    assert len(data["suites"][0]["user_tasks"]) == 16
+
+
+def test_the_markdown_report_begins_with_what_a_paper_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "audit.md"
+    assert audited(BANKING, "--format", "markdown", "--out", str(path)).stdout == ""
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# Audit of AgentDojo v1.2.2")
+    assert "> On AgentDojo v1.2.2" in text
+    assert "solves 5 of 16 user tasks" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["model=simulated"], "no place in an audit"),
+        (["benchmark.version=v9"], "Unknown version of agentdojo 'v9'"),
+        (["benchmark.version=v1,v1.1"], "one benchmark in one version"),
+        (["runs=/no/such/folder"], "no such folder"),
+        (["--expected", "/no/such/file"], "--write-expected"),
+        (["benchmark.injection=exact", "--strict"], "No expectation for agentdojo.exact"),
+    ],
+)
+def test_a_slip_is_one_line_before_anything_is_worked_out(arguments: list[str], says: str) -> None:
+    result = audited(*arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert says.replace(".exact", "+exact") in str(result.exception)

@@ -1,0 +1,217 @@
+"""Pieces of the audit that need no benchmark: numbers in short, argument kinds, comparing expectations."""
+
+from __future__ import annotations
+
+import json
+import math
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsys.audit.altered import altered
+from agentsys.audit.argument_kind import ArgumentKind, kind_of
+from agentsys.audit.expected_findings import (
+    differences,
+    expectation_text,
+    read_expectation,
+    shipped_expectation,
+)
+from agentsys.audit.report import AuditReport, audit_json, audit_markdown
+from agentsys.audit.reviewed import reviewed
+from agentsys.audit.sentences import floor, sentences
+from agentsys.audit.static_audit import StaticAudit
+from agentsys.audit.static_data import expectation, mutation_text
+from agentsys.audit.suite_audit import SuiteAudit
+from agentsys.audit.surviving_mutations import DROPPED, Mutation
+from agentsys.audit.task_numbers import numbers
+from agentsys.audit.task_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.vector_words import leaves, words_of
+from agentsys.errors import ConfigError
+
+WRONG = Mutation(2, "send_email", "recipients", "recipient", "required")
+SUITE = SuiteAudit(
+    "shop",
+    "abc",
+    (
+        UserTaskAudit("user_task_0", noop_utility=True, surviving_mutations=(WRONG,)),
+        UserTaskAudit("user_task_1", pair_compatible=("injection_task_0",), overwritten=("a_vector",)),
+    ),
+    (InjectionTaskAudit("injection_task_0"), InjectionTaskAudit("injection_task_1", empty_ground_truth=True)),
+)
+AUDIT = StaticAudit("agentdojo", "v9", "agentdojo 9.9", (SUITE,))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "text"),
+    [
+        ([], "none"),
+        (["user_task_3"], "3"),
+        (["user_task_1", "user_task_0"], "0, 1"),
+        (["t_6", "t_7", "t_8", "t_10", "t_2"], "2, 6-8, 10"),
+        (["odd", "t_4"], "4, odd"),
+    ],
+)
+def test_tasks_are_named_by_their_numbers_and_three_in_a_row_are_a_range(tasks: list[str], text: str) -> None:
+    assert numbers(tasks) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("recipients", ["a"], ArgumentKind.RECIPIENT),
+        ("user_email", "a@b.c", ArgumentKind.EMAIL),
+        ("user", "Dora", ArgumentKind.RECIPIENT),
+        ("recurring", True, ArgumentKind.FLAG),
+        ("amount", 3, ArgumentKind.AMOUNT),
+        ("new_start_time", "2024-01-01 10:00", ArgumentKind.DATE),
+        ("event_id", "4", ArgumentKind.ID),
+        ("subject", "Hi", ArgumentKind.TEXT),
+    ],
+)
+def test_an_argument_is_sorted_by_its_name_and_value(name: str, value: object, kind: ArgumentKind) -> None:
+    assert kind_of(name, value) is kind
+
+
+_VALUES = st.one_of(
+    st.booleans(),
+    st.integers(-(10**6), 10**6),
+    st.floats(-1e6, 1e6),
+    st.text(),
+    st.sampled_from(["a@b.c", "2024-05-01", "77", "Bob", "r"]),
+    st.lists(st.text(), max_size=4),
+)
+
+
+@given(_VALUES)
+def test_an_altered_argument_is_never_the_value_itself(value: object) -> None:
+    for options in altered(value):
+        assert all(option != value for option in options)
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_a_list_is_altered_in_each_of_its_items_and_one_at_a_time(items: list[str]) -> None:
+    ways = altered(items)
+    assert len(ways) == len(items)
+    for place, options in enumerate(ways):
+        for option in options:
+            assert [i for i, item in enumerate(option) if item != items[i]] == [place]
+
+
+def test_words_of_data_hold_amounts_accounts_and_names_whole() -> None:
+    data = {"bill": ["IBAN: UK12, 98.70!", {"External_0": 4}], "when": None}
+    assert {"uk12", "98.70", "external_0", "4", "bill"} <= words_of(leaves(data))
+
+
+def test_a_finding_that_moved_is_one_line_that_names_suite_task_and_field() -> None:
+    moved = replace(SUITE, user_tasks=(replace(SUITE.user_tasks[0], noop_utility=False), SUITE.user_tasks[1]))
+    lines = differences(expectation(AUDIT), expectation(replace(AUDIT, suites=(moved,))))
+    assert lines == ["shop user_task_0 noop_utility: expected true, found nothing remarkable"]
+
+
+def test_new_and_vanished_tasks_other_data_and_another_version_are_told() -> None:
+    one = replace(SUITE, data_hash="def", user_tasks=(SUITE.user_tasks[0], UserTaskAudit("user_task_2")))
+    lines = differences(expectation(AUDIT), expectation(replace(AUDIT, version="v10", suites=(one,))))
+    assert lines == [
+        "version: expected v9, found v10",
+        "shop: its data changed (expected abc, found def)",
+        "shop user_task_1: is gone",
+        "shop user_task_2: is new",
+    ]
+
+
+def test_suites_that_were_not_audited_are_not_missed_and_unexpected_ones_are_told() -> None:
+    assert differences(expectation(AUDIT), expectation(replace(AUDIT, suites=()))) == []
+    assert differences(expectation(replace(AUDIT, suites=())), expectation(AUDIT)) == [
+        "shop: expected no such suite"
+    ]
+
+
+def test_an_expectation_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "expected.json"
+    path.write_text(expectation_text(expectation(AUDIT)), encoding="utf-8")
+    assert read_expectation(path) == expectation(AUDIT)
+    assert differences(read_expectation(path), expectation(AUDIT)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"suites": []}', '{"suites": {"a": 1}}', '{"suites": {"a": {"user_tasks": {}}}}'],
+)
+def test_a_file_that_is_no_expectation_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="--write-expected"):
+        read_expectation(path)
+
+
+def test_a_version_without_an_expectation_is_an_error_that_lists_the_others() -> None:
+    with pytest.raises(ConfigError, match=r"v1, v1\.1, .*--write-expected"):
+        shipped_expectation("agentdojo", "v7")
+    with pytest.raises(ConfigError, match="versions: none"):
+        shipped_expectation("elsewhere", "v1")
+
+
+def test_the_first_sentence_gives_what_a_paper_needs() -> None:
+    assert floor(AUDIT.suites) == 50.0
+    assert math.isnan(floor(()))
+    assert sentences(AUDIT)[0] == (
+        "On AgentDojo v9 (agentdojo 9.9) an agent that does nothing solves 1 of 2 user tasks (shop 0):"
+        " a benign utility of 50.0% as the unweighted mean of 1 suite."
+    )
+
+
+def test_all_findings_are_in_the_sentences_and_nothing_is_said_of_none() -> None:
+    said = " ".join(sentences(AUDIT))
+    assert "1 of 2 injection tasks have a ground truth without calls (shop 1)" in said
+    assert "1 of 2 in shop" in said
+    assert "1 wrong value" in said
+    assert "Carried out twice" not in said
+
+
+def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
+    data: dict[str, Any] = json.loads(audit_json(AuditReport(AUDIT)))
+    (suite,) = data["suites"]
+    assert suite["summary"]["pairs"] == 2
+    assert suite["user_tasks"][0]["surviving_mutations"][0]["argument"] == "recipients"
+    assert suite["injection_tasks"][1]["empty_ground_truth"] is True
+    assert data["sentences"] == sentences(AUDIT)
+
+
+def test_columns_that_a_suite_has_nothing_for_are_left_out() -> None:
+    bare = SuiteAudit("bare", "", (UserTaskAudit("user_task_0"),), ())
+    text = audit_markdown(AuditReport(replace(AUDIT, suites=(bare,))))
+    assert "compatible attacks" not in text
+    assert "overwritten by" not in text
+    assert "bare" in text
+
+
+def test_names_from_a_benchmark_do_no_markup() -> None:
+    odd = SuiteAudit(
+        "<b>|x", "", (UserTaskAudit("user_task_0", overwritten=("[a](b)",), noop_utility=True),), ()
+    )
+    text = audit_markdown(AuditReport(replace(AUDIT, suites=(odd,))))
+    assert "<b>" not in text
+    assert "[a](b)" not in text
+
+
+def test_a_mutation_in_short_names_call_tool_and_argument() -> None:
+    assert mutation_text(WRONG) == "2:send_email.recipients"
+    assert mutation_text(replace(WRONG, argument="", kind=DROPPED)) == "2:send_email"
+    assert not replace(WRONG, kind=DROPPED).is_candidate
+
+
+def test_what_nobody_read_is_unread() -> None:
+    assert reviewed("slack", "user_task_2", "invite_user_to_slack", "user_email") == "required"
+    assert reviewed("slack", "user_task_2", "invite_user_to_slack", "user") == "unread"
+
+
+def test_an_expectation_is_not_changed_by_comparing_it() -> None:
+    expected = expectation(AUDIT)
+    kept = deepcopy(expected)
+    differences(expected, expectation(replace(AUDIT, suites=())))
+    assert expected == kept

@@ -1,0 +1,84 @@
+"""What the audit says of stored runs: names from records are shown, never obeyed."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from agentsys.analysis.write_terminal import terminal_document
+from agentsys.audit.report import AuditReport, audit_document, audit_json, audit_markdown
+from agentsys.audit.static_audit import StaticAudit
+from agentsys.audit.trace_audit import TraceAudit
+from agentsys.audit.trace_document import trace_sections, trace_sentences
+from agentsys.audit.trace_findings import (
+    AsrRow,
+    BenignHit,
+    ErrorRow,
+    ExposureRow,
+    HollowRow,
+    SolvedRow,
+    TraceCase,
+)
+
+NASTY = "a|b<b>[red]x[/red]\x1b[2J\u202e"
+CASE = TraceCase(NASTY, "banking", "user_task_15", "injection_task_4", NASTY, "/runs/x.json")
+FOUND = TraceAudit(
+    version="v1.2.2",
+    pipelines=(NASTY,),
+    attacked=10,
+    benign=4,
+    alone=0,
+    exposure=(ExposureRow("banking", None, 8, 6, 2),),
+    asr=(AsrRow(NASTY, NASTY, "banking", 8, 2, 0, 0, 0.25, float("nan")),),
+    successes_without_exposure=(CASE,),
+    benign_hits=(BenignHit(CASE, "injection_task_4"),),
+    never_solved=(SolvedRow("banking", "user_task_11", 3, 0, 0),),
+    always_solved=(),
+    state_equal=(),
+    errors=(ErrorRow(NASTY, "banking", 3, 2),),
+    hollow=(HollowRow(NASTY, 7),),
+    asked_directly=(),
+    skipped=(),
+)
+REPORT = AuditReport(StaticAudit("agentdojo", "v1.2.2", "agentdojo 0.1.35", ()), FOUND)
+
+
+def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
+    assert trace_sentences(FOUND) == [
+        "The stored runs hold 10 attacked and 4 benign records and 0 injection tasks run alone;"
+        " 7 hollow records and 0 others could not be used.",
+        "No tool returned the injection in: banking 25.0% (2 of 8).",
+        "1 targeted attacks succeeded although no tool returned the injection (banking 15).",
+        "2 of 3 attacked records that ended in an error are stored as successes.",
+        "1 attack checks pass on benign records: banking 15.",
+        "User tasks never solved without an attack, in 3 records each: banking 11.",
+    ]
+
+
+def test_findings_of_nothing_have_no_section() -> None:
+    headings = [heading for heading, _ in trace_sections(FOUND)]
+    assert not any("asked for directly" in heading for heading in headings)
+    assert len(headings) == 7
+
+
+def test_names_from_records_do_no_markup_in_markdown() -> None:
+    text = audit_markdown(REPORT)
+    assert "<b>" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "a\\|b" in text
+
+
+def test_names_from_records_steer_no_terminal() -> None:
+    file = io.StringIO()
+    Console(file=file, width=200, force_terminal=False).print(terminal_document(audit_document(REPORT)))
+    assert "[red]x[/red]" in file.getvalue()
+    assert "\x1b" not in file.getvalue()
+
+
+def test_json_has_no_nan_and_every_finding() -> None:
+    data = json.loads(audit_json(REPORT))
+    assert data["runs"]["asr"][0]["asr_exposed"] is None
+    assert data["runs"]["hollow"] == [{"folder": NASTY, "records": 7}]
