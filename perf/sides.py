@@ -126,6 +126,9 @@ class _Deaf:
     def finished(self, record: Any) -> None:
         pass
 
+    def attempted(self, record: Any) -> None:
+        pass
+
     def tick(self) -> None:
         pass
 

@@ -98,7 +98,8 @@ class CaseRow:
     seed: int | None = None
     """The run's seed; None in foreign files."""
     measured: Mapping[str, Any] = field(default_factory=dict)
-    """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files."""
+    """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files
+    but ASB's results."""
     attempts: int | None = None
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
 

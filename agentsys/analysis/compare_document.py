@@ -10,6 +10,7 @@ from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK
 from agentsys.analysis.compare import Comparison
 from agentsys.analysis.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
 from agentsys.analysis.document import Document, Grid, GridCell, cells
+from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.metrics import OVERALL, POOLED
 from agentsys.analysis.numbers_as_text import MISSING
 from agentsys.analysis.sheet import METRIC_TITLES
@@ -130,6 +131,7 @@ def p_text(p: float) -> str:
 
 
 def _notes(found: Comparison) -> Iterator[str]:
+    yield from changed_benchmark_notes(row.benchmark for row in found.rows)
     yield from _EXPLAINED
     if any(contest.field.model.endswith(SIMULATED_MARK) for contest in found.pairings):
         yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."

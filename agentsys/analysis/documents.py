@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentsys.analysis.case_row import NO_ATTACK
+from agentsys.analysis.causes_grid import measured_grids
 from agentsys.analysis.document import Document, Grid, GridCell, cells
 from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
 from agentsys.analysis.numbers_as_text import interval_text, value_text
@@ -29,8 +30,11 @@ def as_html(found: Report) -> str:
 
 
 def report_document(found: Report) -> Document:
-    """Two grids per sheet (overall, then per suite) and the footnotes."""
-    sections = [(sheet.title, (_overall(sheet, found), _by_suite(sheet))) for sheet in sheets(found.rows)]
+    """Two grids per sheet (overall, per suite), two more where facts were measured, and the footnotes."""
+    sections = [
+        (sheet.title, (_overall(sheet, found), *measured_grids(found.measured, sheet), _by_suite(sheet)))
+        for sheet in sheets(found.rows)
+    ]
     return Document(sections, found.notes)
 
 

@@ -51,7 +51,10 @@ class _Drift(BaseModel):
 _PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
 """What else DRIFT keeps: its plan, which no column shows."""
 
-_KNOWN = _Drift.model_fields.keys() | _PLAN | {"conversations"}
+_RESCORED = {"injections", "error", "agentdojo_package_version", "rescored"}
+"""What `agentsys rescore` adds, for AgentDojo's loader."""
+
+_KNOWN = _Drift.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
 
 
 def is_drift(stored: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 
 from agentsys.analysis.bootstrap import Resampler, resampled_total
+from agentsys.analysis.clusters import Lone, macro_draws, macro_spread, pooled_draws, pooled_spread
 from agentsys.analysis.spread import Spread, joined, scaled, spread
 from agentsys.analysis.tally import FloatArray, Tally
 
@@ -33,6 +34,8 @@ class Totals:
     errors: int
     spread: Spread
     """Of the rate `hits / cases`."""
+    lone: Lone | None = None
+    """Set where the suite has a single user task."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class Estimate:
     errors: int
     """Errored cases among those that were to be counted."""
     spreads: tuple[Spread, ...] = ()
-    """One per suite, in the order of the suites."""
+    """One per suite, in the order of the suites; a single one where suites are drawn."""
+    lone: Lone | None = None
+    """Set for the rate of one suite that has a single user task."""
 
 
 def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None) -> Totals:
@@ -67,30 +72,49 @@ def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, .
         case_draws=resampled_total(counted.cases, counted, resampler, frame),
         errors=counted.errors,
         spread=spread(grid, counted, frame),
+        lone=_lone(grid, counted, resampler) if len(frame or counted.user_tasks) <= 1 else None,
     )
 
 
+def _lone(grid: FloatArray, counted: Tally, resampler: Resampler) -> Lone:
+    cells = int(np.count_nonzero(counted.cases))
+    return Lone(counted.suite, float(grid.sum()), float(counted.cases.sum()), cells, resampler)
+
+
 def rate(parts: Sequence[Totals]) -> Estimate:
-    """Successes over cases: a suite's rate for one part, the pooled rate for several."""
+    """Successes over cases: a suite's rate for one part, the pooled rate for several.
+
+    Where several suites have a single user task each, suites are drawn (agentsys.analysis.clusters).
+    """
     cases = sum(part.cases for part in parts)
     value = sum(part.hits for part in parts) / cases if cases else float("nan")
+    errors, lone = sum(part.errors for part in parts), [part.lone for part in parts if part.lone]
+    if len(parts) > 1 and len(lone) == len(parts) and cases:
+        return Estimate(value, pooled_draws(lone), int(cases), errors, (pooled_spread(lone),))
     hits = np.sum([part.hit_draws for part in parts], axis=0)
     drawn = np.sum([part.case_draws for part in parts], axis=0)
     draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
     spreads = tuple(scaled(part.spread, part.cases / cases if cases else 0.0) for part in parts)
-    return Estimate(value, draws, int(cases), sum(part.errors for part in parts), spreads)
+    return Estimate(value, draws, int(cases), errors, spreads, lone[0] if len(parts) == 1 and lone else None)
 
 
 def macro(suites: Sequence[Estimate]) -> Estimate:
     """The unweighted mean of the suites: the paper's Overall. nan if a suite is undefined.
 
+    Where several suites have a single user task each, suites are drawn (agentsys.analysis.clusters).
+
     Source: DESIGN, Metrics; equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
+    value = float(np.mean([suite.value for suite in suites]))
+    n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)
+    lone = [suite.lone for suite in suites if suite.lone and suite.lone.cases]
+    if len(suites) > 1 and len(lone) == len(suites):
+        return Estimate(value, macro_draws(lone), n, errors, (macro_spread(lone),))
     return Estimate(
-        value=float(np.mean([suite.value for suite in suites])),
+        value=value,
         draws=np.mean([suite.draws for suite in suites], axis=0),
-        n=sum(suite.n for suite in suites),
-        errors=sum(suite.errors for suite in suites),
+        n=n,
+        errors=errors,
         spreads=tuple(scaled(part, 1 / len(suites)) for suite in suites for part in suite.spreads),
     )
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from agentsys.analysis.bootstrap import Resampler
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.honesty import (
     Share,
     asr_where_returned,
@@ -49,7 +50,7 @@ def honesty_notes(
     """
     resampler = Resampler(replicates, seed)
     sheets = _sheets(cases)
-    notes: list[str] = []
+    notes = changed_benchmark_notes(sheet.benchmark for sheet in sheets)
     for sheet, lines in sheets.items():
         prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
         found = [
@@ -63,10 +64,10 @@ def honesty_notes(
 
 
 def limit_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """Only the floor of doing nothing and the cap of destroyed tasks."""
+    """Only what was changed in the benchmark, the floor of doing nothing and the cap of destroyed tasks."""
     sheets = _sheets(cases)
     found = [note for sheet, lines in sheets.items() for note in _limits(sheet, lines)]
-    return list(dict.fromkeys(found))
+    return [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *dict.fromkeys(found)]
 
 
 def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:

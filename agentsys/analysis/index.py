@@ -115,7 +115,6 @@ def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:
         stamps: What they are known by, in the same order, taken before they are read.
     """
     rows: list[CaseRow | None] = []
-    kinds: list[int] = []
     reasons: list[str | None] = []
     for path in files:
         row, reason = None, None
@@ -124,8 +123,22 @@ def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:
         except UnreadableRecord as fault:
             reason = str(fault)
         rows.append(row)
-        kinds.append(CASE if row is not None else OTHER if reason is None else SKIPPED)
         reasons.append(reason)
+    return lines_of(rows, reasons, stamps)
+
+
+def lines_of(rows: Sequence[CaseRow | None], reasons: Sequence[str | None], stamps: Stamps) -> pa.Table:
+    """Lines as `indexed` gives them.
+
+    Args:
+        rows: The cases; None where there is none.
+        reasons: Why there is none; None where the file is something else. As long as `rows`.
+        stamps: What the files are known by, in the same order.
+    """
+    kinds = [
+        CASE if row is not None else OTHER if reason is None else SKIPPED
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
     own = zip([*stamps, kinds, reasons], _FILE_FIELDS, strict=True)
     arrays = [pa.array(values, field.type) for values, field in own]
     return pa.Table.from_arrays([*arrays, *row_arrays(rows)], schema=_SCHEMA)

@@ -49,12 +49,14 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
     """The limits of a benchmark's version; None where they are not known.
 
     Args:
-        benchmark: E.g. `agentdojo`.
-        version: As recorded; published files without one are taken for v1. A part after `+` names
-            changes to the benchmark; with `append_injection` nothing is overwritten.
+        benchmark: E.g. `agentdojo`. Parts after a `+`, here or in the version, name changes to the
+            benchmark; with `append_injection` nothing is overwritten.
+        version: As recorded; published files without one are taken for v1.
     """
-    known = _data().get(benchmark)
-    plain, _, changes = (_OLDEST if version == UNRECORDED else version).partition("+")
+    name, *changed = benchmark.split("+")
+    known = _data().get(name)
+    plain, *more = (_OLDEST if version == UNRECORDED else version).split("+")
+    changes = {*changed, *more}
     if known is None or plain not in known["passed_by_doing_nothing"]:
         return None
     destroyed = {} if "append_injection" in changes else known["destroyed_by_injection"]

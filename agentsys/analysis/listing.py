@@ -1,4 +1,7 @@
-"""`listed`: the JSON files under a folder, each folder once, hidden ones passed over."""
+"""`listed`: the JSON files under a folder, each folder once, hidden ones passed over.
+
+Files with many cases each (ASB's results) are listed apart, as they have no place in the index.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from agentsys.analysis.asb_result import is_asb_result
 from agentsys.errors import ConfigError
 from agentsys.runs.case import ATTEMPTS
 
@@ -30,6 +34,8 @@ class Listing(NamedTuple):
     """Folder -> paths of its JSON files; both sorted, a folder before its subfolders."""
     unlisted: list[Skipped]
     """Folders that may not be looked into."""
+    results: dict[FolderId, list[str]]
+    """Folder -> paths of ASB's results files; only folders that hold some."""
 
     @property
     def files(self) -> list[str]:
@@ -50,13 +56,16 @@ def listed(root: Path) -> Listing:
         raise ConfigError(f"No folder '{root}'. Give the log folder of a run: agentsys results DIR")
     if root.is_file():
         status = root.stat()
-        return Listing(str(root), {(status.st_dev, status.st_ino): [str(root)]}, [])
-    found = Listing(str(root), {}, [])
+        alone = {(status.st_dev, status.st_ino): [str(root)]}
+        if root.suffix == ".csv" and is_asb_result(str(root)):
+            return Listing(str(root), {}, [], alone)
+        return Listing(str(root), alone, [], {})
+    found = Listing(str(root), {}, [], {})
     waiting = [str(root)]
     while waiting:
         folder = waiting.pop()
         try:
-            subfolders = _visit(folder, found.folders)
+            subfolders = _visit(folder, found)
         except OSError as error:
             found.unlisted.append(Skipped(folder, f"cannot be read ({error.strerror})"))
         else:
@@ -64,17 +73,20 @@ def listed(root: Path) -> Listing:
     return found
 
 
-def _visit(folder: str, folders: dict[FolderId, list[str]]) -> list[str]:
+def _visit(folder: str, found: Listing) -> list[str]:
     """Enters a folder's files, unless it was visited before, and gives its subfolders, sorted."""
     status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
     identity = (status.st_dev, status.st_ino)
-    if identity in folders:
+    if identity in found.folders:
         return []
     with os.scandir(folder) as entries:
         shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
     subfolders = [entry.path for entry in shown if _is_folder(entry) and not _holds_attempts(entry)]
     own = {entry.path for entry in shown if entry.name.endswith(".json")}.difference(subfolders)
-    folders[identity] = sorted(own)
+    found.folders[identity] = sorted(own)
+    tables = [entry.path for entry in shown if entry.name.endswith(".csv") and is_asb_result(entry.path)]
+    if tables:
+        found.results[identity] = sorted(tables)
     return subfolders
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentsys.analysis.case_row import COLUMNS, IDENTITY, CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
-from agentsys.analysis.reading import first_of_each, nothing_found
+from agentsys.analysis.reading import first_of_each, nothing_found, result_rows
 from agentsys.analysis.reading_notes import reading_notes
 from agentsys.errors import ConfigError
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pd.DataFrame:
-    """Every stored case under some paths, one row each: ours, AgentDojo's published ones and DRIFT's.
+    """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
 
     Args:
         paths: A log, pipeline or suite folder or a single file, or several.
@@ -88,12 +88,23 @@ def _table(listings: Sequence[Listing]) -> pa.Table:
     for listing in listings:
         table = _lines(listing)
         if met & listing.folders.keys():
-            table = table.filter(
-                [folder not in met for folder, files in listing.folders.items() for _ in files]
-            )
+            kept = [folder not in met for folder, files in listing.folders.items() for _ in files]
+            table = table.filter(pa.array(kept, pa.bool_()))
         met |= listing.folders.keys()
         tables.append(table)
-    return pa.concat_tables(tables)
+    return pa.concat_tables([*tables, _result_lines(listings)])
+
+
+def _result_lines(listings: Sequence[Listing]) -> pa.Table:
+    """A line per row of ASB's results files: read every time, as they are in no index."""
+    import pyarrow as pa
+
+    from agentsys.analysis.index import lines_of, stamps_of
+
+    rows = list(result_rows(listings))
+    stamps = stamps_of([row.place for row in rows], "")
+    lines = lines_of([row.case for row in rows], [row.fault for row in rows], stamps)
+    return lines.append_column("source", pa.array([_shown(row.place) for row in rows], pa.string()))
 
 
 def _lines(listing: Listing) -> pa.Table:
@@ -106,9 +117,12 @@ def _lines(listing: Listing) -> pa.Table:
         lines = parsed(listing.files, stamps_of(listing.files, listing.root))
     else:
         lines = indexed(listing)
-    # A name that is no valid UTF-8 can be read but not shown as it is.
-    shown = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in listing.files]
-    return lines.append_column("source", pa.array(shown, pa.string()))
+    return lines.append_column("source", pa.array([_shown(path) for path in listing.files], pa.string()))
+
+
+def _shown(path: str) -> str:
+    """A name that is no valid UTF-8 can be read but not shown as it is."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _sorted_out(lines: pa.Table) -> tuple[pa.Table, list[Skipped], int]:

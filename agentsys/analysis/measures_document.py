@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from agentsys.analysis.document import Document, Grid, cells
 from agentsys.analysis.escaping import csv_cell
+from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.measures import TOKENS_OF_ROLE, MeasureRow
 from agentsys.analysis.metrics import POOLED
 
@@ -42,8 +43,14 @@ def measures_document(rows: Sequence[MeasureRow]) -> Document:
     found: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     for row in rows:
         if row.suite == POOLED:
-            found[row.model, row.defense, row.attack, row.version][row.measure] = row.value
-    return Document([("Cost and untrusted text", [_measures(found), _roles(found)])], _NOTES)
+            found[row.model, row.defense, row.attack, _version(row)][row.measure] = row.value
+    notes = (*changed_benchmark_notes(row.benchmark for row in rows), *_NOTES)
+    return Document([("Cost and untrusted text", [_measures(found), _roles(found)])], notes)
+
+
+def _version(row: MeasureRow) -> str:
+    """The version, behind the benchmark's label where that names a change of what models read."""
+    return f"{row.benchmark} {row.version}" if "+" in row.benchmark else row.version
 
 
 def measures_csv(rows: Sequence[MeasureRow]) -> str:

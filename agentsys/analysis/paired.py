@@ -112,6 +112,8 @@ def p_value(difference: Estimate) -> float:
     if error.value > 0:
         return 2.0 * float(special.stdtr(error.df, -abs(difference.value) / error.value))
     differing = int(abs(difference.value) * len(difference.spreads) + 1e-9)
+    if not differing and abs(difference.value) > 1e-9:
+        differing = 1  # every task differs by the same part of its cases: they agree all the same
     fewest = min(max(len(part.users), len(part.injections)) for part in difference.spreads)
     return float(min(1.0, 2.0 ** (1 - differing * fewest)))
 

@@ -55,8 +55,8 @@ class _Published(BaseModel):
     duration: float | None = None
 
 
-_KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp"}
-"""The second set is written by newer versions of AgentDojo."""
+_KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", "rescored"}
+"""The first two are written by newer versions of AgentDojo, the last by `agentsys rescore`."""
 
 
 def victim_of(pipeline_name: str) -> Victim:

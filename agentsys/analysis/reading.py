@@ -1,12 +1,16 @@
-"""Folders -> `Reading`: every stored case in them, and every file that could not be used, with the reason."""
+"""Folders -> `Reading`: every stored case in them, and every file that could not be used, with the reason.
+
+A file of ASB's results holds many cases; each of its rows counts as a file.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentsys.analysis.asb_result import Row, asb_rows
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
 from agentsys.analysis.reading_notes import skipped_lines
@@ -22,7 +26,7 @@ class Reading:
     """What some folders hold. Cases, skipped, repeated and other files add up to the files seen."""
 
     cases: tuple[CaseRow, ...]
-    """In the order of the paths given, then by path; each case once."""
+    """In the order of the paths given, then by path, those from ASB's results last; each case once."""
     skipped: tuple[Skipped, ...] = ()
     """Files that should hold a case and do not, and folders that may not be looked into."""
     repeated: int = 0
@@ -34,7 +38,7 @@ class Reading:
 
 
 def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
-    """Every stored case under some paths: ours, AgentDojo's published ones and DRIFT's alike.
+    """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
 
     Args:
         paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
@@ -63,6 +67,12 @@ def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
             other += 1
         else:
             rows.append(row)
+    for line in result_rows(listings):
+        seen += 1
+        if line.case is None:
+            skipped.append(Skipped(line.place, line.fault or ""))
+        else:
+            rows.append(line.case)
     if not rows:
         raise ConfigError(nothing_found(roots, skipped, other))
     counted = first_of_each([row.identity for row in rows], [row.status for row in rows])
@@ -73,9 +83,19 @@ def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
 
 def files_once(listings: Iterable[Listing]) -> Iterator[str]:
     """The files of several listings, those of a folder that stands in more than one of them only once."""
+    return _once(listing.folders for listing in listings)
+
+
+def result_rows(listings: Iterable[Listing]) -> Iterator[Row]:
+    """The rows of ASB's results files, those of a folder in several listings likewise only once."""
+    for path in _once(listing.results for listing in listings):
+        yield from asb_rows(path)
+
+
+def _once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Iterator[str]:
     met: set[FolderId] = set()
-    for listing in listings:
-        for folder, files in listing.folders.items():
+    for folders in listings:
+        for folder, files in folders.items():
             if folder not in met:
                 met.add(folder)
                 yield from files

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from agentsys.analysis.bootstrap import CONFIDENCE
 from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
+from agentsys.analysis.causes import measured_rows
+from agentsys.analysis.causes_grid import measured_notes
 from agentsys.analysis.error_rule import ErrorRule, outcome
 from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL, Cell, MetricRow, measure
@@ -26,6 +28,8 @@ class Report:
     ever returned the payload: there the attack could not have worked, whatever the defense does."""
     notes: tuple[str, ...] = ()
     """Footnotes, one sentence or two each, as plain text with names as they were found."""
+    measured: list[MetricRow] = field(default_factory=list)
+    """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
 
 
 def report(
@@ -40,6 +44,7 @@ def report(
         seed: Of the bootstrap.
     """
     rows = measure(reading.cases, errors, replicates=replicates, seed=seed)
+    measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
     notes = [
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
         "Overall: unweighted mean of the suites.",
@@ -48,9 +53,11 @@ def report(
         *_alike(rows),
         *_fewer_suites(rows),
         *_left_out(reading),
+        *_suites_drawn(reading.cases),
+        *measured_notes(measured, reading.cases),
         *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
     ]
-    return Report(rows, unexposed_share(reading.cases), tuple(notes))
+    return Report(rows, unexposed_share(reading.cases), tuple(notes), measured)
 
 
 def unexposed_share(cases: Iterable[CaseRow]) -> dict[Cell, float]:
@@ -100,6 +107,20 @@ def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
         for line in sheet.lines:
             if line.suites != sheet.suites:
                 yield f"{line.name}: overall covers {', '.join(line.suites)} only."
+
+
+def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
+    """Where suites take the place of user tasks (agentsys.analysis.clusters)."""
+    tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for case in cases:
+        if not case.is_injection_task_alone:
+            tasks[case.benchmark, case.version][case.suite].add(case.user_task_id)
+    for (benchmark, version), suites in sorted(tasks.items()):
+        if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
+            yield (
+                f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
+                f"resample the {len(suites)} suites in their place."
+            )
 
 
 def _left_out(reading: Reading) -> Iterator[str]:

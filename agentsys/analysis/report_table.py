@@ -8,11 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from agentsys.analysis.case_row import NO_ATTACK
+from agentsys.analysis.causes_grid import measured_grids
 from agentsys.analysis.escaping import plain
 from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
 from agentsys.analysis.numbers_as_text import interval_text, value_text
 from agentsys.analysis.report import Report
 from agentsys.analysis.sheet import METRIC_TITLES, Line, Sheet, sheets
+from agentsys.analysis.write_terminal import terminal_grid
 
 
 def report_table(found: Report) -> RenderableType:
@@ -26,7 +28,10 @@ def report_table(found: Report) -> RenderableType:
     """
     parts: list[RenderableType] = []
     for sheet in sheets(found.rows):
-        parts += [Text(plain(sheet.title), style="bold"), _overall(sheet, found), _by_suite(sheet)]
+        parts += [Text(plain(sheet.title), style="bold"), _overall(sheet, found)]
+        for grid in measured_grids(found.measured, sheet):
+            parts += [Text(plain(grid.caption), style="dim"), terminal_grid(grid)]
+        parts.append(_by_suite(sheet))
     notes = [Text(plain(note), style="dim") for note in found.notes]
     return Group(*parts, *notes)
 

@@ -16,7 +16,7 @@ def terminal_document(document: Document) -> RenderableType:
     """Tables, notes and commands. Names are shown as text: markup in them has no effect."""
     parts: list[RenderableType] = []
     for heading, grids in document.sections:
-        parts += [Text(plain(heading), style="bold"), *(_table(grid) for grid in grids)]
+        parts += [Text(plain(heading), style="bold"), *(terminal_grid(grid) for grid in grids)]
     notes = [Text(plain(note), style="dim") for note in document.notes]
     commands = [_whole(f"  {plain(command)}") for command in document.commands]
     return Group(*parts, *notes, *commands)
@@ -30,11 +30,12 @@ def _whole(line: str) -> Text:
 def needed_width(document: Document) -> int:
     """Columns that its widest grid needs: on a narrower console names and numbers would be cut."""
     wide = Console(width=10_000)
-    tables = [_table(grid) for _, grids in document.sections for grid in grids]
+    tables = [terminal_grid(grid) for _, grids in document.sections for grid in grids]
     return max((Measurement.get(wide, wide.options, table).maximum for table in tables), default=0)
 
 
-def _table(grid: Grid) -> Table:
+def terminal_grid(grid: Grid) -> Table:
+    """One grid; its caption is not shown."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for place, name in enumerate(grid.header):
         table.add_column(Text(plain(name)), justify="left" if place < grid.names else "right", no_wrap=True)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +63,20 @@ def _command(*arguments: str) -> str:
     outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert outcome.exit_code == 0
     return outcome.stdout
+
+
+def test_table_4_takes_the_transferred_search_for_pair_and_no_other() -> None:
+    attacked = [case for case in _grid(defense="agentsys") if case.attack != "none"]
+    transferred = [replace(case, attack="pair-transfer", injection_success=True) for case in attacked]
+    searched = [*transferred, *(replace(case, attack="pair-per_case") for case in attacked)]
+    numbers = {
+        row.band.labels: [cell.ours.value for cell in row.cells if cell.ours]
+        for row in _filled(4, searched).rows
+        if row.line is not None
+    }
+    assert numbers["pair", "ASR"] == [100.0] * 5
+    assert all(not found for (attack, _), found in numbers.items() if attack != "pair")
+    assert _filled(4, searched).lines[0].cases == _filled(4, transferred).lines[0].cases
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures import figure2, figure3, figure4, table1_figure, tokens_figure
 from agentsys.analysis.figures.drawn import Drawn
+from agentsys.analysis.figures.figure2_cases import figure2_cases
 from agentsys.analysis.figures.mark import Mark
 from agentsys.analysis.figures.selection import ANYTHING, Selection, Wish, select
 from agentsys.analysis.figures.style import styled
@@ -33,11 +34,39 @@ class FigureKind:
     benchmark: str = BENCHMARK
     room: int | None = None
     """How many defenses can be told apart in it; None: any number."""
+    prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
+    """Gives cases the names that the figure knows them by."""
+    joins_versions: bool = True
+    """Whether versions of the benchmark complete each other; otherwise each has lines of its own."""
+
+    def selection(self, cases: Iterable[CaseRow], wish: Wish = ANYTHING) -> Selection:
+        """What the figure shows of some cases.
+
+        Raises:
+            ConfigError: If the runs do not have the model or a defense asked for.
+        """
+        named = self.prepare(cases) if self.prepare else cases
+        return select(
+            named,
+            self.attacks,
+            wish,
+            benchmark=self.benchmark,
+            room=self.room,
+            joins_versions=self.joins_versions,
+        )
 
 
 _BOTH = (NO_ATTACK, ATTACK)
 FIGURES = {
-    "2": FigureKind("figure2", (figure2.ATTACK,), figure2.marks, figure2.draw, figure2.BENCHMARK),
+    "2": FigureKind(
+        "figure2",
+        figure2.ATTACKS,
+        figure2.marks,
+        figure2.draw,
+        figure2.BENCHMARK,
+        prepare=figure2_cases,
+        joins_versions=False,
+    ),
     "3": FigureKind("figure3", _BOTH, figure3.marks, figure3.draw),
     "4": FigureKind("figure4", _BOTH, figure4.marks, figure4.draw, room=5),
     "table1": FigureKind("figure_table1", (ATTACK,), table1_figure.marks, table1_figure.draw, room=3),
@@ -66,7 +95,7 @@ def make_figure(
     Raises:
         ConfigError: If the runs do not have the model or a defense asked for.
     """
-    selection = select(cases, kind.attacks, wish, benchmark=kind.benchmark, room=kind.room)
+    selection = kind.selection(cases, wish)
     with styled():
         marks = kind.marks(selection, errors)
         return Drawn(kind.name, kind.draw(selection, marks), marks)

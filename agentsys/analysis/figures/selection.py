@@ -60,6 +60,7 @@ def select(
     *,
     benchmark: str = BENCHMARK,
     room: int | None = None,
+    joins_versions: bool = True,
 ) -> Selection:
     """Choose the model that a figure shows, and its defenses.
 
@@ -70,11 +71,12 @@ def select(
         benchmark: The benchmark's label.
         room: How many defenses the figure shows unless some are asked for: those of the paper's figures
             first.
+        joins_versions: See `run_lines`.
 
     Raises:
         ConfigError: If the runs do not have the model or a defense asked for.
     """
-    lines = run_lines(cases, attacks, benchmark)
+    lines = run_lines(cases, attacks, benchmark, joins_versions=joins_versions)
     sizes: Counter[str] = Counter()
     for line in lines:
         sizes[line.model] += len(line.cases)

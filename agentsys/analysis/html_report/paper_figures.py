@@ -47,11 +47,10 @@ def paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT
     """
     from agentsys.analysis.figures.catalog import FIGURES, make_figure
     from agentsys.analysis.figures.mark import marks_csv
-    from agentsys.analysis.figures.selection import select
 
     made: list[PaperFigure] = []
     for name, kind in FIGURES.items():
-        if not select(cases, kind.attacks, benchmark=kind.benchmark).lines:
+        if not kind.selection(cases).lines:
             continue
         with warnings.catch_warnings():
             # Names in runs may hold characters that the font lacks: they show as boxes.

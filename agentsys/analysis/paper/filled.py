@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentsys.analysis.bootstrap import Resampler
 from agentsys.analysis.by_length import asr_by_round
@@ -11,7 +11,16 @@ from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.metrics import measure
 from agentsys.analysis.number import Number, number_in
-from agentsys.analysis.paper.layout import ATTACK, ROUND_LENGTHS, Band, PaperTable, Spot, round_spot
+from agentsys.analysis.paper.caused_rounds import with_caused_rounds
+from agentsys.analysis.paper.layout import (
+    ATTACK,
+    ROUND_LENGTHS,
+    RUN_AS,
+    Band,
+    PaperTable,
+    Spot,
+    round_spot,
+)
 from agentsys.analysis.paper.lines import RunLine, run_lines
 from agentsys.analysis.published import PublishedNumber, printed_in
 
@@ -79,10 +88,16 @@ def fill(
     """
     printed = printed_in(table.source)
     targets = list(dict.fromkeys((number.model, number.defense) for number in printed))
-    lines = [line for line in run_lines(cases, table.attacks) if _belongs(line, table, targets)]
+    named = [_as_printed(case) for case in (with_caused_rounds(cases) if table.number == 1 else cases)]
+    lines = [line for line in run_lines(named, table.attacks) if _belongs(line, table, targets)]
     ours = [(line, _numbers(table, line, errors, Resampler(replicates, seed))) for line in lines]
     rows = [row for key in _keys(table, targets, lines) for row in _rows(table, key, ours, printed)]
     return FilledTable(table, tuple(rows), tuple(lines))
+
+
+def _as_printed(case: CaseRow) -> CaseRow:
+    """The case under the attack's name in the printed tables."""
+    return replace(case, attack=RUN_AS[case.attack]) if case.attack in RUN_AS else case
 
 
 def _belongs(line: RunLine, table: PaperTable, targets: Sequence[tuple[str, str]]) -> bool:

@@ -10,6 +10,8 @@ from agentsys.analysis.metrics import BENIGN_UTILITY, OVERALL, TARGETED_ASR, UTI
 
 ATTACK = "important_instructions"
 """The attack of every table; Table 4 adds two."""
+RUN_AS = {"pair-transfer": "pair"}
+"""Attack as runs label it -> as the printed tables name it, where the two differ."""
 SUITES = ("banking", "slack", "travel", "workspace")
 POOLED_OVER_SUITES = "all"
 """The suite of Table 1's numbers, as the printed data names it."""
@@ -133,7 +135,7 @@ TABLES = {
             _SUITE_COLUMNS,
             _ADAPTIVE,
             label_headers=("Attack", "Metric"),
-            further_defenses=frozenset({"agentsys_strict"}),
+            further_defenses=frozenset({"agentsys_strict", "none"}),
         ),
         *(
             PaperTable(

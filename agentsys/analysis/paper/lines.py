@@ -46,7 +46,11 @@ class RunLine:
 
 
 def run_lines(
-    cases: Iterable[CaseRow], attacks: Collection[str], benchmark: str = BENCHMARK
+    cases: Iterable[CaseRow],
+    attacks: Collection[str],
+    benchmark: str = BENCHMARK,
+    *,
+    joins_versions: bool = True,
 ) -> list[RunLine]:
     """The lines that some attacks make up, sorted by model, defense and version.
 
@@ -57,21 +61,22 @@ def run_lines(
         cases: In any order. Other benchmarks and injection tasks run alone are passed over.
         attacks: Labels of attacks; `none` for benign cases.
         benchmark: The benchmark's label.
+        joins_versions: Whether versions may complete each other; data sets of one's own never do.
     """
     groups: dict[tuple[str, str], list[CaseRow]] = {}
     for case in cases:
         if case.benchmark == benchmark and case.attack in attacks and not case.is_injection_task_alone:
             groups.setdefault((case.shown_model, case.defense), []).append(case)
-    return [line for key in sorted(groups) for line in _lines(*key, groups[key])]
+    return [line for key in sorted(groups) for line in _lines(*key, groups[key], joins_versions)]
 
 
-def _lines(model: str, defense: str, cases: Sequence[CaseRow]) -> list[RunLine]:
+def _lines(model: str, defense: str, cases: Sequence[CaseRow], joins_versions: bool) -> list[RunLine]:
     by_version: dict[str, list[CaseRow]] = {}
     for case in cases:
         by_version.setdefault(case.version, []).append(case)
     covered = [{(case.attack, case.suite) for case in found} for found in by_version.values()]
     versions = tuple(sorted(by_version))
-    if sum(map(len, covered)) > len(set().union(*covered)):
+    if not joins_versions or sum(map(len, covered)) > len(set().union(*covered)):
         return [_line(model, defense, (version,), by_version[version]) for version in versions]
     return [_line(model, defense, versions, cases)]
 

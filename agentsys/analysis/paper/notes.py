@@ -10,6 +10,7 @@ from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.error_rule import ErrorRule, outcome
 from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL
+from agentsys.analysis.paper.caused_rounds import caused_in
 from agentsys.analysis.paper.commands import without_config
 from agentsys.analysis.paper.filled import FilledTable
 from agentsys.analysis.paper.layout import ATTACK, SUITES
@@ -45,6 +46,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
         f"injection tasks resampled, {replicates} times. {_reading_of(filled)}",
         *_simulated(filled.lines),
+        *_caused(filled, reading),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),
         *_mixed(filled),
         *_versions_differ(filled.lines),
@@ -83,6 +85,16 @@ def _reading_of(filled: FilledTable) -> str:
 def _simulated(lines: Iterable[RunLine]) -> Iterator[str]:
     if any(line.simulated for line in lines):
         yield f"{SIMULATED} simulated: a scripted agent, not a language model; no LLM's numbers."
+
+
+def _caused(filled: FilledTable, reading: Reading) -> Iterator[str]:
+    count = caused_in((case for line in filled.lines for case in line.cases), reading.cases)
+    if filled.table.number == 1 and count:
+        yield (
+            f"In {count} cases the round was chosen, not observed (attack injection_round): the injection "
+            "stands only where a clean run first reads it in that round. The paper's numbers are of observed "
+            "rounds."
+        )
 
 
 def _mixed(filled: FilledTable) -> Iterator[str]:

@@ -32,20 +32,30 @@ def paper_document(
         replicates: Of the bootstrap.
     """
     table = filled.table
+    return Document(
+        [(f"Table {table.number}. {table.title}", [paper_grid(filled, "in percent")])],
+        notes(filled, reading, errors, replicates),
+        filling_commands(filled, logdir),
+    )
+
+
+def paper_grid(filled: FilledTable, caption: str) -> Grid:
+    """The table itself.
+
+    Args:
+        filled: The table.
+        caption: What its numbers are.
+    """
+    table = filled.table
     header = ["Model", "Defense", *table.label_headers]
     for column in table.columns:
         header += [column, "paper"]
-    grid = Grid(
-        "in percent",
+    return Grid(
+        caption,
         (*header, "Cases", "Version"),
         [cells(*_names(row, filled), *_values(row), _counts(row), _version(row)) for row in filled.rows],
         names=2 + len(table.label_headers),
         breaks=_breaks(filled),
-    )
-    return Document(
-        [(f"Table {table.number}. {table.title}", [grid])],
-        notes(filled, reading, errors, replicates),
-        filling_commands(filled, logdir),
     )
 
 

@@ -1,0 +1,104 @@
+"""Tags and phrases kept as data say what the benchmark, and the catalog of fixes, say."""
+
+from __future__ import annotations
+
+import pytest
+from fixed_on_paper import VERSIONS, benchmark, scored
+
+from agentsys.analysis.fixed import phrases_of_fixes
+from agentsys.analysis.limits import limits_of
+from agentsys.analysis.tags import tag_of
+from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
+from agentsys.benchmarks.fixes.catalog import FIXES
+
+ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
+
+
+def listed(tag: str, version: str) -> set[tuple[str, str]]:
+    """What the data lists, of what this version has."""
+    tasks = tag_of(tag).tasks["agentdojo"]
+    return {
+        (suite, task)
+        for suite, names in tasks.items()
+        for task in names
+        if task in benchmark(version).suite(suite).injection_tasks
+        or task in benchmark(version).suite(suite).user_tasks
+    }
+
+
+def injections(version: str) -> list[tuple[str, str]]:
+    return [
+        (suite, task)
+        for suite in benchmark(version).suite_names()
+        for task in benchmark(version).suite(suite).injection_tasks
+    ]
+
+
+def test_the_phrases_of_captions_are_the_catalogs() -> None:
+    assert phrases_of_fixes() == {name: fix.says for name, fix in FIXES.items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_injection_tasks_without_ground_truth_are_those_listed(version: str) -> None:
+    empty = set()
+    for suite, task in injections(version):
+        found = benchmark(version).suite(suite)
+        calls = found.injection_tasks[task].ground_truth(found.load_and_inject_default_environment({}))
+        if not calls:
+            empty.add((suite, task))
+    assert empty == listed("no_ground_truth", version)
+
+
+@pytest.mark.parametrize("version", ENDS)
+def test_text_only_injection_tasks_are_those_that_words_alone_carry_out(version: str) -> None:
+    by_words = set()
+    for suite, task in injections(version):
+        words = benchmark(version).suite(suite).injection_tasks[task].GOAL
+        found = scored(suite, "user_task_0", [], version=version, injection_task=task, answer=words)
+        if found.security:
+            by_words.add((suite, task))
+    assert by_words == listed("text_only", version)
+
+
+@pytest.mark.parametrize("version", ENDS)
+def test_abstention_passes_where_doing_nothing_solves_a_task_under_every_fix(version: str) -> None:
+    passed = {
+        (suite, task)
+        for suite in benchmark(version).suite_names()
+        for task in benchmark(version).suite(suite).user_tasks
+        if scored(suite, task, [], version=version, answer="").utility_fixed
+    }
+    assert passed == listed("abstention_passes", version)
+
+
+def test_tasks_added_in_v1_2_are_those_that_v1_1_2_lacks() -> None:
+    new = set(injections("v1.2.2")) - set(injections("v1.1.2"))
+    assert new == listed("added_in_v1.2", "v1.2.2")
+
+
+def test_destroyed_tasks_are_those_of_the_caps_under_the_tables() -> None:
+    limits = limits_of("agentdojo", "v1.2.2")
+    assert limits is not None
+    tasks = tag_of("destroyed_under_attack").tasks["agentdojo"]
+    assert tasks == limits.destroyed_by_injection
+
+
+def test_destroyed_tasks_take_what_they_need_from_a_vector() -> None:
+    """The bill's account stands in its vector alone; the others' calls repeat a name that is a vector."""
+    vectors = benchmark("v1.2.2").suite("banking").get_injection_vector_defaults()
+    assert "UK12345678901234567890" in vectors["injection_bill_text"]
+    slack = benchmark("v1.2.2").suite("slack")
+    renamed = slack.load_and_inject_default_environment(dict.fromkeys(IDENTIFIERS["slack"], "x"))
+    plain = slack.load_and_inject_default_environment({})
+    for task in tag_of("destroyed_under_attack").tasks["agentdojo"]["slack"]:
+        calls = [
+            [dict(call.args) for call in slack.user_tasks[task].ground_truth(one.model_copy(deep=True))]
+            for one in (plain, renamed)
+        ]
+        assert calls[0] != calls[1], task
+
+
+def test_action_open_tasks_exist_in_every_version() -> None:
+    tasks = tag_of("action_open").tasks["agentdojo"]
+    everything = {(suite, task) for suite, names in tasks.items() for task in names}
+    assert all(listed("action_open", version) == everything for version in VERSIONS)
