@@ -155,7 +155,7 @@ def _search(folder: Path, skipped: list[Skipped]) -> Search | None:
             skipped.append(Skipped(str(path), str(fault)))
     if not blocks:
         return None
-    final = _final(folder, skipped)
+    final = blocks[max(blocks)].search or _final(folder, skipped)
     return _of([blocks[number] for number in sorted(blocks)], final, lost=len(skipped) > bad)
 
 
@@ -164,7 +164,7 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
 
     Args:
         attempts: At least one.
-        final: What the case's finished record says of the search; None where there is none.
+        final: What the last attempt, or the case's finished record, says of the search; None: no end.
         lost: Whether an attempt could not be read; one that is not there counts likewise.
     """
     facts = [_attempt(block) for block in attempts]

@@ -159,5 +159,5 @@ class CaseRecord(_Stored):
     attempt: AttemptFacts | None = None
     """Only in the files of a search's attempts, `<case>.attempts/<number>.json`."""
     search: SearchFacts | None = None
-    """Where the injected text was searched for."""
+    """Where the injected text was searched for; also in the file of the attempt that ended a search."""
     notes: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from agentsys.attacks.judge import not_tried
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal, Quest, SearchedAttack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.trace import Span, span
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
@@ -30,6 +31,8 @@ from agentsys.runs.stored_attempt import StoredAttempt, attempt_of, span_of, sto
 
 UNFINISHED = "unfinished"
 """Error kind of an attempt whose candidate is paid for and whose query has not ended."""
+LASTING = frozenset({ErrorKind.CONTENT_REFUSED, ErrorKind.CONTEXT_LENGTH})
+"""Errors that the same candidate would meet again: it counts as refused, or no later run could go on."""
 
 
 @dataclass
@@ -92,15 +95,28 @@ class RunTarget:
         try:
             play(run, texts_for(self.job, proposal.text))
         except InjectionBreaksEnvironment as error:
-            refused = replace(proposal, refused=str(error))
-            run.attempt = _facts(self.number, place, refused, not_tried(str(error)))
+            self._cannot_be_tried(run, place, proposal, str(error))
             run.written = {}
+            return
+        except ModelError as error:
+            if error.kind not in LASTING:
+                raise
+            self._cannot_be_tried(run, place, proposal, str(error))
             return
         run.attempt = _facts(self.number, place, proposal, self.attack.judged(self.quest, facts_of(run)))
 
+    def _cannot_be_tried(self, run: CaseRun, place: Place, proposal: Proposal, why: str) -> None:
+        refused = replace(proposal, refused=why)
+        run.attempt = _facts(self.number, place, refused, not_tried(why))
+
     def _ask(self, propose: Callable[[ChatModel], Proposal]) -> Proposal:
         with span(ROLE) as opened:
-            return propose(_Heard(self.job.cell.stack.for_scene(scene_of(self.job)), opened))
+            try:
+                return propose(_Heard(self.job.cell.stack.for_scene(scene_of(self.job)), opened))
+            except ModelError as error:
+                if error.kind not in LASTING:
+                    raise
+                return Proposal("", refused=f"the attacker gave no proposal: {error}")
 
     def _keep(self, run: CaseRun) -> None:
         """Store the candidate before it is tried."""

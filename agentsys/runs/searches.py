@@ -16,6 +16,7 @@ from agentsys.runs.search_artefacts import SearchArtefacts
 from agentsys.runs.search_job import TRANSFER, SearchKey, search_job, search_key, searched_attack
 from agentsys.runs.search_target import RunTarget
 from agentsys.runs.store import Store
+from agentsys.runs.stored_attempt import stored_attempt
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,16 @@ class Searches:
         attempts = attack.search(quest, target)
         best = chosen(attempts)
         facts = _facts(home, attempts)
+        self._note_end(home, facts)
         text = quest.start if best is None else best.proposal.text
         self._artefacts.add(home, _entry(home, facts, text))
         return Found(text, None if best is None else best.number, facts)
+
+    def _note_end(self, home: Job, facts: SearchFacts) -> None:
+        """Say in the last attempt's file what the search came to: its case may not be in this run."""
+        last = stored_attempt(self._store, home.case, facts.attempts, home.cell.settings.config_hash)
+        if last is not None and last.record.search != facts:
+            self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
 
 
 def _facts(home: Job, attempts: Sequence[Attempt]) -> SearchFacts:

@@ -31,13 +31,14 @@ def calls(folder: str | Path, what: str) -> int:
 
 
 def _fate(folder: str, what: str, number: int) -> None:
-    """Do what the file `kill` or `fail` of the folder says for this call."""
-    for deed in ("kill", "fail"):
+    """Do what the file `kill`, `fail` or `refuse` of the folder says for this call."""
+    for deed in ("kill", "fail", "refuse"):
         order = Path(folder) / deed
         if order.exists() and order.read_text() == f"{what} {number}":
             if deed == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            raise ModelError(ErrorKind.SERVER_ERROR, "as told")
+            kind = ErrorKind.CONTENT_REFUSED if deed == "refuse" else ErrorKind.SERVER_ERROR
+            raise ModelError(kind, "as told")
 
 
 class CountedPair(PairAttack):

@@ -88,6 +88,20 @@ def test_an_errored_attempt_ends_the_search_and_is_the_very_one_made_next(
     assert calls(tmp_path, "attacker") == asked
 
 
+@pytest.mark.parametrize("order", ["attacker 3", "query 3"])
+def test_what_a_provider_refuses_for_good_costs_an_attempt_and_the_search_goes_on(
+    tmp_path: Path, order: str
+) -> None:
+    (tmp_path / "refuse").write_text(order)
+    one = ("user_tasks=[0]", "injection_tasks=[0]", "model.susceptibility=0")
+    assert counting(tmp_path, *one).execute(Silent()).errors == 0
+    (made,) = attempts_in(tmp_path / "runs").values()
+    facts = [record["agentsys"]["attempt"] for record in made]
+    assert [fact["number"] for fact in facts if fact["refused"]] == [3]
+    assert "content_refused" in facts[2]["refused"]
+    assert len(facts) == 15
+
+
 def test_ctrl_c_stops_a_search_between_attempts_and_stores_no_case(tmp_path: Path) -> None:
     class Impatient(Silent):
         def attempted(self, record: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from searches_for_runs import BANKING, TWO_TASKS, attempts_in, cases_in, outcome
 from small_runs import Canonical, Silent, records_in
 
+from agentsys.analysis.search_attempts import read_searches
 from agentsys.runs.case import ATTEMPTS
 from agentsys.runs.session import prepare
 
@@ -79,6 +80,15 @@ def test_another_limit_leaves_the_texts_of_a_transfer_as_they_were(run_cases: Ru
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").rglob(f"*{ATTEMPTS}/*.json")} == stamps
     records = cases_in(tmp_path / "runs").values()
     assert len({text for record in records for text in record["injections"].values()}) == 1
+
+
+def test_that_a_search_has_ended_is_known_without_the_case_it_was_made_on(
+    run_cases: Run, tmp_path: Path
+) -> None:
+    run_cases([*BANKING, "user_tasks=[1]", "injection_tasks=[0]", "model.susceptibility=0"])
+    (search,) = read_searches([tmp_path / "runs"]).found
+    assert search.case.user_task_id == "user_task_0"
+    assert (search.state.ended, search.attempts, search.budget) == (True, 15, 15)
 
 
 @pytest.mark.parametrize("attack", ["pair", pytest.param("tap", marks=pytest.mark.slow)])
