@@ -99,7 +99,7 @@ class CaseRow:
     """The run's seed; None in foreign files."""
     measured: Mapping[str, Any] = field(default_factory=dict)
     """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files
-    but ASB's results."""
+    but ASB's results and what `agentsys rescore` wrote."""
     attempts: int | None = None
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
 

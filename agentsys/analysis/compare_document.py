@@ -14,6 +14,7 @@ from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.metrics import OVERALL, POOLED
 from agentsys.analysis.numbers_as_text import MISSING
 from agentsys.analysis.sheet import METRIC_TITLES
+from agentsys.analysis.suite_grid import MOST_ACROSS
 
 _SIGNIFICANT = 0.05
 
@@ -92,6 +93,8 @@ def _overall(rows: Sequence[DifferenceRow], which: str, baseline: str) -> Grid:
 
 def _by_suite(rows: Sequence[DifferenceRow]) -> Grid:
     suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
+    if len(suites) > MOST_ACROSS + 1:
+        return _suites_down(rows, suites)
     lines: dict[tuple[str, str, str], dict[str, DifferenceRow]] = {}
     for row in rows:
         lines.setdefault((row.attack, row.defense, row.metric), {})[row.suite] = row
@@ -105,6 +108,23 @@ def _by_suite(rows: Sequence[DifferenceRow]) -> Grid:
     return Grid(
         "differences by suite, in percentage points", ("By suite, points", "Metric", *suites), body, names=2
     )
+
+
+def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str]) -> Grid:
+    """A row per contest and suite, a column per metric."""
+    metrics = [metric for metric in METRIC_TITLES if any(row.metric == metric for row in rows)]
+    contests: dict[tuple[str, str], dict[tuple[str, str], DifferenceRow]] = {}
+    for row in rows:
+        contests.setdefault((row.attack, row.defense), {})[row.suite, row.metric] = row
+    body = []
+    for found in contests.values():
+        name = _name(next(iter(found.values())))
+        for suite in suites:
+            differences = [found.get((suite, metric)) for metric in metrics]
+            body.append(cells(name, suite, *(_difference(d, starred=True) if d else "" for d in differences)))
+    header = ("By suite, points", "Suite", *(METRIC_TITLES[metric] for metric in metrics))
+    breaks = frozenset(range(len(suites), len(body), len(suites)))
+    return Grid("differences by suite, in percentage points", header, body, names=2, breaks=breaks)
 
 
 def _name(row: DifferenceRow) -> GridCell:

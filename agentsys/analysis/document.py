@@ -36,6 +36,8 @@ class Grid:
     """How many leading columns hold names; the others are numbers, aligned to the right."""
     breaks: frozenset[int] = frozenset()
     """Indices of rows that a rule stands above."""
+    wraps: frozenset[int] = frozenset()
+    """Indices of columns with long texts, which a terminal may break over lines; others are never broken."""
 
 
 @dataclass(frozen=True)

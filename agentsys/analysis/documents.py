@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.causes_grid import measured_grids
 from agentsys.analysis.document import Document, Grid, GridCell, cells
-from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
+from agentsys.analysis.extra_grids import extra_grids
+from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, TARGETED_ASR, Cell
 from agentsys.analysis.numbers_as_text import interval_text, value_text
 from agentsys.analysis.report import Report
 from agentsys.analysis.sheet import METRIC_TITLES, Line, Sheet, sheets
+from agentsys.analysis.suite_grid import suite_grid
 from agentsys.analysis.write_html import html_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
@@ -30,9 +31,9 @@ def as_html(found: Report) -> str:
 
 
 def report_document(found: Report) -> Document:
-    """Two grids per sheet (overall, per suite), two more where facts were measured, and the footnotes."""
+    """Two grids per sheet (overall, per suite), more where runs hold more, and the footnotes."""
     sections = [
-        (sheet.title, (_overall(sheet, found), *measured_grids(found.measured, sheet), _by_suite(sheet)))
+        (sheet.title, (_overall(sheet, found), *extra_grids(found, sheet), suite_grid(sheet)))
         for sheet in sheets(found.rows)
     ]
     return Document(sections, found.notes)
@@ -56,19 +57,6 @@ def _counts(line: Line, sheet: Sheet, found: Report) -> list[str]:
         str(sum(kind.errors for kind in kinds if kind)),
         f"{found.unexposed[cell]:.1f}" if cell in found.unexposed else "",
     ]
-
-
-def _by_suite(sheet: Sheet) -> Grid:
-    suites = [*sheet.suites, POOLED]
-    rows = [
-        cells(
-            *_names(line), METRIC_TITLES[metric], *(value_text(line.numbers.get((metric, s))) for s in suites)
-        )
-        for line in sheet.lines
-        for metric in METRICS
-        if (metric, OVERALL) in line.numbers
-    ]
-    return Grid("by suite, in percent", ("Defense", "Attack", "Metric", *suites), rows, names=3)
 
 
 def _names(line: Line) -> list[str]:

@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
 from agentsys.analysis.reading_notes import unknown_fields_note
+from agentsys.analysis.rescored_facts import RESCORED, rescored_facts
 from agentsys.analysis.trajectory import estimated_tokens, text_of, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 
@@ -51,7 +52,7 @@ class _Drift(BaseModel):
 _PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
 """What else DRIFT keeps: its plan, which no column shows."""
 
-_RESCORED = {"injections", "error", "agentdojo_package_version", "rescored"}
+_RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED}
 """What `agentsys rescore` adds, for AgentDojo's loader."""
 
 _KNOWN = _Drift.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
@@ -100,6 +101,7 @@ def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         source=source,
         foreign=True,
         notes=unknown_fields_note(stored.keys() - _KNOWN),
+        measured=rescored_facts(stored),
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
         decisions={"denied": _refusals(record.messages)},
         ground_truth_length=known_length(

@@ -25,7 +25,8 @@ class FixedCases:
     fixes: tuple[tuple[str, ...], ...]
     """Every list of fixes that some case was scored under; more than one: they are not comparable."""
     lacking: int
-    """Cases without fixed scores, which are not in `cases`."""
+    """Cases without fixed scores, which are not in `cases`. Injection tasks run alone have none and are not
+    counted: they are in no metric."""
 
     @property
     def notes(self) -> list[str]:
@@ -37,13 +38,14 @@ def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
     """The same cases with fixed scores.
 
     Args:
-        cases: Of our own runs; others hold no fixed scores.
+        cases: Of our own runs, or written by `agentsys rescore`; others hold no fixed scores.
     """
     listed = list(cases)
     found = [(case, _fixed(case)) for case in listed]
     lists = dict.fromkeys(_fixes(case) for case, fixed in found if fixed is not None and case.status == "ok")
     kept = tuple(fixed for _, fixed in found if fixed is not None)
-    return FixedCases(kept, tuple(lists), len(listed) - len(kept))
+    lacking = sum(fixed is None and not case.is_injection_task_alone for case, fixed in found)
+    return FixedCases(kept, tuple(lists), lacking)
 
 
 def changed_benchmark_notes(benchmarks: Iterable[str]) -> list[str]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from agentsys.analysis.bootstrap import Resampler
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.causes import is_control
+from agentsys.analysis.denial import denies_service
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.honesty import (
@@ -126,7 +128,7 @@ def _tasks(bound: Bound) -> str:
 
 def _floors(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
     for (defense, attack), cases in lines.items():
-        if defense != _UNDEFENDED or attack == NO_ATTACK:
+        if defense != _UNDEFENDED or attack == NO_ATTACK or is_control(cases):
             continue
         levels = at_the_floor(cases, resampler, rule)
         if levels:
@@ -157,7 +159,9 @@ def _detectable(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterato
 
 def _exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     for (defense, attack), cases in lines.items():
-        parts = list(_exposure_parts(cases, rule)) if attack != NO_ATTACK else []
+        # A control has no payload that could be met, or miss its mark.
+        bare = attack == NO_ATTACK or is_control(cases)
+        parts = [] if bare else list(_exposure_parts(cases, rule))
         if parts:
             yield f"{_name(defense, attack)}: {'; '.join(parts)}."
 
@@ -174,7 +178,8 @@ def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
         if shown.value > 0:
             yield f"ASR there {_number(asr_where_shown(cases, rule), suites)}"
     safe = utility_where_safe(cases, rule)
-    if any(case.injection_task_id for case in cases) and any(case.injection_success for case in cases):
+    goal = any(case.injection_task_id for case in cases) and not denies_service(cases[0].attack)
+    if goal and any(case.injection_success for case in cases):
         yield f"utility where the attack failed {_number(safe, suites)}"
     split = workspace_split(cases, rule)
     if split:

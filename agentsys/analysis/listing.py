@@ -6,6 +6,7 @@ Files with many cases each (ASB's results) are listed apart, as they have no pla
 from __future__ import annotations
 
 import os
+import stat
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +34,7 @@ class Listing(NamedTuple):
     folders: dict[FolderId, list[str]]
     """Folder -> paths of its JSON files; both sorted, a folder before its subfolders."""
     unlisted: list[Skipped]
-    """Folders that may not be looked into."""
+    """Folders that may not be looked into, and pipes and devices."""
     results: dict[FolderId, list[str]]
     """Folder -> paths of ASB's results files; only folders that hold some."""
 
@@ -82,9 +83,12 @@ def _visit(folder: str, found: Listing) -> list[str]:
     with os.scandir(folder) as entries:
         shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
     subfolders = [entry.path for entry in shown if _is_folder(entry) and not _holds_attempts(entry)]
-    own = {entry.path for entry in shown if entry.name.endswith(".json")}.difference(subfolders)
+    endless = [entry.path for entry in shown if _endless(entry)]
+    found.unlisted.extend(Skipped(path, "a pipe or a device, no file") for path in endless)
+    files = [entry.path for entry in shown if entry.path not in endless]
+    own = {path for path in files if path.endswith(".json")}.difference(subfolders)
     found.folders[identity] = sorted(own)
-    tables = [entry.path for entry in shown if entry.name.endswith(".csv") and is_asb_result(entry.path)]
+    tables = [path for path in files if path.endswith(".csv") and is_asb_result(path)]
     if tables:
         found.results[identity] = sorted(tables)
     return subfolders
@@ -93,6 +97,14 @@ def _visit(folder: str, found: Listing) -> list[str]:
 def _holds_attempts(entry: os.DirEntry[str]) -> bool:
     """Whether a folder holds a search's attempts, which are no cases of their own."""
     return entry.name.endswith(ATTEMPTS)
+
+
+def _endless(entry: os.DirEntry[str]) -> bool:
+    """Whether this is a pipe, a socket or a device, which would be waited for, or read, for ever."""
+    try:
+        return not entry.is_file() and not entry.is_dir() and not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:  # a link to nothing: whoever reads it says so
+        return False
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

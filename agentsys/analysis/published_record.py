@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
 from agentsys.analysis.reading_notes import unknown_fields_note
+from agentsys.analysis.rescored_facts import RESCORED, rescored_facts
 from agentsys.analysis.trajectory import estimated_tokens, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.payload_lines import PayloadLines, payload_lines
@@ -55,7 +56,7 @@ class _Published(BaseModel):
     duration: float | None = None
 
 
-_KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", "rescored"}
+_KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", RESCORED}
 """The first two are written by newer versions of AgentDojo, the last by `agentsys rescore`."""
 
 
@@ -112,6 +113,7 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         source=source,
         foreign=True,
         notes=unknown_fields_note(stored.keys() - _KNOWN),
+        measured=rescored_facts(stored),
         ground_truth_length=known_length(
             record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
         ),

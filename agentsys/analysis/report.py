@@ -10,6 +10,7 @@ from agentsys.analysis.bootstrap import CONFIDENCE
 from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 from agentsys.analysis.causes import measured_rows
 from agentsys.analysis.causes_grid import measured_notes
+from agentsys.analysis.denial import Denial, denial_notes, denials
 from agentsys.analysis.error_rule import ErrorRule, outcome
 from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL, Cell, MetricRow, measure
@@ -30,6 +31,14 @@ class Report:
     """Footnotes, one sentence or two each, as plain text with names as they were found."""
     measured: list[MetricRow] = field(default_factory=list)
     """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
+    denials: list[Denial] = field(default_factory=list)
+    """Denials of service beside the same tasks without attack; mostly empty."""
+
+    @property
+    def long_form(self) -> list[MetricRow]:
+        """Every number, for other programs."""
+        paired = [row for denial in self.denials for row in denial.rows]
+        return [*self.rows, *self.measured, *paired]
 
 
 def report(
@@ -45,6 +54,7 @@ def report(
     """
     rows = measure(reading.cases, errors, replicates=replicates, seed=seed)
     measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
+    denied = denials(reading.cases, errors, replicates=replicates, seed=seed)
     notes = [
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
         "Overall: unweighted mean of the suites.",
@@ -55,9 +65,10 @@ def report(
         *_left_out(reading),
         *_suites_drawn(reading.cases),
         *measured_notes(measured, reading.cases),
+        *denial_notes(denied),
         *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
     ]
-    return Report(rows, unexposed_share(reading.cases), tuple(notes), measured)
+    return Report(rows, unexposed_share(reading.cases), tuple(notes), measured, denied)
 
 
 def unexposed_share(cases: Iterable[CaseRow]) -> dict[Cell, float]:

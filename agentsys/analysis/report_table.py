@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.causes_grid import measured_grids
+from agentsys.analysis.document import Grid
 from agentsys.analysis.escaping import plain
+from agentsys.analysis.extra_grids import extra_grids
+from agentsys.analysis.fitting import FirstThatFits, stacked
 from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
 from agentsys.analysis.numbers_as_text import interval_text, value_text
 from agentsys.analysis.report import Report
@@ -24,14 +28,15 @@ def report_table(found: Report) -> RenderableType:
         found: From `agentsys.analysis.report.report`.
 
     Returns:
-        Something for `rich.console.Console.print`. Names are shown as text: markup in them has no effect.
+        Something for `rich.console.Console.print(..., crop=False)`. Names are shown as text: markup in them
+        has no effect.
     """
     parts: list[RenderableType] = []
     for sheet in sheets(found.rows):
         parts += [Text(plain(sheet.title), style="bold"), _overall(sheet, found)]
-        for grid in measured_grids(found.measured, sheet):
-            parts += [Text(plain(grid.caption), style="dim"), terminal_grid(grid)]
-        parts.append(_by_suite(sheet))
+        for grid in extra_grids(found, sheet):
+            parts += [Text(plain(grid.caption), style="dim"), _measured(grid)]
+        parts.append(FirstThatFits(_suites_across(sheet), _suites_down(sheet)))
     notes = [Text(plain(note), style="dim") for note in found.notes]
     return Group(*parts, *notes)
 
@@ -41,17 +46,24 @@ def _overall(sheet: Sheet, found: Report) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("Overall, %", overflow="fold")
     for metric in METRICS:
-        table.add_column(_stacked(METRIC_TITLES[metric]), justify="right", no_wrap=True)
+        table.add_column(stacked(METRIC_TITLES[metric]), justify="right", no_wrap=True)
     table.add_column("Cases", justify="right", no_wrap=True)
     if any(shares.values()):
-        table.add_column(_stacked("Payload never seen"), justify="right", no_wrap=True)
+        table.add_column(stacked("Payload never seen"), justify="right", no_wrap=True)
     for line in sheet.lines:
         cells = [_name(line), *(_number(line, metric) for metric in METRICS), _cases(line)]
         table.add_row(*cells, *([Text(shares[line.name])] if any(shares.values()) else []))
     return table
 
 
-def _by_suite(sheet: Sheet) -> Table:
+def _measured(grid: Grid) -> RenderableType:
+    narrow = terminal_grid(grid)
+    for column in narrow.columns[grid.names :]:
+        column.header = Text(stacked(str(column.header)))
+    return FirstThatFits(terminal_grid(grid), narrow)
+
+
+def _suites_across(sheet: Sheet) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("By suite, %", overflow="fold")
     table.add_column("")
@@ -66,9 +78,19 @@ def _by_suite(sheet: Sheet) -> Table:
     return table
 
 
-def _stacked(title: str) -> str:
-    """A heading with a line for each word, so that its column is no wider than an interval."""
-    return title.replace(" ", "\n")
+def _suites_down(sheet: Sheet) -> Table:
+    """The same for many suites, or for names too long to stand side by side."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("By suite, %", overflow="fold")
+    table.add_column("")
+    for metric in METRICS:
+        table.add_column(stacked(METRIC_TITLES[metric]), justify="right", no_wrap=True)
+    for line in sheet.lines:
+        names = _name(line).split("\n")
+        for name, suite in zip_longest(names, (*sheet.suites, POOLED)):
+            numbers = [value_text(line.numbers.get((metric, suite))) for metric in METRICS]
+            table.add_row(name or Text(), Text(plain(suite)), *numbers, end_section=suite == POOLED)
+    return table
 
 
 def _name(line: Line) -> Text:

@@ -61,8 +61,8 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
         scored = fixed_cases(cases)
         if not scored.fixes:
             raise ConfigError(
-                f"None of these {len(cases)} cases holds fixed scores: only runs of ours on AgentDojo do."
-                " Leave out --fixed."
+                f"None of these {len(cases)} cases holds fixed scores: only runs of ours on AgentDojo do. For"
+                " others: agentsys rescore DIR --version V --out NEW, then agentsys results NEW --fixed."
             )
         notes = [*scored.notes, *notes]
         fixes = tuple(dict.fromkeys(name for one in scored.fixes for name in one))
@@ -97,7 +97,8 @@ def variant_report(
         for variant in variants.listed
         for cell, share in unexposed_share(variant.cases).items()
     }
-    return Report(_interleaved(whole.rows, measured), unexposed, (*variants.notes, *whole.notes))
+    notes = (*variants.notes, *whole.notes)
+    return Report(_interleaved(whole.rows, measured), unexposed, notes, denials=whole.denials)
 
 
 def _fixed(variant: Variant) -> Variant:

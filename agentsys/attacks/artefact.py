@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentsys.errors import ConfigError
 
@@ -22,7 +22,7 @@ class ArtefactEntry(_Part):
     user_task: str | None
     """None: the text stands for every user task of the suite (mode `transfer`)."""
     injection_task: str
-    text: str
+    text: str = Field(min_length=1)
     """Goes into every injection vector of the user task."""
     success: bool
     """Whether the injection task was carried out with it, where it was searched."""
@@ -44,6 +44,15 @@ class Artefact(_Part):
     model: str
     defense: str
     entries: tuple[ArtefactEntry, ...]
+
+    @model_validator(mode="after")
+    def _one_text_each(self) -> Artefact:
+        """Of two texts for the same tasks nobody could say which one a case was run with."""
+        keys = [_key(entry) for entry in self.entries]
+        twice = next((key for key in keys if keys.count(key) > 1), None) if len(set(keys)) < len(keys) else None
+        if twice is not None:
+            raise ValueError(f"two texts for {', '.join(part or 'every user task' for part in twice)!r}")
+        return self
 
     def entry(self, suite: str, user_task: str, injection_task: str) -> ArtefactEntry | None:
         """The entry for one pair of tasks: its own, else the one for every user task."""

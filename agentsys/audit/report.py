@@ -6,9 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from agentsys.analysis.document import Document
-from agentsys.analysis.escaping import markdown_cell
+from agentsys.analysis.escaping import markdown_cell, plain
 from agentsys.analysis.write_markdown import markdown_document
+from agentsys.analysis.write_terminal import terminal_document
 from agentsys.audit.sentences import sentences, title
 from agentsys.audit.static_audit import StaticAudit
 from agentsys.audit.static_data import static_data
@@ -31,10 +35,24 @@ def audit_sentences(report: AuditReport) -> list[str]:
     return sentences(report.static) + (trace_sentences(report.trace) if report.trace else [])
 
 
-def audit_document(report: AuditReport) -> Document:
-    """Grids and, as notes, the sentences."""
-    sections = static_sections(report.static) + (trace_sections(report.trace) if report.trace else [])
-    return Document(sections, audit_sentences(report))
+def audit_document(report: AuditReport, *, every_task: bool = False) -> Document:
+    """Everything but the sentences, as grids.
+
+    Args:
+        report: What was found.
+        every_task: Whether tasks of which nothing was found are shown, too.
+    """
+    sections = static_sections(report.static, every_task=every_task)
+    if report.trace:
+        sections += trace_sections(report.trace, every_task=every_task)
+    return Document(sections, notes=())
+
+
+def audit_terminal(report: AuditReport, document: Document) -> RenderableType:
+    """For a terminal: what it is of, the sentences, and then the grids of its document."""
+    head = Text(plain(f"Audit of {title(report.static)}"), style="bold")
+    said = [Text(f"- {plain(sentence)}") for sentence in audit_sentences(report)]
+    return Group(head, *said, Text(), terminal_document(document))
 
 
 def audit_json(report: AuditReport) -> str:
@@ -45,8 +63,8 @@ def audit_json(report: AuditReport) -> str:
     return json.dumps(data, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def audit_markdown(report: AuditReport) -> str:
-    """As Markdown: a title, the sentences as a quotation, then every grid; ends in a newline."""
+def audit_markdown(report: AuditReport, *, every_task: bool = False) -> str:
+    """As Markdown: a title, the sentences as a quotation, then the grids; ends in a newline."""
     quoted = "\n>\n".join(f"> {markdown_cell(sentence)}" for sentence in audit_sentences(report))
-    grids = markdown_document(Document(audit_document(report).sections, notes=()))
+    grids = markdown_document(audit_document(report, every_task=every_task))
     return f"# Audit of {markdown_cell(title(report.static))}\n\n{quoted}\n\n{grids}"

@@ -1,133 +1,116 @@
-"""`static_sections`: a static audit as grids: a summary, then one row per task."""
+"""`static_sections`: a static audit as grids: a summary, what was found, and every task if wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from agentsys.analysis.document import Grid, cells
 from agentsys.audit.static_audit import StaticAudit
-from agentsys.audit.static_data import mutation_text
 from agentsys.audit.suite_audit import SuiteAudit
+from agentsys.audit.task_findings import (
+    Finding,
+    attack_findings,
+    of_injection_task,
+    of_user_task,
+    user_findings,
+)
 from agentsys.audit.task_numbers import numbers
-from agentsys.audit.task_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.task_rows import UserTaskAudit
 
 Section = tuple[str, Sequence[Grid]]
 _NONE = "-"
+_ABREAST = 4
+"""Suites side by side in the summary: what a terminal of 80 columns has room for."""
 
 
-def static_sections(audit: StaticAudit) -> list[Section]:
-    """The summary and a section per suite. Columns that a suite has nothing for are left out."""
-    return [("Summary", [_summary(audit)]), *(_suite(suite) for suite in audit.suites)]
+def static_sections(audit: StaticAudit, *, every_task: bool = False) -> list[Section]:
+    """The summary, and a section per suite of which something is found.
+
+    Args:
+        audit: What was found.
+        every_task: Whether the tasks follow one by one, also those of which nothing was found.
+    """
+    sections = ((suite.suite, _suite(suite, every_task)) for suite in audit.suites)
+    return [("Summary", _summary(audit)), *(section for section in sections if section[1])]
 
 
-class _SummaryColumn(NamedTuple):
+class _SummaryLine(NamedTuple):
     title: str
     cell: Callable[[SuiteAudit], str]
 
 
 _SUMMARY = (
-    _SummaryColumn("user tasks", lambda s: str(len(s.user_tasks))),
-    _SummaryColumn("solved by doing nothing", lambda s: str(len(s.noop))),
-    _SummaryColumn("own ground truth passes", lambda s: str(s.own_passes)),
-    _SummaryColumn("destroyed under attack", lambda s: str(len(s.destroyed))),
-    _SummaryColumn("wrong values unnoticed", lambda s: str(len(s.candidates))),
-    _SummaryColumn("injection tasks", lambda s: str(len(s.injection_tasks))),
-    _SummaryColumn("no ground truth", lambda s: str(len(s.without_ground_truth))),
-    _SummaryColumn("not repeat-safe", lambda s: str(len(s.repeat_unsafe))),
-    _SummaryColumn("compatible pairs", lambda s: f"{s.compatible}/{s.pairs}"),
-    _SummaryColumn("unstable checks", lambda s: str(len(s.unstable_checks))),
+    _SummaryLine("user tasks", lambda s: str(len(s.user_tasks))),
+    _SummaryLine("pass on their own ground truth", lambda s: str(s.own_passes)),
+    _SummaryLine("solved by doing nothing", lambda s: str(len(s.noop))),
+    _SummaryLine("destroyed under attack", lambda s: str(len(s.destroyed))),
+    _SummaryLine("broken by reading", lambda s: str(max(s.breaking_reads.values(), default=0))),
+    _SummaryLine("wrong values unnoticed", lambda s: str(len(s.candidates))),
+    _SummaryLine("injection tasks", lambda s: str(len(s.injection_tasks))),
+    _SummaryLine("without a ground truth", lambda s: str(len(s.without_ground_truth))),
+    _SummaryLine("fail when done twice", lambda s: str(len(s.repeat_unsafe))),
+    _SummaryLine("pairs that can be solved together", lambda s: f"{s.compatible}/{s.pairs}"),
+    _SummaryLine("checks that change what they check", lambda s: str(len(s.unstable_checks))),
 )
 
 
-def _summary(audit: StaticAudit) -> Grid:
-    rows = [cells(suite.suite, *(column.cell(suite) for column in _SUMMARY)) for suite in audit.suites]
-    return Grid("findings per suite", ("suite", *(column.title for column in _SUMMARY)), rows, names=1)
+def _summary(audit: StaticAudit) -> list[Grid]:
+    starts = range(0, len(audit.suites), _ABREAST)
+    return [_summary_of(audit.suites[start : start + _ABREAST]) for start in starts]
 
 
-def _suite(suite: SuiteAudit) -> Section:
-    grids = [_users(suite)] if suite.user_tasks else []
-    return suite.suite, [*grids, _attacks(suite)] if suite.injection_tasks else grids
+def _summary_of(suites: Sequence[SuiteAudit]) -> Grid:
+    rows = [cells(line.title, *(line.cell(suite) for suite in suites)) for line in _SUMMARY]
+    header = ("", *(suite.suite for suite in suites))
+    return Grid("findings per suite", header, rows, names=1, wraps=frozenset(range(1, len(header))))
+
+
+def _suite(suite: SuiteAudit, every_task: bool) -> list[Grid]:
+    found = [
+        _findings(f"{suite.suite}: user tasks", "user tasks", user_findings(suite)),
+        _findings(f"{suite.suite}: injection tasks", "injection tasks", attack_findings(suite)),
+    ]
+    single = [_users(suite), _attacks(suite)] if every_task else []
+    return [grid for grid in [*found, *single] if grid.rows]
+
+
+def _findings(caption: str, kind: str, found: Sequence[Finding]) -> Grid:
+    rows = [cells(finding.says, numbers(finding.tasks)) for finding in found]
+    return Grid(caption, ("finding", kind), rows, names=2, wraps=frozenset({0, 1}))
 
 
 class _UserColumn(NamedTuple):
     title: str
     cell: Callable[[UserTaskAudit], str]
-    applies: Callable[[SuiteAudit], bool] = lambda _suite: True
-
-
-def _has_pairs(suite: SuiteAudit) -> bool:
-    return suite.pairs > 0
-
-
-def _has_attacks(suite: SuiteAudit) -> bool:
-    return bool(suite.injection_tasks)
-
-
-def _has_vectors(suite: SuiteAudit) -> bool:
-    return any(row.vectors_on_path or row.identifier_vector for row in suite.user_tasks)
-
-
-def _has_breaking_reads(suite: SuiteAudit) -> bool:
-    return bool(suite.breaking_reads)
-
-
-_USER = (
-    _UserColumn("does nothing", lambda r: "solved" if r.noop_utility else _NONE),
-    _UserColumn("own ground truth", lambda r: _verdict(r.own_ground_truth, "passes", "FAILS")),
-    _UserColumn("twice", lambda r: _verdict(r.repeat_safe, "passes", "fails")),
-    _UserColumn("satisfies attacks", lambda r: _numbered(r.security_on_user_ground_truth), _has_attacks),
-    _UserColumn("compatible attacks", lambda r: _numbered(r.pair_compatible), _has_pairs),
-    _UserColumn("broken by reading", lambda r: _joined(r.reads_that_break), _has_breaking_reads),
-    _UserColumn("wrong values unnoticed", lambda r: _mutations(r)),
-    _UserColumn("vectors on path", lambda r: str(len(r.vectors_on_path)), _has_vectors),
-    _UserColumn("overwritten by", lambda r: _joined(r.overwritten), _has_vectors),
-    _UserColumn("identifier in", lambda r: _joined(r.identifier_vector), _has_vectors),
-    _UserColumn("check", lambda r: _stability(r.non_idempotent_check)),
-)
 
 
 def _users(suite: SuiteAudit) -> Grid:
-    columns = [column for column in _USER if column.applies(suite)]
-    rows = [cells(row.task, *(column.cell(row) for column in columns)) for row in suite.user_tasks]
-    header = ("user task", *(column.title for column in columns))
-    return Grid(f"{suite.suite}: user tasks", header, rows, names=len(header))
+    columns = list(_user_columns(suite))
+    rows = [
+        cells(row.task, *(column.cell(row) for column in columns), _joined(of_user_task(row, suite)))
+        for row in suite.user_tasks
+    ]
+    header = ("user task", *(column.title for column in columns), "findings")
+    caption = f"{suite.suite}: every user task"
+    return Grid(caption, header, rows, names=len(header), wraps=frozenset({len(header) - 1}))
+
+
+def _user_columns(suite: SuiteAudit) -> Iterator[_UserColumn]:
+    """What is told of every task; nothing that a suite has nothing for."""
+    if suite.pairs:
+        yield _UserColumn(
+            "solved after", lambda row: numbers(row.pair_compatible) if row.pair_compatible else _NONE
+        )
+    if any(row.vectors_on_path for row in suite.user_tasks):
+        yield _UserColumn("vectors", lambda row: str(len(row.vectors_on_path)))
 
 
 def _attacks(suite: SuiteAudit) -> Grid:
-    header = ("injection task", "does nothing", "own ground truth", "twice", "check")
-    rows = [cells(*_attack(row)) for row in suite.injection_tasks]
-    return Grid(f"{suite.suite}: injection tasks", header, rows, names=len(header))
+    rows = [cells(row.task, _joined(of_injection_task(row, suite))) for row in suite.injection_tasks]
+    header = ("injection task", "findings")
+    return Grid(f"{suite.suite}: every injection task", header, rows, names=2, wraps=frozenset({1}))
 
 
-def _attack(row: InjectionTaskAudit) -> tuple[str, ...]:
-    own = "none" if row.empty_ground_truth else _verdict(row.own_ground_truth, "passes", "FAILS")
-    twice = _verdict(row.repeat_safe, "passes", "fails")
-    idle = "CARRIED OUT" if row.noop_security else _NONE
-    return (row.task, idle, own, twice, _stability(row.non_idempotent_check))
-
-
-def _mutations(row: UserTaskAudit) -> str:
-    """Candidates only; the JSON has them all."""
-    found = [
-        f"{mutation_text(mutation)} [{mutation.reviewed}]"
-        for mutation in row.surviving_mutations
-        if mutation.is_candidate
-    ]
-    return _joined(found)
-
-
-def _verdict(value: bool | None, good: str, bad: str) -> str:
-    return _NONE if value is None else good if value else bad
-
-
-def _stability(changes: bool) -> str:
-    return "changes what it checks" if changes else "stable"
-
-
-def _numbered(tasks: tuple[str, ...]) -> str:
-    return numbers(tasks) if tasks else _NONE
-
-
-def _joined(names: Sequence[str]) -> str:
-    return ", ".join(names) if names else _NONE
+def _joined(found: Sequence[tuple[int, str]]) -> str:
+    return "; ".join(text for _, text in found) or _NONE

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentsys.audit.trace_answer import AnswerTrace, answer_rows, answer_trace
 from agentsys.audit.trace_benign import (
     BenignTrace,
     benign_hits,
@@ -20,10 +21,13 @@ from agentsys.audit.trace_benign import (
     solved_rows,
     state_equal_rows,
 )
+from agentsys.audit.trace_destroyed import destroyed_rows
 from agentsys.audit.trace_exposure import AttackedTrace, asr_rows, attacked_trace, exposure_rows
 from agentsys.audit.trace_findings import (
+    AnswerRow,
     AsrRow,
     BenignHit,
+    DestroyedRow,
     DirectRow,
     ErrorRow,
     ExposureRow,
@@ -33,6 +37,7 @@ from agentsys.audit.trace_findings import (
     TraceCase,
 )
 from agentsys.errors import ConfigError
+from agentsys.rescoring.final_answer import final_answer
 from agentsys.rescoring.records import SkippedRecord, records
 from agentsys.rescoring.rescore import recorded_version
 from agentsys.rescoring.tasks import benchmark
@@ -67,6 +72,8 @@ class TraceAudit:
     asked_directly: tuple[DirectRow, ...]
     skipped: tuple[SkippedRecord, ...]
     """Files that are no usable record, hollow ones aside, and benign ones that could not be scored again."""
+    destroyed: tuple[DestroyedRow, ...] = ()
+    answer_text: tuple[AnswerRow, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json`; shares that are undefined are None."""
@@ -109,6 +116,7 @@ class _Looked:
     attacked: list[AttackedTrace] = field(default_factory=list)
     benign: list[BenignTrace] = field(default_factory=list)
     skipped: list[SkippedRecord] = field(default_factory=list)
+    answers: list[AnswerTrace] = field(default_factory=list)
 
     def at(self, record: Trajectory | SkippedRecord | None) -> None:
         """Look at one more."""
@@ -121,6 +129,15 @@ class _Looked:
                 self.benign.append(benign_trace(record, self.version or recorded_version(record)))
             except Unusable as fault:
                 self.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
+        if isinstance(record, Trajectory) and final_answer(record) is not None:
+            self._answer(record)
+
+    def _answer(self, record: Trajectory) -> None:
+        try:
+            found = answer_trace(record, self.version or recorded_version(record))
+        except Unusable:
+            return  # an attacked record counts elsewhere all the same; a benign one was skipped above
+        self.answers.append(found)
 
 
 def _found(looked: _Looked) -> TraceAudit:
@@ -144,6 +161,8 @@ def _found(looked: _Looked) -> TraceAudit:
         hollow=_hollow(looked.skipped),
         asked_directly=direct_rows(benign),
         skipped=tuple(record for record in looked.skipped if record.obstacle is not Obstacle.HOLLOW),
+        destroyed=destroyed_rows(attacked),
+        answer_text=answer_rows(looked.answers),
     )
 
 

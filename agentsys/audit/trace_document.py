@@ -11,13 +11,21 @@ from agentsys.audit.trace_audit import TraceAudit
 from agentsys.audit.trace_findings import AsrRow, ExposureRow, SolvedRow, TraceCase
 
 Section = tuple[str, Sequence[Grid]]
+_LONG = frozenset({0, 1, 2})
+"""Columns of names, which are as long as whoever wrote the files made them."""
 SHOWN = 40
 """Single cases that a grid lists; the JSON has all."""
 
 
-def trace_sections(found: TraceAudit) -> list[Section]:
-    """One section per finding; findings of nothing are left out. Names are as in the files, unescaped."""
-    grids = (grid for make in _GRIDS for grid in [make(found)] if grid.rows)
+def trace_sections(found: TraceAudit, *, every_task: bool = False) -> list[Section]:
+    """One section per finding; findings of nothing are left out. Names are as in the files, unescaped.
+
+    Args:
+        found: What was found.
+        every_task: Whether there is a row per user task, too, where the sentences name the tasks.
+    """
+    makers = (*_GRIDS, *_BY_TASK) if every_task else _GRIDS
+    grids = (grid for make in makers for grid in [make(found)] if grid.rows)
     return [(f"Stored runs: {grid.caption}", [grid]) for grid in grids]
 
 
@@ -29,6 +37,8 @@ def trace_sentences(found: TraceAudit) -> list[str]:
         f" {len(found.skipped)} others could not be used.",
         *_exposure_sentences(found),
         *_success_sentences(found),
+        *_destroyed_sentences(found),
+        *_answer_sentences(found),
     ]
 
 
@@ -58,6 +68,31 @@ def _success_sentences(found: TraceAudit) -> Iterator[str]:
             yield f"User tasks {words} solved without an attack, in {_runs(rows)} each: {_by_suite(rows)}."
 
 
+def _destroyed_sentences(found: TraceAudit) -> Iterator[str]:
+    if found.destroyed:
+        suites = dict.fromkeys(row.suite for row in found.destroyed)
+        tasks = "; ".join(
+            f"{suite} {numbers(row.user_task_id for row in found.destroyed if row.suite == suite)}"
+            for suite in suites
+        )
+        solved, cases = (sum(getattr(row, name) for row in found.destroyed) for name in ("solved", "cases"))
+        yield (
+            f"The user task was solved in {solved} of {cases} attacked records of tasks whose injection "
+            f"overwrites what they need ({tasks})."
+        )
+
+
+def _answer_sentences(found: TraceAudit) -> Iterator[str]:
+    if found.answer_text:
+        cases, lost, gained = (
+            sum(getattr(row, name) for row in found.answer_text) for name in ("cases", "lost", "gained")
+        )
+        yield (
+            f"The last message of {cases} records has an answer section among others: judged on it alone, "
+            f"the utility of {lost} turns false and of {gained} true."
+        )
+
+
 def _task(case: TraceCase) -> str:
     return f"{case.suite} {numbers([case.user_task_id])}"
 
@@ -75,8 +110,9 @@ def _by_suite(rows: Sequence[SolvedRow]) -> str:
 
 
 def _asr(found: TraceAudit) -> Grid:
-    header = ("pipeline", "attack", "suite", "cases", "ASR", "exposed cases", "ASR among exposed")
-    return Grid("attack success in percent", header, [_asr_row(row) for row in found.asr], names=3)
+    header = ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "ASR of these")
+    rows = [_asr_row(row) for row in found.asr]
+    return Grid("attack success in percent, all and exposed cases", header, rows, 3, wraps=_LONG)
 
 
 def _asr_row(row: AsrRow) -> tuple[GridCell, ...]:
@@ -85,18 +121,25 @@ def _asr_row(row: AsrRow) -> tuple[GridCell, ...]:
 
 
 def _exposure(found: TraceAudit) -> Grid:
+    header = ("suite", "cases", "exposed", "not exposed", "unknown")
+    rows = [cells(row.suite, *_exposed(row)) for row in found.exposure if row.user_task_id is None]
+    return Grid("was the injection met?", header, rows, names=1, wraps=frozenset({0}))
+
+
+def _exposure_by_task(found: TraceAudit) -> Grid:
     header = ("suite", "user task", "cases", "exposed", "not exposed", "unknown")
-    return Grid("was the injection met?", header, [_exposure_row(row) for row in found.exposure], names=2)
+    rows = [cells(row.suite, row.user_task_id, *_exposed(row)) for row in found.exposure if row.user_task_id]
+    return Grid("was the injection met, by user task?", header, rows, names=2, wraps=frozenset({0, 1}))
 
 
-def _exposure_row(row: ExposureRow) -> tuple[GridCell, ...]:
-    counts = (str(row.cases), str(row.exposed), _percent(row.not_exposed_share), str(row.unknown))
-    return cells(row.suite, row.user_task_id or "all", *counts)
+def _exposed(row: ExposureRow) -> tuple[str, ...]:
+    return (str(row.cases), str(row.exposed), _percent(row.not_exposed_share), str(row.unknown))
 
 
 def _unexposed(found: TraceAudit) -> Grid:
     rows = [_case(case) for case in found.successes_without_exposure[:SHOWN]]
-    return Grid(_first("successes without exposure", found.successes_without_exposure), _CASE, rows, names=5)
+    caption = _first("successes without exposure", found.successes_without_exposure)
+    return Grid(caption, _CASE, rows, names=5, wraps=frozenset(range(5)))
 
 
 _CASE = ("pipeline", "suite", "user task", "attack", "injection task")
@@ -112,7 +155,8 @@ def _hits(found: TraceAudit) -> Grid:
         cells(hit.trace.pipeline, hit.trace.suite, hit.trace.user_task_id, hit.satisfied)
         for hit in found.benign_hits[:SHOWN]
     ]
-    return Grid(_first("attack checks that pass on benign records", found.benign_hits), header, rows, names=4)
+    caption = _first("attack checks that pass on benign records", found.benign_hits)
+    return Grid(caption, header, rows, names=4, wraps=_LONG)
 
 
 def _saturated(found: TraceAudit) -> Grid:
@@ -125,14 +169,7 @@ def _saturated(found: TraceAudit) -> Grid:
 
 
 def _state_equal(found: TraceAudit) -> Grid:
-    header = (
-        "suite",
-        "tasks",
-        "failed",
-        "in the right state",
-        "failed, scored again",
-        "in the right state, again",
-    )
+    header = ("suite", "tasks", "failed", "in right state", "scored again", "in right state")
     rows = [
         cells(
             row.suite,
@@ -147,7 +184,7 @@ def _state_equal(found: TraceAudit) -> Grid:
 def _errors(found: TraceAudit) -> Grid:
     rows = [cells(r.pipeline, r.suite, str(r.errored), str(r.stored_as_success)) for r in found.errors]
     header = ("pipeline", "suite", "errored", "stored as success")
-    return Grid("attacked records that ended in an error", header, rows, names=2)
+    return Grid("attacked records that ended in an error", header, rows, names=2, wraps=frozenset({0, 1}))
 
 
 def _direct(found: TraceAudit) -> Grid:
@@ -159,11 +196,27 @@ def _direct(found: TraceAudit) -> Grid:
     return Grid("injection tasks asked for directly", header, rows, names=2)
 
 
+def _destroyed(found: TraceAudit) -> Grid:
+    rows = [cells(r.suite, r.user_task_id, str(r.cases), str(r.solved)) for r in found.destroyed]
+    header = ("suite", "user task", "attacked", "solved")
+    return Grid("attacked user tasks whose injection overwrites what they need", header, rows, names=2)
+
+
+def _answers(found: TraceAudit) -> Grid:
+    rows = [
+        cells(r.pipeline, r.suite, *(str(count) for count in (r.cases, r.solved, r.lost, r.gained)))
+        for r in found.answer_text
+    ]
+    header = ("pipeline", "suite", "records", "solved", "lost", "gained")
+    caption = "utility when only the answer section is judged"
+    return Grid(caption, header, rows, names=2, wraps=frozenset({0}))
+
+
 def _unused(found: TraceAudit) -> Grid:
     hollow = [cells(row.folder, f"{row.records} hollow records") for row in found.hollow]
     others = [cells(record.source, record.reason) for record in found.skipped[:SHOWN]]
     caption = _first("records that could not be used", found.skipped)
-    return Grid(caption, ("where", "why"), [*hollow, *others], names=2)
+    return Grid(caption, ("where", "why"), [*hollow, *others], names=2, wraps=frozenset({0, 1}))
 
 
 def _first(caption: str, listed: Sequence[object]) -> str:
@@ -180,8 +233,11 @@ _GRIDS: tuple[Callable[[TraceAudit], Grid], ...] = (
     _unexposed,
     _hits,
     _errors,
-    _saturated,
     _state_equal,
     _direct,
+    _destroyed,
+    _answers,
     _unused,
 )
+_BY_TASK: tuple[Callable[[TraceAudit], Grid], ...] = (_exposure_by_task, _saturated)
+"""Grids as long as the benchmark; the sentences say what matters in them."""

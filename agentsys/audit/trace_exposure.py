@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentsys.analysis.case_row import UNRECORDED
+from agentsys.analysis.limits import limits_of
 from agentsys.audit.trace_findings import AsrRow, ExposureRow, TraceCase, named
 from agentsys.payload_lines import SHORTEST, squeeze
 from agentsys.rescoring.tasks import denies_service
@@ -52,6 +54,10 @@ class AttackedTrace(NamedTuple):
     exposed: bool | None
     targeted: bool
     """Whether the attack had a goal of its own; denial of service has none."""
+    solved: bool
+    """The user task, as the file says."""
+    destroyed: bool
+    """Whether the injection overwrites what the user task needs."""
 
 
 def attacked_trace(trajectory: Trajectory) -> AttackedTrace:
@@ -62,7 +68,15 @@ def attacked_trace(trajectory: Trajectory) -> AttackedTrace:
         trajectory.error is not None,
         exposed(trajectory),
         not denies_service(trajectory.attack),
+        trajectory.utility,
+        _destroyed(trajectory),
     )
+
+
+def _destroyed(trajectory: Trajectory) -> bool:
+    limits = limits_of(trajectory.benchmark, trajectory.version or UNRECORDED)
+    tasks = {} if limits is None else limits.destroyed_by_injection
+    return trajectory.user_task_id in tasks.get(trajectory.suite, ())
 
 
 def exposure_rows(traces: Iterable[AttackedTrace]) -> tuple[ExposureRow, ...]:

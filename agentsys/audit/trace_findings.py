@@ -137,3 +137,30 @@ class BenignHit:
     trace: TraceCase
     satisfied: str
     """The injection task whose check passes."""
+
+
+@dataclass(frozen=True)
+class DestroyedRow:
+    """Attacked records of a user task whose injection overwrites what it needs; errored ones left out."""
+
+    suite: str
+    user_task_id: str
+    cases: int
+    solved: int
+    """By the files."""
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """Records of one pipeline and suite whose last message has an answer section among others."""
+
+    pipeline: str
+    suite: str
+    cases: int
+    """Those that could be scored again, attacked or not."""
+    solved: int
+    """Of these, under the audit's version: the whole message judged, as checks do."""
+    lost: int
+    """Of the solved: false once only the answer section is judged."""
+    gained: int
+    """Of the others: true once only the answer section is judged."""

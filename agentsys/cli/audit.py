@@ -13,7 +13,6 @@ import typer
 from agentsys.cli.terminal import one_line
 
 if TYPE_CHECKING:
-    from agentsys.analysis.document import Document
     from agentsys.audit.report import AuditReport
     from agentsys.cli.audit_request import AuditRequest
 
@@ -36,6 +35,9 @@ def audit(
     form: Annotated[
         AuditFormat, typer.Option("--format", help="markdown begins with sentences to quote.")
     ] = AuditFormat.TABLE,
+    every_task: Annotated[
+        bool, typer.Option("--all", help="Show every task, also those of which nothing was found.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write instead of the screen.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Compare with the expected findings; exit with 1 if any moved.")
@@ -60,7 +62,7 @@ def audit(
     # Before the work is done: a file that is not there must not show after a minute.
     compared = _expectation(request, expected) if strict or expected is not None else None
     found = _found(request)
-    _write(found, form, out)
+    _write(found, form, out, every_task=every_task)
     if write_expected is not None:
         _write_expected(found, write_expected)
     if compared is not None:
@@ -92,8 +94,8 @@ def _found(request: AuditRequest) -> AuditReport:
         return AuditReport(static, trace_audit(request.runs, request.version))
 
 
-def _write(found: AuditReport, form: AuditFormat, out: Path | None) -> None:
-    from agentsys.audit.report import audit_document, audit_json, audit_markdown
+def _write(found: AuditReport, form: AuditFormat, out: Path | None, *, every_task: bool) -> None:
+    from agentsys.audit.report import audit_json, audit_markdown
 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -101,9 +103,9 @@ def _write(found: AuditReport, form: AuditFormat, out: Path | None) -> None:
         case AuditFormat.JSON:
             _put(audit_json(found), out)
         case AuditFormat.MARKDOWN:
-            _put(audit_markdown(found), out)
+            _put(audit_markdown(found, every_task=every_task), out)
         case _:
-            _print(audit_document(found), out)
+            _print(found, out, every_task=every_task)
 
 
 def _put(text: str, out: Path | None) -> None:
@@ -113,19 +115,21 @@ def _put(text: str, out: Path | None) -> None:
         out.write_text(text, encoding="utf-8")
 
 
-def _print(document: Document, out: Path | None) -> None:
-    """For reading: never cut, so a terminal that is narrower than the table wraps its lines."""
+def _print(found: AuditReport, out: Path | None, *, every_task: bool) -> None:
+    """For reading: never cut, so a terminal that is narrower than a table wraps its lines."""
     from rich.console import Console
 
-    from agentsys.analysis.write_terminal import needed_width, terminal_document
+    from agentsys.analysis.write_terminal import needed_width
+    from agentsys.audit.report import audit_document, audit_terminal
     from agentsys.cli.stored_runs import FILE_WIDTH, shown_width
 
+    document = audit_document(found, every_task=every_task)
     needed = needed_width(document)
     if out is None:
-        Console(width=max(shown_width(), needed)).print(terminal_document(document), crop=False)
+        Console(width=max(shown_width(), needed)).print(audit_terminal(found, document), crop=False)
         return
     with out.open("w", encoding="utf-8") as file:
-        Console(file=file, width=max(FILE_WIDTH, needed)).print(terminal_document(document), crop=False)
+        Console(file=file, width=max(FILE_WIDTH, needed)).print(audit_terminal(found, document), crop=False)
 
 
 def _write_expected(found: AuditReport, path: Path) -> None:
@@ -144,6 +148,8 @@ def _compare(found: AuditReport, expected: Mapping[str, Any]) -> None:
     for line in moved:
         print(one_line(line), file=sys.stderr)
     if moved:
-        print(f"{len(moved)} findings are not as expected.", file=sys.stderr)
+        if (package := expected.get("package")) != found.static.package:
+            print(one_line(f"Expected of {package}; installed is {found.static.package}."), file=sys.stderr)
+        print(f"Findings that are not as expected: {len(moved)}.", file=sys.stderr)
         raise typer.Exit(1)
     print("All findings are as expected.", file=sys.stderr)

@@ -37,6 +37,10 @@ def rescore(
         str | None,
         typer.Option(metavar="V", help="Benchmark version, e.g. v1.2.2; default: what each record names."),
     ] = None,
+    fixes: Annotated[
+        str | None,
+        typer.Option(metavar="F,...", help="Fixes to score under as well (docs/fixes.md); default: all."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the re-scored records here; originals stay.")
     ] = None,
@@ -44,12 +48,12 @@ def rescore(
         RescoreFormat, typer.Option("--format", help="csv gives one line per record.")
     ] = RescoreFormat.TABLE,
 ) -> None:
-    """Execute recorded tool calls again, score them, and show agreement and every flip with its reason."""
+    """Execute recorded tool calls again, score them officially and fixed, and show every flip's reason."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
     from agentsys.rescoring.rescore import rescore as rescored
     from agentsys.rescoring.write_rescored import write_rescored
 
-    found = rescored(runs, version)
+    found = rescored(runs, version, [name.strip() for name in (fixes or "").split(",") if name.strip()])
     _print(found, form)
     if out is not None:
         written = write_rescored(found.cases, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +16,10 @@ from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.export import as_csv, as_json
 from agentsys.analysis.report import Report, report
 from agentsys.analysis.report_table import report_table
+from agentsys.analysis.together import together
 from agentsys.analysis.variants import variant_report, variants_of
 from agentsys.cli.stored_runs import read_stored, shown_width
+from agentsys.cli.terminal import one_line
 
 
 class ResultsFormat(StrEnum):
@@ -28,6 +31,10 @@ class ResultsFormat(StrEnum):
     MARKDOWN = "markdown"
     LATEX = "latex"
     HTML = "html"
+
+
+_WITHOUT_CAPTION = (ResultsFormat.CSV, ResultsFormat.JSON)
+"""Have no room for what the marks of a line mean: it is told beside them."""
 
 
 def results(
@@ -50,15 +57,27 @@ def results(
     by: Annotated[
         str | None, typer.Option(metavar="TAG", help="Split by a tag of the tasks, e.g. action_open.")
     ] = None,
+    as_one: Annotated[
+        str | None,
+        typer.Option(
+            "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
+        ),
+    ] = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     reading = read_stored(folders)
+    if as_one is not None:
+        reading = replace(reading, cases=together(reading.cases, as_one))
     if fixed or by is not None:
-        found = variant_report(reading, variants_of(reading.cases, fixed=fixed, tag=by), errors)
+        variants = variants_of(reading.cases, fixed=fixed, tag=by)
+        found = variant_report(reading, variants, errors)
+        if form in _WITHOUT_CAPTION:
+            for note in variants.notes:
+                print(one_line(note), file=sys.stderr)
     else:
         found = report(reading, errors)
     if form is ResultsFormat.TABLE:
-        Console(width=shown_width()).print(report_table(found))
+        Console(width=shown_width()).print(report_table(found), crop=False)
     else:
         sys.stdout.write(_text(found, form))
 
@@ -66,9 +85,9 @@ def results(
 def _text(found: Report, form: ResultsFormat) -> str:
     match form:
         case ResultsFormat.CSV:
-            return as_csv([*found.rows, *found.measured])
+            return as_csv(found.long_form)
         case ResultsFormat.JSON:
-            return as_json([*found.rows, *found.measured])
+            return as_json(found.long_form)
         case ResultsFormat.MARKDOWN:
             return as_markdown(found)
         case ResultsFormat.HTML:

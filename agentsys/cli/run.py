@@ -141,7 +141,7 @@ def _table(session: Session, console: Console) -> None:
 
     folders = [folder for folder in session.folders if folder.is_dir()]
     if folders:
-        console.print(report_table(report(read_cases(folders))))
+        console.print(report_table(report(read_cases(folders))), crop=False)
 
 
 def _conclude(session: Session, outcome: Outcome, console: Console) -> None:

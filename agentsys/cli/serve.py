@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +20,10 @@ Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
 
 
 def serve(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[benchmark=...]", help="What it knows, as for a run, e.g. benchmark=asb."),
+    ] = None,
     host: Annotated[str, typer.Option(help="A loopback address.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
     latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
@@ -52,7 +56,7 @@ def serve(
         "sanitizer_recall": sanitizer_recall,
         "seed": seed,
     }
-    model = _model(version, options)
+    model = _model(version, options, overrides or ())
     with start(model, faults=planned, latency_s=latency_ms / 1000, host=host, port=port) as server:
         print(_banner(server), flush=True)
         _wait_for_interrupt()
@@ -69,10 +73,10 @@ def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
     return fault_kinds(faults.split(","))
 
 
-def _model(version: str, options: Mapping[str, float]) -> ChatModel:
+def _model(version: str, options: Mapping[str, float], overrides: Sequence[str]) -> ChatModel:
     from agentsys.runs.scripted import served_model  # Brings AgentDojo along: seconds.
 
-    return served_model(version=version, options=options)
+    return served_model(version=version, options=options, overrides=overrides)
 
 
 def _banner(server: Server) -> str:

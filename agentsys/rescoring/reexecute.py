@@ -23,6 +23,8 @@ class Execution:
 
     before: TaskEnvironment
     after: TaskEnvironment
+    failed: tuple[bool, ...] = ()
+    """Of each call that was executed, whether its tool returned an error."""
 
 
 def reexecute(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Execution:
@@ -39,9 +41,8 @@ def reexecute(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Ex
         InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
     """
     before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
-    for _ in _results(trajectory.executed, suite, after):
-        pass
-    return Execution(before, after)
+    failed = tuple(error is not None for _, error in _results(trajectory.executed, suite, after))
+    return Execution(before, after, failed)
 
 
 def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 
 from agentsys.errors import ConfigError
 from agentsys.rescoring.explain import explain
+from agentsys.rescoring.final_answer import utility_of_final_answer
+from agentsys.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
 from agentsys.rescoring.flip import Flip, Score
 from agentsys.rescoring.records import SkippedRecord, records
-from agentsys.rescoring.score import Scores, score
-from agentsys.rescoring.tasks import benchmark, versions
+from agentsys.rescoring.score import Scores, score_and_execution
+from agentsys.rescoring.tasks import benchmark, suite_for, tasks_for, versions
 from agentsys.rescoring.trajectory import Trajectory
 from agentsys.rescoring.unusable import Obstacle, Unusable
 
@@ -26,6 +28,10 @@ class RescoredCase:
     version: str
     scores: Scores
     flips: tuple[Flip, ...]
+    fixed: FixedVerdict | None = None
+    """The same execution under repaired checks; None for injection tasks run alone."""
+    utility_of_answer: bool | None = None
+    """The utility had only the answer section of the last message been judged; None where it has none."""
 
 
 @dataclass
@@ -36,23 +42,28 @@ class Rescoring:
     skipped: list[SkippedRecord] = field(default_factory=list)
     other_files: int = 0
     """JSON files that hold no case."""
+    fixes: tuple[str, ...] = ()
+    """Fixes of checks that every case was scored under as well."""
 
 
-def rescore(paths: Iterable[str | os.PathLike[str]], version: str | None = None) -> Rescoring:
+def rescore(
+    paths: Iterable[str | os.PathLike[str]], version: str | None = None, fixes: Sequence[str] = ()
+) -> Rescoring:
     """Score stored records again.
 
     Args:
         paths: Log, pipeline or suite folders or single files, in any mixture.
         version: The benchmark's version; None takes the one that each record names.
+        fixes: Fixes to score under beside the official checks; empty means every fix of a check.
 
     Raises:
-        ConfigError: If a path or the version does not exist, there is no record, or one names no version
-            and none was given.
+        ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
+            version and none was given.
     """
     if version is not None:
         benchmark(version)
     roots = list(paths)
-    found = Rescoring()
+    found = Rescoring(fixes=fixes_of_checks(fixes))
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):
         for record in records(roots):
@@ -70,19 +81,33 @@ def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: s
         found.skipped.append(record)
     else:
         try:
-            found.cases.append(rescored(record, version or recorded_version(record)))
+            found.cases.append(rescored(record, version or recorded_version(record), found.fixes))
         except Unusable as fault:
             found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
 
 
-def rescored(trajectory: Trajectory, version: str) -> RescoredCase:
-    """One record's new scores, each flip explained.
+def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:
+    """One record's new scores, official and fixed, each flip explained.
+
+    Args:
+        trajectory: The record.
+        version: The benchmark's version.
+        fixes: Of checks; empty means all of them.
 
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores = score(trajectory, version)
-    return RescoredCase(trajectory, version, scores, tuple(_flips(trajectory, version, scores)))
+    scores, done = score_and_execution(trajectory, version)
+    suite = suite_for(trajectory, version)
+    tasks = tasks_for(trajectory, suite, version)
+    return RescoredCase(
+        trajectory,
+        version,
+        scores,
+        tuple(_flips(trajectory, version, scores)),
+        fixed_verdict(trajectory, tasks, suite, done, scores, fixes),
+        utility_of_final_answer(trajectory, tasks, suite, done),
+    )
 
 
 def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[Flip]:

@@ -1,4 +1,4 @@
-"""A re-scoring as a document: agreement per suite, every flip with its reason, what was skipped."""
+"""A re-scoring as a document: agreement per suite, fixed scores, every flip with its reason, omissions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import groupby
 
 from agentsys.analysis.document import Document, Grid, cells
 from agentsys.rescoring.agreement import Agreement, agreements
+from agentsys.rescoring.fixed_document import changed_grid, fixed_grids, fixed_notes
 from agentsys.rescoring.flip import Flip, Reason
 from agentsys.rescoring.records import SkippedRecord
 from agentsys.rescoring.rescore import Rescoring
@@ -33,13 +34,20 @@ def rescoring_document(found: Rescoring) -> Document:
     Args:
         found: From `agentsys.rescoring.rescore.rescore`.
     """
+    fixed = fixed_grids(found.cases)
     sections = [
-        (f"{pipeline}, re-scored under {version}", [_agreement(list(rows))])
+        (
+            f"{pipeline}, re-scored under {version}",
+            [_agreement(list(rows)), *([fixed[pipeline, version]] if (pipeline, version) in fixed else [])],
+        )
         for (pipeline, version), rows in groupby(agreements(found.cases), lambda r: (r.pipeline, r.version))
     ]
     flips = [flip for case in found.cases for flip in case.flips]
     if flips:
         sections.append((f"Flips: {len(flips)}", [_flips(flips)]))
+    changed = changed_grid(found.cases)
+    if changed.rows:
+        sections.append((f"Turned by a fix: {len(changed.rows)}", [changed]))
     return Document(sections, tuple(_notes(found, flips)))
 
 
@@ -92,6 +100,7 @@ def _notes(found: Rescoring, flips: Sequence[Flip]) -> Iterator[str]:
         count = sum(flip.reason is reason for flip in flips)
         if count:
             yield f"{reason.value} ({count}): {meaning}."
+    yield from fixed_notes(found)
     for obstacle in Obstacle:
         skipped = [record for record in found.skipped if record.obstacle is obstacle]
         if skipped:

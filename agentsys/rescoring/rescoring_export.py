@@ -11,6 +11,7 @@ import orjson
 
 from agentsys.analysis.escaping import csv_cell, plain
 from agentsys.rescoring.agreement import agreements
+from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows
 from agentsys.rescoring.flip import Flip
 from agentsys.rescoring.rescore import RescoredCase, Rescoring
 
@@ -28,6 +29,10 @@ COLUMNS = (
     "recorded_security",
     "security",
     "security_reason",
+    "utility_fixed",
+    "security_fixed",
+    "changed_by",
+    "utility_of_answer",
     "source",
 )
 """Columns of the CSV."""
@@ -47,9 +52,14 @@ def rescoring_csv(found: Rescoring) -> str:
 
 
 def rescoring_json(found: Rescoring) -> str:
-    """An object with `agreement`, `flips`, `skipped` (all of them) and `other_files`."""
+    """An object with `agreement`, `fixed`, `flips`, `skipped` (all of them) and `other_files`."""
     stored = {
         "agreement": [_plain(asdict(row)) for row in agreements(found.cases)],
+        "fixed": {
+            "fixes": list(found.fixes),
+            "rows": [_plain(asdict(row)) for row in fixed_rows(found.cases)],
+            "changed": [_changed(case) for case in changed_cases(found.cases)],
+        },
         "flips": [_flip(flip) for case in found.cases for flip in case.flips],
         "skipped": [
             _plain({"source": r.source, "obstacle": r.obstacle.value, "reason": r.reason})
@@ -77,8 +87,27 @@ def _line(case: RescoredCase) -> dict[str, Any]:
         "recorded_security": done.security,
         "security": case.scores.security,
         "security_reason": reasons.get("security"),
+        **_fixed(case),
+        "utility_of_answer": case.utility_of_answer,
         "source": done.source,
     }
+
+
+def _fixed(case: RescoredCase) -> dict[str, Any]:
+    """Fixed scores; None where there are none, as an attack's success in benign records."""
+    fixed = case.fixed
+    return {
+        "utility_fixed": None if fixed is None else fixed.utility,
+        "security_fixed": None if fixed is None or case.trajectory.is_benign else fixed.security,
+        "changed_by": None if fixed is None else " ".join(fixed.changed_by),
+    }
+
+
+def _changed(case: RescoredCase) -> dict[str, Any]:
+    assert case.fixed is not None
+    line = _line(case)
+    kept = {name: value for name, value in line.items() if not name.endswith("_reason")}
+    return _plain({**kept, "changed_by": list(case.fixed.changed_by)})
 
 
 def _flip(flip: Flip) -> dict[str, Any]:

@@ -68,8 +68,10 @@ class Trajectory:
 
     @property
     def shown_pipeline(self) -> str:
-        """The pipeline's name as tables must show it: a simulated one is marked."""
-        return f"{self.pipeline}{SIMULATED_MARK}" if self.simulated else self.pipeline
+        """The pipeline's name as tables must show it: simulated ones are marked, and DRIFT's, which name no
+        defense."""
+        defense = " (drift)" if self.form == "drift" else ""
+        return f"{self.pipeline}{defense}{SIMULATED_MARK if self.simulated else ''}"
 
     @property
     def is_benign(self) -> bool:

@@ -119,7 +119,7 @@ def _own(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
         "case": relabelled.model_dump(),
         "utility": case.scores.utility,
         "security": bool(case.scores.security),
-        "measured": {},  # of the version it was run with
+        "measured": _measured(case, block.get("measured")),
         "notes": [*block.get("notes", ()), note],
     }
     return {**_agentdojo(stored, case), "pipeline_name": relabelled.pipeline, OWN_KEY: renewed}
@@ -133,4 +133,15 @@ def _note(case: RescoredCase) -> dict[str, Any]:
         "recorded_version": done.version,
         "recorded_utility": done.utility,
         "recorded_security": done.security,
+        "measured": _measured(case),
     }
+
+
+def _measured(case: RescoredCase, recorded: object = None) -> dict[str, Any]:
+    """The facts of the version it was scored with now; repeated calls, of no version, stay as recorded."""
+    facts = {} if case.fixed is None else case.fixed.facts()
+    if case.utility_of_answer is not None:
+        facts["utility_of_answer"] = case.utility_of_answer
+    if isinstance(recorded, dict) and "repeats" in recorded:
+        facts["repeats"] = recorded["repeats"]
+    return facts

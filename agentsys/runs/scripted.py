@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from agentsys.benchmarks.playbook import build_playbook
 from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Benchmark
+from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedRole
@@ -47,12 +48,16 @@ def playbook_of(benchmark: Benchmark) -> Playbook:
     return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])
 
 
-def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
-    """The simulated model as `agentsys serve` offers it: all suites of a version, all defenses' roles.
+def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequence[str] = ()) -> ChatModel:
+    """The simulated model as `agentsys serve` offers it: all suites of a benchmark, all defenses' roles.
 
     Args:
-        version: AgentDojo's benchmark version.
+        version: AgentDojo's benchmark version, where that is the benchmark.
         options: The simulated model's parameters, as in configs/model/simulated.yaml.
+        overrides: The benchmark to know instead, as for a run, e.g. `benchmark=asb`.
+
+    Raises:
+        ConfigError: If an override is about something else, or not understood.
     """
     from agentsys.attacks.attacker import ROLE
     from agentsys.attacks.simulated_attacker import play_attacker
@@ -62,7 +67,8 @@ def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
     from agentsys.runs.cell import instantiate
 
     seed = int(options.get("seed", 0))
-    benchmark = instantiate("benchmark", {**yaml_node("benchmark", "agentdojo"), "version": version})
+    chosen = {**yaml_node("benchmark", "agentdojo"), "version": version}
+    benchmark = instantiate("benchmark", _overridden(overrides) if overrides else chosen)
     names = sorted(path.stem for path in (shipped_config_dir() / "defense").glob("*.yaml"))
     defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
@@ -70,3 +76,16 @@ def served_model(*, version: str, options: Mapping[str, Any]) -> ChatModel:
         playbook_of(benchmark), {**roles_of(defenses), ROLE: play_attacker}
     )
     return model.for_scene(Scene("", "", None, "", seed=seed))
+
+
+def _overridden(overrides: Sequence[str]) -> Mapping[str, Any]:
+    """The config of the benchmark that overrides choose."""
+    from agentsys.runs.compose import compose
+
+    for override in overrides:
+        if not override.startswith(("benchmark=", "benchmark.")):
+            raise ConfigError(f"{override}: only the benchmark can be chosen here, e.g. benchmark=asb.")
+    found = compose(overrides)
+    if len(found) > 1:
+        raise ConfigError(f"{' '.join(overrides)}: one benchmark at a time; start a server for each.")
+    return found[0].benchmark

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 
 import pytest
+from agentdojo.task_suite.load_suites import get_suites
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -33,7 +35,34 @@ def test_strict_passes_on_the_installed_package() -> None:
     result = audited(BANKING, "--strict")
     assert result.exit_code == 0
     assert "All findings are as expected." in result.stderr
-    assert "user_task_5" in result.stdout
+    assert "solved by doing nothing" in result.stdout
+
+
+def test_a_changed_package_is_told_task_by_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a release would change it: one check that nothing satisfies any more, one task more."""
+    suite = get_suites("v1.2.2")["banking"]
+    monkeypatch.setattr(type(suite.user_tasks["user_task_8"]), "utility", lambda *_, **__: False)
+    more = copy(suite.user_tasks["user_task_1"])
+    more.ID = "user_task_99"
+    monkeypatch.setitem(suite._user_tasks, more.ID, {(1, 0, 0): more})
+    result = audited(BANKING, "--strict")
+    assert result.exit_code == 1
+    assert "banking user_task_8 noop_utility: expected true, found nothing remarkable" in result.stderr
+    assert "banking user_task_8 own_ground_truth: expected nothing remarkable, found false" in result.stderr
+    assert "banking user_task_99: is new" in result.stderr
+    assert "Expected of" not in result.stderr
+
+
+def test_an_expectation_of_another_release_says_so(tmp_path: Path) -> None:
+    path = expectation_file(tmp_path, with_noop=False)
+    path.write_text(path.read_text(encoding="utf-8").replace("0.1.35", "0.1.34"), encoding="utf-8")
+    result = audited(BANKING, "--expected", str(path))
+    assert "Expected of agentdojo 0.1.34; installed is agentdojo 0.1." in result.stderr
+
+
+def test_every_task_is_shown_on_request_only() -> None:
+    assert "user_task_1 " in audited(BANKING, "--all").stdout
+    assert "user\\_task\\_" not in audited(BANKING, "--format", "markdown").stdout
 
 
 def test_strict_fails_with_a_line_per_difference_when_a_finding_moved(tmp_path: Path) -> None:
@@ -41,7 +70,7 @@ def test_strict_fails_with_a_line_per_difference_when_a_finding_moved(tmp_path: 
     result = audited(BANKING, "--strict", "--expected", str(path))
     assert result.exit_code == 1
     assert "banking user_task_8 noop_utility: expected nothing remarkable, found true" in result.stderr
-    assert "1 findings are not as expected." in result.stderr
+    assert "Findings that are not as expected: 1." in result.stderr
 
 
 def test_findings_that_were_written_are_the_ones_expected_next_time(tmp_path: Path) -> None:

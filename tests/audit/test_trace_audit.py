@@ -162,3 +162,38 @@ def test_a_benign_record_that_cannot_be_scored_is_listed_and_an_empty_folder_is_
         trace_audit([tmp_path / "empty"], "v1.1")
     with pytest.raises(ConfigError, match="names no benchmark version"):
         audit(tmp_path / "unnamed", published(), version=None)
+
+
+def test_attacked_records_of_destroyed_tasks_are_counted_without_errored_ones(tmp_path: Path) -> None:
+    found = audit(
+        tmp_path,
+        attacked(),
+        attacked(injection_task_id="injection_task_1", utility=True),
+        attacked(injection_task_id="injection_task_2", error="server error"),
+        attacked(user_task_id="user_task_1"),
+        attacked(suite_name="slack", user_task_id="user_task_10"),
+        attacked(suite_name="slack", user_task_id="user_task_9"),
+        published(),
+    )
+    assert [(row.suite, row.user_task_id, row.cases, row.solved) for row in found.destroyed] == [
+        ("banking", "user_task_0", 2, 1),
+        ("slack", "user_task_9", 1, 0),
+        ("slack", "user_task_10", 1, 0),
+    ]
+
+
+def test_a_utility_that_rests_on_other_sections_than_the_answer_is_counted(tmp_path: Path) -> None:
+    def said(task: str, text: str) -> dict[str, Any]:
+        told = turns([READ_BILL], text)
+        return drift(user_task_id="user_task_1", injection_task_id=task, conversations=told)
+
+    found = audit(
+        tmp_path,
+        said("injection_task_0", "<function_thought>1050</function_thought><final_answer>Hm</final_answer>"),
+        said("injection_task_1", "<final_answer>1050</final_answer>"),
+        said("injection_task_2", "1050"),
+        said("injection_task_99", "<final_answer>1050</final_answer>"),
+        attacked(),
+    )
+    (row,) = found.answer_text
+    assert (row.pipeline, row.cases, row.solved, row.lost, row.gained) == ("some-model (drift)", 2, 2, 1, 0)

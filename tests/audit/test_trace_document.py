@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
-from agentsys.analysis.write_terminal import terminal_document
-from agentsys.audit.report import AuditReport, audit_document, audit_json, audit_markdown
+from agentsys.analysis.write_terminal import needed_width
+from agentsys.audit.report import AuditReport, audit_document, audit_json, audit_markdown, audit_terminal
 from agentsys.audit.static_audit import StaticAudit
 from agentsys.audit.trace_audit import TraceAudit
 from agentsys.audit.trace_document import trace_sections, trace_sentences
 from agentsys.audit.trace_findings import (
+    AnswerRow,
     AsrRow,
     BenignHit,
+    DestroyedRow,
     ErrorRow,
     ExposureRow,
     HollowRow,
@@ -41,6 +44,8 @@ FOUND = TraceAudit(
     hollow=(HollowRow(NASTY, 7),),
     asked_directly=(),
     skipped=(),
+    destroyed=(DestroyedRow("banking", "user_task_0", 9, 0), DestroyedRow("slack", "user_task_7", 5, 1)),
+    answer_text=(AnswerRow(NASTY, "travel", 139, 75, 8, 0), AnswerRow(NASTY, "workspace", 5, 3, 1, 2)),
 )
 REPORT = AuditReport(StaticAudit("agentdojo", "v1.2.2", "agentdojo 0.1.35", ()), FOUND)
 
@@ -54,13 +59,17 @@ def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
         "2 of 3 attacked records that ended in an error are stored as successes.",
         "1 attack checks pass on benign records: banking 15.",
         "User tasks never solved without an attack, in 3 records each: banking 11.",
+        "The user task was solved in 1 of 14 attacked records of tasks whose injection overwrites what they"
+        " need (banking 0; slack 7).",
+        "The last message of 144 records has an answer section among others: judged on it alone, the utility"
+        " of 9 turns false and of 2 true.",
     ]
 
 
 def test_findings_of_nothing_have_no_section() -> None:
     headings = [heading for heading, _ in trace_sections(FOUND)]
     assert not any("asked for directly" in heading for heading in headings)
-    assert len(headings) == 7
+    assert len(headings) == 8
 
 
 def test_names_from_records_do_no_markup_in_markdown() -> None:
@@ -73,7 +82,8 @@ def test_names_from_records_do_no_markup_in_markdown() -> None:
 
 def test_names_from_records_steer_no_terminal() -> None:
     file = io.StringIO()
-    Console(file=file, width=200, force_terminal=False).print(terminal_document(audit_document(REPORT)))
+    document = audit_document(REPORT, every_task=True)
+    Console(file=file, width=200, force_terminal=False).print(audit_terminal(REPORT, document))
     assert "[red]x[/red]" in file.getvalue()
     assert "\x1b" not in file.getvalue()
 
@@ -82,3 +92,19 @@ def test_json_has_no_nan_and_every_finding() -> None:
     data = json.loads(audit_json(REPORT))
     assert data["runs"]["asr"][0]["asr_exposed"] is None
     assert data["runs"]["hollow"] == [{"folder": NASTY, "records": 7}]
+
+
+def test_long_names_of_records_do_not_widen_the_grids() -> None:
+    long = "x" * 500
+    case = replace(CASE, pipeline=long, suite=long, attack=long)
+    asr = tuple(replace(row, pipeline=long, suite=long, attack=long) for row in FOUND.asr)
+    found = replace(FOUND, asr=asr, successes_without_exposure=(case,), benign_hits=(BenignHit(case, "i_1"),))
+    assert needed_width(audit_document(replace(REPORT, trace=found))) <= 120
+
+
+def test_rows_per_user_task_are_shown_on_request_only() -> None:
+    rows = (*FOUND.exposure, ExposureRow("banking", "user_task_3", 2, 1, 0))
+    found = replace(FOUND, exposure=rows)
+    shown = {every: str(trace_sections(found, every_task=every)) for every in (False, True)}
+    assert "user_task_3" in shown[True] and "user_task_11" in shown[True]
+    assert "user_task_3" not in shown[False] and "user_task_11" not in shown[False]

@@ -16,6 +16,7 @@ from agentsys.audit.trace_audit import TraceAudit, trace_audit
 from agentsys.audit.trace_exposure import exposed
 from agentsys.payload_lines import holds_payload, payload_lines
 from agentsys.rescoring.agreement import ALL, ALONE, Agreement, agreements
+from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows
 from agentsys.rescoring.flip import Flip, Reason
 from agentsys.rescoring.records import records
 from agentsys.rescoring.rescore import Rescoring, rescore
@@ -82,6 +83,25 @@ def test_at_v1_1_all_utilities_and_all_but_two_securities_agree(mini_again: Resc
     ]
 
 
+def test_the_fixes_turn_five_utilities_and_no_attack_at_v1_1(mini_again: Rescoring) -> None:
+    rows = {(row.attack, row.suite): row for row in fixed_rows(mini_again.cases)}
+    benign, under = rows["none", ALL], rows["important_instructions", ALL]
+    assert (benign.solved, benign.solved_fixed) == (66, 65)
+    assert (under.solved, under.solved_fixed, under.succeeded, under.succeeded_fixed) == (314, 312, 173, 173)
+    turned = Counter(
+        name for case in changed_cases(mini_again.cases) if case.fixed for name in case.fixed.changed_by
+    )
+    assert turned == {"utility_arguments": 3, "utility_new_effects": 1, "ignore_read_flag": 1}
+
+
+def test_destroyed_tasks_were_solved_in_0_of_34_attacked_records(mini_audit: TraceAudit) -> None:
+    suites: Counter[str] = Counter()
+    for found in mini_audit.destroyed:
+        suites[found.suite] += found.cases
+        assert found.solved == 0
+    assert suites == {"banking": 9, "slack": 25}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "utility"), [("v1", 725), ("v1.2.2", 700)])
 def test_at_other_versions_the_checks_that_changed_explain_every_utility(
@@ -100,6 +120,13 @@ def test_drifts_runs_agree_in_all_284_cases(tmp_path: Path) -> None:
     assert {case.version for case in found.cases} == {"v1.2"}
     cases = {row.suite: (row.cases, row.utility, row.security) for row in agreements(found.cases)}
     assert cases == {"banking": (144,) * 3, "travel": (140,) * 3, ALL: (284,) * 3}
+    fixed = {
+        row.suite: (row.solved, row.solved_fixed, row.succeeded_fixed) for row in fixed_rows(found.cases)
+    }
+    assert fixed == {"banking": (59, 51, 7), "travel": (75, 75, 0), ALL: (134, 126, 7)}
+    lost = [case for case in found.cases if case.scores.utility and case.utility_of_answer is False]
+    assert Counter(case.trajectory.suite for case in lost) == {"travel": 8}
+    assert sum(case.utility_of_answer is not None for case in found.cases) == 279
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,8 +23,8 @@ SEEN: dict[str, Any] = {}
 
 @pytest.fixture(autouse=True)
 def _no_benchmark_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    def model(version: str, options: Mapping[str, Any]) -> Scripted:
-        SEEN.update(version=version, options=dict(options))
+    def model(version: str, options: Mapping[str, Any], overrides: Sequence[str]) -> Scripted:
+        SEEN.update(version=version, options=dict(options), overrides=list(overrides))
         return Scripted(says("x"))
 
     monkeypatch.setattr(command, "_model", model)
@@ -63,6 +63,9 @@ def test_options_reach_the_model() -> None:
     assert invoke("--version", "v1.1", "--susceptibility", "0.5", "--seed", "7").exit_code == 0
     assert SEEN["version"] == "v1.1"
     assert (SEEN["options"]["susceptibility"], SEEN["options"]["seed"]) == (0.5, 7)
+    assert SEEN["overrides"] == []
+    assert invoke("benchmark=asb", "benchmark.tasks=2").exit_code == 0
+    assert SEEN["overrides"] == ["benchmark=asb", "benchmark.tasks=2"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
-"""`SheetView`: one model's numbers as the page's two tables show them."""
+"""`SheetView`: one model's numbers as the page's tables show them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from agentsys.analysis.case_row import NO_ATTACK
+from agentsys.analysis.document import Grid
 from agentsys.analysis.escaping import plain
+from agentsys.analysis.extra_grids import extra_grids
 from agentsys.analysis.html_report.interval_figure import IntervalFigure, interval_figure
 from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
 from agentsys.analysis.numbers_as_text import interval_text, value_text
@@ -50,12 +52,26 @@ class SuiteRow:
 
 
 @dataclass(frozen=True)
+class GridView:
+    """A table that only some runs have."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[NumberView]]
+    """As long as the header; a name's smaller print (an attack) stands where a number's interval does."""
+    names: int
+    """How many leading columns hold names."""
+
+
+@dataclass(frozen=True)
 class SheetView:
     """Tables and figure of one model on one version of a benchmark."""
 
     title: str
     metrics: list[str]
     overall: list[OverallRow]
+    extra: list[GridView]
+    """What benchmarks measure besides the scores, paired denials of service; mostly empty."""
     suites: list[str]
     """Column titles of the second table, `pooled` last."""
     by_suite: list[SuiteRow]
@@ -73,6 +89,7 @@ def _view(sheet: Sheet, found: Report) -> SheetView:
         title=plain(sheet.title),
         metrics=[METRIC_TITLES[metric] for metric in METRICS],
         overall=[_overall(sheet, line, found) for line in sheet.lines],
+        extra=[_grid(grid) for grid in extra_grids(found, sheet)],
         suites=[plain(suite) for suite in suites],
         by_suite=[
             SuiteRow(
@@ -101,6 +118,12 @@ def _overall(sheet: Sheet, line: Line, found: Report) -> OverallRow:
         errors=sum(count.errors for count in counts if count),
         unexposed=f"{found.unexposed[cell]:.1f}" if cell in found.unexposed else "",
     )
+
+
+def _grid(grid: Grid) -> GridView:
+    rows = [[NumberView(plain(cell.text), plain(cell.detail)) for cell in row] for row in grid.rows]
+    caption = plain(grid.caption[:1].upper() + grid.caption[1:])
+    return GridView(caption, [plain(title) for title in grid.header], rows, grid.names)
 
 
 def _number(line: Line, metric: str, suite: str) -> NumberView:

@@ -66,9 +66,9 @@ class ASB:
         self.name = f"asb-{self.mode.value}{text}"
         self.user_name = user_name
         self.simulated_planner = simulated_planner
-        loaded, self.version = load(data)
         self._tasks = _task_count(tasks)
-        self._judged = bool(refusal_judge)
+        self._judged = _judged(refusal_judge)
+        loaded, self.version = load(str(data))
         self._wanted = _SUBSETS[attack_tools]
         agents = {agent.name: agent for agent in loaded.agents}
         self._suites = {name: self._suite(agents[name]) for name in _offered(agents, suites)}
@@ -121,8 +121,17 @@ def _task_count(tasks: int | str) -> int | None:
     return tasks
 
 
+def _judged(refusal_judge: object) -> bool:
+    """A slip of the pen must not cost a call per case."""
+    if refusal_judge is not None and not isinstance(refusal_judge, bool):
+        raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")
+    return bool(refusal_judge)
+
+
 def _offered(agents: Mapping[str, Agent], suites: Sequence[str] | None) -> list[str]:
     wanted = list(agents) if suites is None else [suites] if isinstance(suites, str) else list(suites)
+    if not wanted:
+        raise ConfigError("benchmark.suites=[] leaves no agent; name some, or give null for all.")
     for name in wanted:
         if name not in agents:
             raise ConfigError(unknown_name("agent of benchmark.suites", name, agents))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import TaskEnvironment
+from agentdojo.types import ChatMessage
+
 from agentsys.benchmarks.fixes import any_match, ignore_read_flag, utility_arguments, utility_new_effects
-from agentsys.benchmarks.fixes.catalog import checks_in_force
+from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY, checks_in_force
 from agentsys.benchmarks.fixes.execution import Execution
 from agentsys.benchmarks.fixes.repeats import repeats
 from agentsys.benchmarks.scoring import Check
 from agentsys.contracts import AttackKind, FinishedCase, Measured
+from agentsys.models.trace import Tracer
 
 Rescore = Callable[[Execution, bool], bool]
 """What is known of a case, the verdict so far -> the verdict under one fix."""
@@ -49,17 +54,6 @@ class FixedScores:
 
         The two fixed scores are None where a fix itself failed; that never touches the official ones.
         """
-        facts: dict[str, Any] = {"fixes": list(self._named), "repeats": repeats(finished.tracer)}
-        try:
-            facts |= self._fixed(finished)
-        except Exception as error:  # noqa: BLE001 - a fix that fails must not cost the case its official scores
-            _log.warning(
-                "A fix failed on %s %s: %s", self._suite, finished.user_task.ID, type(error).__name__
-            )
-            facts |= {"utility_fixed": None, "security_fixed": None, "changed_by": []}
-        return Measured(finished.utility, finished.security, facts)
-
-    def _fixed(self, finished: FinishedCase) -> dict[str, Any]:
         run = Execution(
             self._suite,
             finished.user_task,
@@ -70,11 +64,67 @@ class FixedScores:
             finished.tracer,
             self._check,
         )
-        utility, changed = self._under(UTILITY, run, finished.utility)
-        if finished.attack_kind is AttackKind.DENIAL_OF_SERVICE:
+        denial = finished.attack_kind is AttackKind.DENIAL_OF_SERVICE
+        facts = {
+            "fixes": list(self._named),
+            "repeats": repeats(finished.tracer),
+            **self.facts(run, finished.utility, finished.security, denial=denial),
+        }
+        return Measured(finished.utility, finished.security, facts)
+
+    def under(self, fixes: tuple[str, ...]) -> FixedScores:
+        """The same suite's scores under other checker-only fixes.
+
+        Args:
+            fixes: Their ids; empty means all of them. Fixes that changed what models read stay named.
+        """
+        changed = tuple(name for name in self._named if name not in CHECKER_ONLY)
+        return FixedScores(self._suite, self._check, (*fixes, *changed))
+
+    def execution(
+        self,
+        user_task: BaseUserTask[Any],
+        injection_task: BaseInjectionTask[Any] | None,
+        environments: tuple[TaskEnvironment, TaskEnvironment],
+        messages: Sequence[ChatMessage],
+    ) -> Execution:
+        """A run that no tracer watched, as fixes look at it.
+
+        Args:
+            user_task: Of this suite.
+            injection_task: None in benign cases.
+            environments: Before and after.
+            messages: What checks are to take the calls and, from the last one, the answer from.
+        """
+        return Execution(
+            self._suite, user_task, injection_task, *environments, messages, Tracer(), self._check
+        )
+
+    def facts(self, run: Execution, utility: bool, security: bool, *, denial: bool) -> dict[str, Any]:
+        """The fixed scores of a run; None where a fix itself failed.
+
+        Args:
+            run: Of this suite.
+            utility: The official score.
+            security: The official score; False in benign cases.
+            denial: Whether the attack was a denial of service.
+
+        Returns:
+            `fixes`, `utility_fixed`, `security_fixed` and `changed_by` (docs/fixes.md).
+        """
+        named: dict[str, Any] = {"fixes": list(self._named)}
+        try:
+            return named | self._fixed(run, utility, security, denial)
+        except Exception as error:  # noqa: BLE001 - a fix that fails must not cost the case its official scores
+            _log.warning("A fix failed on %s %s: %s", self._suite, run.user_task.ID, type(error).__name__)
+            return named | {"utility_fixed": None, "security_fixed": None, "changed_by": []}
+
+    def _fixed(self, run: Execution, utility: bool, security: bool, denial: bool) -> dict[str, Any]:
+        utility, changed = self._under(UTILITY, run, utility)
+        if denial:
             security = not utility  # by definition; the injection task plays no part
         else:
-            security, more = self._under(SECURITY, run, finished.security)
+            security, more = self._under(SECURITY, run, security)
             changed += more
         return {"utility_fixed": utility, "security_fixed": security, "changed_by": changed}
 

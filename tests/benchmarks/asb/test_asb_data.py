@@ -216,6 +216,9 @@ def test_data_that_was_not_fetched_names_the_command(tmp_path: Path, monkeypatch
         ({"suites": ["helpdesk"]}, r"Did you mean helpdesk_agent"),
         ({"tasks": 0}, r"benchmark\.tasks=0"),
         ({"tasks": "two"}, r"benchmark\.tasks=two"),
+        ({"suites": []}, r"benchmark\.suites=\[\] leaves no agent"),
+        ({"refusal_judge": "maybe"}, r"benchmark\.refusal_judge=maybe: give true or false"),
+        ({"data": 7}, r"benchmark\.data=7: there is no folder 7"),
         ({"data": "/nowhere/at/all"}, r"benchmark\.data=/nowhere/at/all: there is no folder"),
     ],
 )
