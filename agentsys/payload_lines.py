@@ -1,8 +1,10 @@
 """What of an injection is looked for, and how two texts are compared through every formatter's folding.
 
 The definitions (squeezing, lines of at least 20 characters) are the ones with which the published
-runs' exposure was measured; see docs/benchmarks.md#exposure. A case under way (`agentsys.benchmarks`)
-and a stored one (`agentsys.analysis`) are looked through alike, so this belongs to neither room.
+runs' exposure was measured; see docs/benchmarks.md#exposure. A text on a single line is looked for sentence
+by sentence: a defense that passes on part of it would else seem to have passed on nothing. A case under way
+(`agentsys.benchmarks`) and a stored one (`agentsys.analysis`) are looked through alike, so this belongs to
+neither room.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ SHORTEST = 20
 PayloadLines = tuple[frozenset[str], ...]
 """The lines to look for, each as the squeezed forms it may be met in."""
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _DROPPED_ASCII = b" \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\"
 
@@ -59,8 +62,8 @@ def payload_lines(written: Iterable[str]) -> PayloadLines:
         written: The injections as the attack wrote them.
 
     Returns:
-        One set of alternatives per line that has at least `SHORTEST` characters squeezed. An
-        injection with shorter lines only counts as one line, whole.
+        One set of alternatives per line that has at least `SHORTEST` characters squeezed; per sentence,
+        where the injection is a single line. An injection with shorter ones only counts as one, whole.
     """
     lines: dict[frozenset[str], None] = {}
     for text in written:
@@ -70,7 +73,9 @@ def payload_lines(written: Iterable[str]) -> PayloadLines:
 
 @lru_cache(maxsize=4096)  # attacks write the same few texts into case after case
 def _lines_of(text: str) -> PayloadLines:
-    long_enough = [line for line in text.splitlines() if len(squeeze(line)) >= SHORTEST]
+    lines = text.strip().splitlines()
+    parts = _SENTENCE_END.split(lines[0]) if len(lines) == 1 else lines
+    long_enough = [part for part in parts if len(squeeze(part)) >= SHORTEST]
     found = dict.fromkeys(_forms(line) for line in long_enough or [text])
     return tuple(forms for forms in found if forms)
 
@@ -96,8 +101,8 @@ def _as_environment_reads(line: str) -> str:
 
 
 def _yaml(text: str) -> str:
-    """The text as `yaml.safe_dump` shows it to a model: other than ASCII becomes escapes."""
-    if text.isascii():
+    """The text as `yaml.safe_dump` shows it to a model: what is not printable ASCII becomes escapes."""
+    if text.isascii() and text.isprintable():
         return text
     import yaml
 

@@ -208,7 +208,9 @@ def test_a_wheel_carries_both_packages_every_config_the_licence_and_nothing_else
         for room in ("agentsys", "baselines")
         for path in (ROOT / room).rglob("*.py")
     }
-    assert configs | code <= names
+    samples = {str(path.relative_to(ROOT)) for path in (ROOT / "agentsys").rglob("*.jsonl")}
+    assert samples
+    assert configs | code | samples <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {
         "agentsys",

@@ -29,6 +29,8 @@ REQUIRED = frozenset(
 """Columns by which such a file is told from other CSV files."""
 
 _LONGEST_FIELD = 4_000_000
+_ENCODING = "utf-8-sig"
+"""With or without the mark that spreadsheets put before a file they have saved."""
 _INDIRECT = "observation_prompt_injection"
 _NO_DEFENSE_NAMED = frozenset({"no_memory", "memory"})
 """Folders in the defense's place that name none; defended runs are stored there too."""
@@ -47,7 +49,7 @@ class Row(NamedTuple):
 def is_asb_result(path: str) -> bool:
     """Whether a CSV file has the columns of ASB's results. False if it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:  # noqa: PTH123
+        with open(path, encoding=_ENCODING, errors="replace", newline="") as file:  # noqa: PTH123
             header = file.readline(4096)
     except OSError:
         return False
@@ -62,7 +64,7 @@ def asb_rows(path: str) -> Iterator[Row]:
     """
     run, number = _Run.of(Path(path)), 0
     try:
-        with _long_fields(), open(path, encoding="utf-8", errors="replace", newline="") as file:  # noqa: PTH123
+        with _long_fields(), open(path, encoding=_ENCODING, errors="replace", newline="") as file:  # noqa: PTH123
             for number, values in enumerate(csv.DictReader(file), start=1):
                 yield _row(run, values, f"{path}#{number}")
     except OSError as error:

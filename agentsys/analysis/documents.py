@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from agentsys.analysis.case_row import NO_ATTACK
 from agentsys.analysis.document import Document, Grid, GridCell, cells
 from agentsys.analysis.extra_grids import extra_grids
 from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, TARGETED_ASR, Cell
 from agentsys.analysis.numbers_as_text import interval_text, value_text
 from agentsys.analysis.report import Report
 from agentsys.analysis.sheet import METRIC_TITLES, Line, Sheet, sheets
-from agentsys.analysis.suite_grid import suite_grid
+from agentsys.analysis.suite_grid import line_names, suite_grid
 from agentsys.analysis.write_html import html_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
@@ -43,7 +42,7 @@ def _overall(sheet: Sheet, found: Report) -> Grid:
     titles = [METRIC_TITLES[metric] for metric in METRICS]
     counts = ["Benign cases", "Attacked cases", "Errors", "Payload never seen"]
     rows = [
-        cells(*_names(line), *(_number(line, metric) for metric in METRICS), *_counts(line, sheet, found))
+        cells(*line_names(line), *(_number(line, metric) for metric in METRICS), *_counts(line, sheet, found))
         for line in sheet.lines
     ]
     return Grid("overall, in percent", ("Defense", "Attack", *titles, *counts), rows, names=2)
@@ -57,10 +56,6 @@ def _counts(line: Line, sheet: Sheet, found: Report) -> list[str]:
         str(sum(kind.errors for kind in kinds if kind)),
         f"{found.unexposed[cell]:.1f}" if cell in found.unexposed else "",
     ]
-
-
-def _names(line: Line) -> list[str]:
-    return [line.defense, "" if line.attack == NO_ATTACK else line.attack]
 
 
 def _number(line: Line, metric: str) -> GridCell:

@@ -1,7 +1,7 @@
 """What a benchmark's own flaws fix in advance: a floor under benign utility, a cap on utility under attack.
 
-The tasks are data (`data/benchmark_limits.json`, with its source); the figures follow from the cases
-that were run.
+The tasks are data (`data/benchmark_limits.json`, and a tag in `data/task_tags.json`, each with its source);
+the figures follow from the cases that were run.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import numpy as np
 import orjson
 
 from agentsys.analysis.case_row import UNRECORDED, CaseRow
+from agentsys.analysis.tags import Tasks, tag_of
 
 _OLDEST = "v1"
 """Published files that name no version are of this one."""
-
-Tasks = Mapping[str, frozenset[str]]
-"""Suite -> user tasks."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,9 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
     changes = {*changed, *more}
     if known is None or plain not in known["passed_by_doing_nothing"]:
         return None
-    destroyed = {} if "append_injection" in changes else known["destroyed_by_injection"]
-    return Limits(_tasks(known["passed_by_doing_nothing"][plain]), _tasks(destroyed))
+    tag = tag_of("destroyed_under_attack")
+    destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
+    return Limits(_tasks(known["passed_by_doing_nothing"][plain]), destroyed)
 
 
 def floor_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:

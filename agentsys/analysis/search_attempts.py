@@ -17,7 +17,7 @@ from agentsys.analysis.stored_file import json_of
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.errors import ConfigError
 from agentsys.runs.case import ATTEMPTS, Case
-from agentsys.runs.record import AttemptFacts, RoleUsage, SearchFacts
+from agentsys.runs.record import UNFINISHED, AttemptFacts, RoleUsage, SearchFacts
 
 ATTACKER = "attacker"
 """The role that proposes texts; every other role belongs to the attacked agent."""
@@ -88,6 +88,7 @@ class _Block(BaseModel):
 
     case: Case
     status: Literal["ok", "error"]
+    error_kind: str | None = None
     simulated: bool
     security: bool
     usage: dict[str, RoleUsage] = {}
@@ -171,7 +172,10 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
     pairs = zip(facts, attempts, strict=True)
     found = next((fact.number for fact, block in pairs if block.status == "ok" and block.security), None)
     gaps = lost or facts[-1].number != len(facts)
-    broken = found is None and (gaps or attempts[-1].status == "error")
+    # A query that was cut short is no error: the search was interrupted in it.
+    failed = attempts[-1].status == "error" and attempts[-1].error_kind != UNFINISHED
+    broken = found is None and (gaps or failed)
+    over = final is not None and attempts[-1].status == "ok"
     return Search(
         case=attempts[0].case,
         simulated=any(block.simulated for block in attempts),
@@ -179,7 +183,7 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
         attempts=len(facts),
         refused=sum(fact.refused is not None for fact in facts),
         found_at=found,
-        state=SearchState(ended=found is not None or (final is not None and not broken), errored=broken),
+        state=SearchState(ended=found is not None or (over and not broken), errored=broken),
         attacker=_spent(attempts, lambda role: role == ATTACKER),
         target=_spent(attempts, lambda role: role != ATTACKER),
     )

@@ -21,7 +21,7 @@ def suites_across(sheet: Sheet) -> Grid:
     """A column per suite, a row per line and metric."""
     suites = [*sheet.suites, POOLED]
     rows = [
-        cells(*_names(line), METRIC_TITLES[metric], *(_text(line, metric, suite) for suite in suites))
+        cells(*line_names(line), METRIC_TITLES[metric], *(_text(line, metric, suite) for suite in suites))
         for line in sheet.lines
         for metric in METRICS
         if (metric, OVERALL) in line.numbers
@@ -33,7 +33,7 @@ def suites_down(sheet: Sheet) -> Grid:
     """A row per line and suite, a column per metric."""
     suites = [*sheet.suites, POOLED]
     rows = [
-        cells(*_names(line), suite, *(_text(line, metric, suite) for metric in METRICS))
+        cells(*line_names(line), suite, *(_text(line, metric, suite) for metric in METRICS))
         for line in sheet.lines
         for suite in suites
     ]
@@ -42,7 +42,8 @@ def suites_down(sheet: Sheet) -> Grid:
     return Grid("by suite, in percent", header, rows, names=3, breaks=breaks)
 
 
-def _names(line: Line) -> list[str]:
+def line_names(line: Line) -> list[str]:
+    """What stands in the columns of defense and attack."""
     return [line.defense, "" if line.attack == NO_ATTACK else line.attack]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
@@ -47,11 +48,11 @@ class Artefact(_Part):
 
     @model_validator(mode="after")
     def _one_text_each(self) -> Artefact:
-        """Of two texts for the same tasks nobody could say which one a case was run with."""
-        keys = [_key(entry) for entry in self.entries]
-        twice = next((key for key in keys if keys.count(key) > 1), None) if len(set(keys)) < len(keys) else None
-        if twice is not None:
-            raise ValueError(f"two texts for {', '.join(part or 'every user task' for part in twice)!r}")
+        """Of two texts for the same tasks, which one a case was run with would be anyone's guess."""
+        counted = Counter(_key(entry) for entry in self.entries)
+        twice = [key for key, times in counted.items() if times > 1]
+        if twice:
+            raise ValueError(f"two texts for {' '.join(twice[0]).strip()!a}; keep one")
         return self
 
     def entry(self, suite: str, user_task: str, injection_task: str) -> ArtefactEntry | None:
@@ -88,8 +89,8 @@ def read_artefact(path: Path) -> Artefact:
         return Artefact.model_validate(json.loads(text))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{path} is no artefact of a search: {where}: {first['msg']}. {_WHERE}") from None
+        fault = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+        raise ConfigError(f"{path} is no artefact of a search: {fault}. {_WHERE}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}. {_WHERE}") from None
 

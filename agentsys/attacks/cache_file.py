@@ -173,6 +173,8 @@ def _checked(where: str, value: object) -> tuple[Key, str]:
     text, suite, user = value["text"], value["suite"], value.get("user_task")
     if not isinstance(text, str) or not text:
         raise _Fault(f"{where}: text is {_kind(text)}; give the injection as a text that is not empty")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise _Fault(f"{where}: text holds half of a surrogate pair; write the whole character")
     if not isinstance(suite, str):
         raise _Fault(f"{where}: suite is {_kind(suite)}; give its name, e.g. banking")
     injection = _task(where, "injection_task", value["injection_task"])

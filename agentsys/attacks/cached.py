@@ -12,6 +12,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.attacks.cache_file import Key, read_cache
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import AttackKind, NotInjectable, Victim
+from agentsys.errors import ConfigError
 
 
 class CachedAttack:
@@ -24,7 +25,7 @@ class CachedAttack:
         name: The attack's name in results; by default `cached-` and the file's name without its ending.
 
     Raises:
-        ConfigError: If the file cannot be read or has another form.
+        ConfigError: If no file is named, or it cannot be read or has another form.
     """
 
     kind = AttackKind.TARGETED
@@ -35,6 +36,8 @@ class CachedAttack:
     """Nothing is searched in this run."""
 
     def __init__(self, file: str, name: str | None = None) -> None:
+        if not isinstance(file, str) or not file:
+            raise ConfigError(f"attack.file is {file!r}; give the name of a file with texts.")
         path = Path(file)
         self.name = name or f"cached-{path.stem}"
         self._texts = read_cache(path)

@@ -36,7 +36,7 @@ def feedback_named(name: str) -> Feedback:
     """
     known = {member.value: member for member in Feedback}
     if name not in known:
-        raise ConfigError(unknown_name("attack.feedback", name, known))
+        raise ConfigError(unknown_name("attack.feedback", str(name), known))
     return known[name]
 
 

@@ -10,7 +10,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks import attacker as attackers
-from agentsys.attacks.artefact import read_artefact
+from agentsys.attacks.artefact import Artefact, read_artefact
 from agentsys.attacks.attacker import Attacker
 from agentsys.attacks.goal_data import refusal
 from agentsys.attacks.judge import Feedback, feedback_named, judged
@@ -41,7 +41,7 @@ class Searched:
         artefact: A file of an earlier search; its texts are used and nothing is searched.
 
     Raises:
-        ConfigError: If an option is none of those, or the artefact cannot be read.
+        ConfigError: If an option is none of those, the artefact cannot be read, or another attack made it.
     """
 
     kind = AttackKind.TARGETED
@@ -61,14 +61,14 @@ class Searched:
         artefact: str | None,
     ) -> None:
         if mode not in MODES:
-            raise ConfigError(unknown_name("attack.mode", mode, MODES))
+            raise ConfigError(unknown_name("attack.mode", str(mode), MODES))
         self.name = name
         self.mode = mode
         self.attacker = attacker
         self._feedback = feedback_named(feedback)
         self._temperature = _number("attack.temperature", temperature)
-        self._seed = seed or 0
-        self._artefact = None if artefact is None else read_artefact(Path(artefact))
+        self._seed = _seed(seed)
+        self._artefact = None if artefact is None else _artefact_of(name, artefact)
         self._start = RegisteredAttack(START)
 
     @property
@@ -163,6 +163,25 @@ def count(option: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
         raise ConfigError(f"{option} is {value!r}; give a whole number from 1 to 1000.")
     return value
+
+
+def _seed(value: object) -> int:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ConfigError(f"attack.seed is {value!r}; give a whole number, or null for the run's.")
+    return value or 0
+
+
+def _artefact_of(name: str, file: object) -> Artefact:
+    """The artefact, if it is one of this attack: results are named after the attack that found the texts."""
+    if not isinstance(file, str) or not file:
+        raise ConfigError(f"attack.artefact is {file!r}; give the name of a file of a search, or null.")
+    artefact = read_artefact(Path(file))
+    if not artefact.attack.startswith(name):
+        raise ConfigError(
+            f"attack.artefact {file} holds texts of attack {artefact.attack[:60]!a}, not of {name!r}; choose"
+            " the attack and attack.mode of that search, or give the file to attack=cached."
+        )
+    return artefact
 
 
 def _number(option: str, value: object) -> float:

@@ -110,7 +110,7 @@ def _by_suite(rows: Sequence[SolvedRow]) -> str:
 
 
 def _asr(found: TraceAudit) -> Grid:
-    header = ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "ASR of these")
+    header = ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "of these")
     rows = [_asr_row(row) for row in found.asr]
     return Grid("attack success in percent, all and exposed cases", header, rows, 3, wraps=_LONG)
 
@@ -169,11 +169,11 @@ def _saturated(found: TraceAudit) -> Grid:
 
 
 def _state_equal(found: TraceAudit) -> Grid:
-    header = ("suite", "tasks", "failed", "in right state", "scored again", "in right state")
+    header = ("suite", "tasks", "failed", "state right", "scored again", "state right")
     rows = [
         cells(
             row.suite,
-            "change the environment" if row.changes_state else "read only",
+            "changing" if row.changes_state else "read only",
             *(str(n) for n in (row.failures_recorded, row.equal_recorded, row.failures, row.equal)),
         )
         for row in found.state_equal
@@ -192,7 +192,7 @@ def _direct(found: TraceAudit) -> Grid:
         cells(r.suite, r.injection_task_id, str(r.runs), str(r.recorded), str(r.rescored))
         for r in found.asked_directly
     ]
-    header = ("suite", "injection task", "records", "carried out", "carried out, scored again")
+    header = ("suite", "injection task", "records", "carried out", "scored again")
     return Grid("injection tasks asked for directly", header, rows, names=2)
 
 

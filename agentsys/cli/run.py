@@ -60,7 +60,8 @@ def run(
         _estimate(session, config_dir or [], console)
         return
     outcome = _execute(session, console)
-    _table(session, console)
+    if outcome.finished or session.plan.finished or session.plan.failed_before:
+        _table(session, console)
     _conclude(session, outcome, console)
 
 

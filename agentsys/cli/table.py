@@ -27,9 +27,6 @@ from agentsys.analysis.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import FILE_WIDTH, read_stored, shown_width
 from agentsys.errors import ConfigError, unknown_name
 
-_WIDE = 160
-"""Columns of a file or a pipe, where no terminal sets the width."""
-
 
 class TableFormat(StrEnum):
     """How a table is written."""

@@ -81,6 +81,10 @@ class StoredSpan(_Stored):
     duration_s: float
 
 
+UNFINISHED = "unfinished"
+"""Error kind of an attempt whose candidate is paid for and whose query has not ended."""
+
+
 class AttemptFacts(_Stored):
     """One query of a search for an attack's text (see agentsys.attacks.pair)."""
 

@@ -73,7 +73,7 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
-        playbook_of(benchmark), {**roles_of(defenses), ROLE: play_attacker}
+        playbook_of(benchmark), {**roles_of([benchmark, *defenses]), ROLE: play_attacker}
     )
     return model.for_scene(Scene("", "", None, "", seed=seed))
 

@@ -15,7 +15,7 @@ from agentsys.models.trace import Span, span
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
 from agentsys.runs.quest import facts_of
-from agentsys.runs.record import AttemptFacts, CaseRecord
+from agentsys.runs.record import UNFINISHED, AttemptFacts, CaseRecord
 from agentsys.runs.run_case import (
     CaseRun,
     SearchFailed,
@@ -29,8 +29,6 @@ from agentsys.runs.search_job import texts_for
 from agentsys.runs.store import Store
 from agentsys.runs.stored_attempt import StoredAttempt, attempt_of, span_of, stored_attempt
 
-UNFINISHED = "unfinished"
-"""Error kind of an attempt whose candidate is paid for and whose query has not ended."""
 LASTING = frozenset({ErrorKind.CONTENT_REFUSED, ErrorKind.CONTEXT_LENGTH})
 """Errors that the same candidate would meet again: it counts as refused, or no later run could go on."""
 

@@ -181,6 +181,13 @@ def test_long_transcripts_are_read_and_pythons_own_limit_is_left_as_it_was(tmp_p
     assert csv.field_size_limit() == before
 
 
+def test_a_file_that_a_spreadsheet_has_saved_is_read_all_the_same(tmp_path: Path) -> None:
+    path = write_results(tmp_path, [Made("evil")])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    (case,) = read_cases([tmp_path]).cases
+    assert case.injection_task_id == "evil"
+
+
 def test_other_csv_files_are_passed_over(tmp_path: Path) -> None:
     write_results(tmp_path, [Made("A")])
     (tmp_path / "figure2.csv").write_text("panel,series,x\n")

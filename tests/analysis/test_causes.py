@@ -93,6 +93,16 @@ def test_another_defenses_control_is_no_control() -> None:
     assert "No control (empty payload) was run for: drift." in notes
 
 
+def test_a_control_that_never_succeeds_is_no_floor_and_misses_no_payload() -> None:
+    bare: dict[str, Any] = {"defense": "none", "exposed_raw": False}
+    controls = [control(a, t, **bare) for a in AGENTS for t in range(TOOLS)]
+    notes = " ".join(_report([*grid(dict.fromkeys(AGENTS, 8), defense="none"), *controls]).notes)
+    assert "Floor:" not in notes
+    assert "none / opi_empty" not in notes
+    powerless = " ".join(_report([*grid({}, defense="none"), *controls]).notes)
+    assert "Floor: without defense the ASR under opi_context_ignoring" in powerless
+
+
 def test_a_metric_is_absent_where_a_case_does_not_hold_its_fact() -> None:
     cases = grid({"a": 3})
     unknown = attacked("a", 0, hit=True, facts={"injection_caused": None, "refused": None})

@@ -17,7 +17,7 @@ from agentsys.analysis.search_attempts import Spent, read_searches
 from agentsys.analysis.search_budget import ASR, BudgetRow, budget_rows, usual_budgets
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.runs.record import AttemptFacts, CaseRecord, RoleUsage, SearchFacts
+from agentsys.runs.record import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
 
 BUDGET = 10
 
@@ -29,6 +29,7 @@ def store_search(
     made: int = BUDGET,
     refused: int = 0,
     error: bool = False,
+    error_kind: str = "unavailable",
     final: bool = True,
     cost: float | None = 0.5,
     **fields: Any,
@@ -47,6 +48,7 @@ def store_search(
         block = CaseRecord(
             case=case,
             status="error" if error and number == made else "ok",
+            error_kind=error_kind if error and number == made else None,
             simulated=True,
             utility=False,
             security=number == found_at,
@@ -105,6 +107,13 @@ def test_an_errored_or_interrupted_search_is_in_no_rate_and_is_counted_beside(tm
     store_search(tmp_path, made=3, final=False, injection_task_id="injection_task_8")
     row = by_place(tmp_path)["banking", 10]
     assert (row.value, row.n, row.errored, row.unfinished) == (50.0, 2, 1, 1)
+
+
+def test_a_search_killed_while_its_query_ran_is_interrupted_not_errored(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, None)
+    store_search(tmp_path, made=3, error=True, error_kind=UNFINISHED, injection_task_id="injection_task_7")
+    row = by_place(tmp_path)["banking", 10]
+    assert (row.value, row.n, row.errored, row.unfinished) == (50.0, 2, 0, 1)
 
 
 def test_a_success_counts_though_the_run_ended_before_the_case_was_stored(tmp_path: Path) -> None:
@@ -212,6 +221,7 @@ def test_every_format_shows_the_numbers_and_the_simulated_mark(tmp_path: Path) -
     for form in ("table", "markdown", "latex", "html"):
         text = command(str(tmp_path), "--format", form)
         assert "33.33" in text and "66.67" in text
+        assert "ASR@2" in text
         assert "(simulated)" in text.replace("\\", "")
     rows = list(csv.DictReader(io.StringIO(command(str(tmp_path), "--format", "csv"))))
     listed = json.loads(command(str(tmp_path), "--format", "json"))

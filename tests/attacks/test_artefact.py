@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentsys.attacks.artefact import Artefact, ArtefactEntry, read_artefact
+from agentsys.attacks.pair import PairAttack
+from agentsys.attacks.tap import TapAttack
 from agentsys.errors import ConfigError
 
 EMPTY = Artefact(
@@ -32,6 +36,10 @@ def entry(text: str, user_task: str | None = None, injection_task: str = "inject
     )
 
 
+def with_entries(*entries: ArtefactEntry) -> str:
+    return json.dumps({**EMPTY.model_dump(), "entries": [one.model_dump() for one in entries]})
+
+
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     full = EMPTY.with_entry(entry('quotes " { } \n \u2028 \U0001f600')).with_entry(entry("b", "user_task_1"))
     (tmp_path / "a.json").write_bytes(full.as_json())
@@ -52,14 +60,28 @@ def test_a_pairs_own_text_goes_before_the_one_for_all() -> None:
     assert full.entry("slack", "user_task_1", "injection_task_0") is None
 
 
+@pytest.mark.parametrize("attack", [TapAttack, partial(PairAttack, name="pair-per_case", mode="per_case")])
+def test_another_attacks_or_modes_artefact_is_refused_as_results_would_bear_the_wrong_name(
+    attack: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(EMPTY.with_entry(entry("text")).as_json())
+    assert PairAttack(name="pair-transfer", artefact=str(path)).replays
+    with pytest.raises(ConfigError, match="holds texts of attack 'pair-transfer'"):
+        attack(artefact=str(path))
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[]", "no artefact"),
         (json.dumps({**EMPTY.model_dump(), "format": 2}), "format"),
         (json.dumps({**EMPTY.model_dump(), "entries": [{"suite": "x"}]}), r"entries\.0\.user_task"),
+        (with_entries(entry("a"), entry("b")), "two texts for 'banking injection_task_0'; keep one"),
+        (with_entries(entry("a")).replace('"a"', '""'), r"entries\.0\.text: String should have at least 1"),
+        (with_entries(entry("a")).replace('"a"', r'"\ud800"'), r"entries\.0\.text: .*unicode string"),
+        ("[]", "no artefact of a search: Input should be"),
     ],
 )
 def test_anything_else_is_one_line_with_the_mend(tmp_path: Path, content: str, says: str) -> None:

@@ -90,6 +90,7 @@ def test_a_saved_search_is_read(tmp_path: Path) -> None:
         ('[\n{"suite":', "line 2: not valid JSON"),
         ([OWN, 7], "entry 2: a number where an object should be"),
         ([{**OWN, "text": ""}], "entry 1: text is an empty text"),
+        ([{**OWN, "text": "a\ud800"}], "entry 1: text holds half of a surrogate pair"),
         ([{**OWN, "text": ["a"]}], "entry 1: text is a list"),
         ([absent({**OWN, "injection_task": None})], "entry 1: no injection_task"),
         ([{**SHARED, "usertask": "user_task_3"}], "_SKIP_"),
@@ -146,6 +147,12 @@ def test_a_file_that_is_not_there_or_not_text_is_one_line(tmp_path: Path) -> Non
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         read_cache(tmp_path / "bytes.json")
+
+
+@pytest.mark.parametrize("file", [3, None, ""])
+def test_what_is_no_files_name_is_one_line(file: Any) -> None:
+    with pytest.raises(ConfigError, match="give the name of a file with texts"):
+        CachedAttack(file)
 
 
 def test_a_pairs_own_text_goes_before_the_one_for_all_user_tasks(tmp_path: Path) -> None:

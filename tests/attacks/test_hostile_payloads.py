@@ -76,9 +76,10 @@ class Hostile:
             return {}
         suite, user, injection = PAIR
         entry = {"suite": suite, "user_task": user, "injection_task": injection, "text": words}
-        facts = ("attack", "mode", "benchmark", "version", "model", "defense")
+        facts = ("mode", "benchmark", "version", "model", "defense")
         content = {
             "format": 1,
+            "attack": f"{name}-transfer",
             **dict.fromkeys(facts, "x"),
             "entries": [{**entry, "success": True, "attempts": 1}],
         }

@@ -132,6 +132,11 @@ def test_an_endless_text_is_refused() -> None:
         ({"depth": "5"}, "attack.depth is '5'"),
         ({"temperature": 3}, "attack.temperature is 3"),
         ({"artefact": "/nowhere.json"}, "cannot be read"),
+        ({"artefact": 3}, "attack.artefact is 3; give the name of a file"),
+        ({"artefact": ""}, "attack.artefact is ''; give the name of a file"),
+        ({"mode": None}, "Unknown attack.mode 'None'"),
+        ({"feedback": None}, "Unknown attack.feedback 'None'"),
+        ({"seed": "abc"}, "attack.seed is 'abc'; give a whole number"),
     ],
 )
 def test_a_wrong_option_is_one_line(options: dict[str, Any], says: str) -> None:

@@ -81,3 +81,16 @@ def test_without_a_version_the_error_says_what_to_type(
 ) -> None:
     assert status_of(monkeypatch, str(runs)) == 2
     assert "names no benchmark version" in capsys.readouterr().err
+
+
+def test_fixes_are_chosen_by_name_and_a_wrong_one_says_which_there_are(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (str(runs), "--version", "v1.2.2", "--format", "json", "--fixes")
+    assert status_of(monkeypatch, *words, "any_match, utility_new_effects") == 0
+    fixed = json.loads(capsys.readouterr().out)["fixed"]
+    assert fixed["fixes"] == ["utility_new_effects", "any_match"]
+    assert [case["changed_by"] for case in fixed["changed"]] == [["utility_new_effects"]]
+    assert status_of(monkeypatch, *words, "append_injection") == 2
+    said = capsys.readouterr().err
+    assert "changes what models read" in said and "Traceback" not in said

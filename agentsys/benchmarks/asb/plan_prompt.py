@@ -73,9 +73,11 @@ def instruction(tools: Iterable[ToolSpec]) -> str:
 
 def tools_in(text: str) -> list[str] | None:
     """The names of the tools that `instruction` wrote into a system message; None if it did not write it."""
-    if not text.startswith(_TOOLS_HEADING) or _AFTER_TOOLS not in text:
+    # Some providers take one system message: the persona then stands before the instruction.
+    start = text.rfind(_TOOLS_HEADING)
+    if start < 0 or _AFTER_TOOLS not in text[start:]:
         return None
-    rows, _ = json.JSONDecoder().raw_decode(text, len(_TOOLS_HEADING))
+    rows, _ = json.JSONDecoder().raw_decode(text, start + len(_TOOLS_HEADING))
     return [row["name"] for row in rows]
 
 

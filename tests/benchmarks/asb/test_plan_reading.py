@@ -115,7 +115,8 @@ def test_what_came_of_the_plan_turn_is_read_back_from_the_spans() -> None:
 
 @given(st.lists(st.tuples(texts, texts), max_size=4))
 def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tuple[str, str]]) -> None:
-    assert tools_in(instruction([ToolSpec(name, text, {}) for name, text in rows])) == [n for n, _ in rows]
+    told = instruction([ToolSpec(name, text, {}) for name, text in rows])
+    assert tools_in(told) == tools_in(f"You are a gardener.\n\n{told}") == [name for name, _ in rows]
 
 
 def test_another_system_message_is_no_planning_instruction() -> None:

@@ -6,7 +6,6 @@ import pytest
 from fixed_on_paper import VERSIONS, benchmark, scored
 
 from agentsys.analysis.fixed import phrases_of_fixes
-from agentsys.analysis.limits import limits_of
 from agentsys.analysis.tags import tag_of
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.catalog import FIXES
@@ -74,13 +73,6 @@ def test_abstention_passes_where_doing_nothing_solves_a_task_under_every_fix(ver
 def test_tasks_added_in_v1_2_are_those_that_v1_1_2_lacks() -> None:
     new = set(injections("v1.2.2")) - set(injections("v1.1.2"))
     assert new == listed("added_in_v1.2", "v1.2.2")
-
-
-def test_destroyed_tasks_are_those_of_the_caps_under_the_tables() -> None:
-    limits = limits_of("agentdojo", "v1.2.2")
-    assert limits is not None
-    tasks = tag_of("destroyed_under_attack").tasks["agentdojo"]
-    assert tasks == limits.destroyed_by_injection
 
 
 def test_destroyed_tasks_take_what_they_need_from_a_vector() -> None:

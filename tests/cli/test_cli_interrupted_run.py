@@ -1,0 +1,37 @@
+"""A run that is stopped before any case is stored says so; there is no table to show yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentsys.cli import app
+from agentsys.runs.execute import Listener, Outcome
+from agentsys.runs.session import Session
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "says"),
+    [
+        (Outcome(0, 0, interrupted=True), 130, "Interrupted: 0 cases finished in this run are on disk."),
+        (Outcome(0, 0, fatal="No room on the disk."), 1, "Stopped early: No room on the disk."),
+    ],
+)
+def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
+    outcome: Outcome, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attempts_only(session: Session, listener: Listener) -> Outcome:
+        case = session.plan.jobs[0].case
+        path = session.store.root / case.attempt_key(1)
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+        return outcome
+
+    monkeypatch.setattr(Session, "execute", attempts_only)
+    plan = ["model=simulated", "defense=none", "attack=pair", "benchmark.suites=[slack]", "limit=1"]
+    ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
+    assert ended.exit_code == code, ended.output
+    assert says in ended.output
+    assert "run the same command again" in ended.output

@@ -1,0 +1,59 @@
+"""The model behind `agentsys serve` knows the benchmark it was told of, the roles of that included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_runs import Silent
+
+from agentsys.errors import ConfigError
+from agentsys.models.serving import serve
+from agentsys.runs.scripted import served_model
+from agentsys.runs.session import prepare
+
+_URLS: dict[str, Callable[[str], str]] = {
+    "served": lambda root: f"{root}/v1",
+    "served-anthropic": lambda root: root,
+    "served-google": lambda root: root,
+}
+
+
+@pytest.mark.parametrize("model", list(_URLS))
+def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
+    tmp_path: Path, model: str
+) -> None:
+    with serve(served_model(version="v1.2.2", options={}, overrides=["benchmark=asb"])) as server:
+        root = server.base_url.removesuffix("/v1")
+        session = prepare(
+            [
+                "benchmark=asb",
+                "benchmark.mode=faithful",
+                "benchmark.suites=[helpdesk_agent]",
+                f"model={model}",
+                f"model.base_url={_URLS[model](root)}",
+                "attack=opi_naive",
+                "limit=1",
+                f"logdir={tmp_path}",
+            ]
+        )
+        listener = Silent()
+        session.execute(listener)
+    (record,) = listener.records
+    assert record.status == "ok"
+    assert (record.measured["steps"], record.measured["plan_tries"]) == (2, 1)
+    assert record.measured["injection_caused"]
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model=simulated", "only the benchmark can be chosen here"),
+        ("benchmark=asb,agentdojo", "one benchmark at a time"),
+        ("benchmark=abs", "Did you mean asb"),
+    ],
+)
+def test_a_slip_in_what_it_is_to_know_is_one_line(override: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        served_model(version="v1.2.2", options={}, overrides=[override])
