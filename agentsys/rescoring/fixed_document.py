@@ -29,7 +29,7 @@ def _side_by_side(rows: Sequence[FixedRow]) -> Grid:
     header = ("Attack", "Suite", "Cases", "Solved", "fixed", "Attacks succeeded", "fixed", *turning)
     lines = [
         cells(
-            "" if row.attack == NO_ATTACK else row.attack,
+            row.attack,
             row.suite,
             str(row.cases),
             *(_counted(row, rows, name) for name in ("solved", "solved_fixed")),
