@@ -85,7 +85,7 @@ def test_in_a_denial_of_service_the_fixed_success_follows_the_fixed_utility(tmp_
 
 def test_the_document_has_both_scores_the_turned_cases_and_what_the_fixes_do(runs: Path) -> None:
     text = markdown_document(rescoring_document(rescore([runs], "v1.2.2")))
-    assert r"|  | banking | 2 | 2 \(100.00\) | 1 \(50.00\) |  |  | 1 |" in text
+    assert r"| none | banking | 2 | 2 \(100.00\) | 1 \(50.00\) |  |  | 1 |" in text
     # Of all suites together: the mean of theirs, 50 and 0, whatever their sizes.
     assert r"| direct | all | 3 | 1 \(25.00\) | 0 \(0.00\) | 2 \(50.00\) | 2 \(50.00\) | 1 |" in text
     assert "### Turned by a fix: 2" in text
