@@ -10,6 +10,7 @@ from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironm
 from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.asb.environment import ASBEnvironment
+from agentsys.benchmarks.asb.replies import start_counting
 from agentsys.models.element import QueryResult
 
 
@@ -42,5 +43,6 @@ class FreshEachRun(BasePipelineElement):  # type: ignore[misc]
         """
         if isinstance(env, ASBEnvironment):
             env.uses.clear()
+            start_counting()
         result: QueryResult = self.pipeline.query(query, runtime, env, list(messages), extra_args or {})
         return result

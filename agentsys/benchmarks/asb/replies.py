@@ -26,7 +26,7 @@ class CountedReplies:
 
     def __init__(self, model: ChatModel) -> None:
         self.model = model
-        _COUNT.set(0)  # one is made per case, in the case's own context
+        start_counting()  # one is made per case, in the case's own context
 
     @property
     def name(self) -> str:
@@ -46,6 +46,11 @@ class CountedReplies:
         return reply
 
 
+def start_counting() -> None:
+    """Count from nothing: a case begins, or AgentDojo runs its pipeline again."""
+    _COUNT.set(0)
+
+
 def replies_with_calls() -> int:
-    """How many replies with tool calls this case has had so far."""
+    """How many replies with tool calls this run of the pipeline has had so far."""
     return _COUNT.get()

@@ -15,13 +15,14 @@ from agentsys.attacks.opi import ObservationInjection
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.benchmarks.asb.benchmark import ASB
 from agentsys.benchmarks.asb.environment import ASBEnvironment
+from agentsys.benchmarks.asb.replies import CountedReplies
 from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
 from agentsys.benchmarks.asb.turns import Turn, set_turn
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.benchmarks.playbook import build_playbook
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import Victim
-from agentsys.models.chat import assistant
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, user
 from agentsys.runs.ground_truth_length import ground_truth_length
 
 SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
@@ -61,6 +62,15 @@ class Probe(BasePipelineElement):  # type: ignore[misc]
         return query, runtime, env, [assistant(words)], {}
 
 
+class Words:
+    """A model that answers in words."""
+
+    name = "words"
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply(assistant("Well."))
+
+
 def test_the_ground_truth_of_every_task_solves_it_and_reaches_its_goal(suite: ASBSuite) -> None:
     whole = ASB(tasks="all").suite(GARDEN)
     assert list(whole.user_tasks) == ["user_task_0", "user_task_1"]
@@ -94,6 +104,19 @@ def test_each_run_of_a_pipeline_begins_in_an_unchanged_world(suite: ASBSuite) ->
     suite.run_task_with_pipeline(probe, task, goal, {}, environment=world)
     assert len(probe.offered) == 2
     assert world.calls == ["soil_probe"]
+
+
+def test_replies_are_counted_anew_when_the_pipeline_is_run_again(suite: ASBSuite) -> None:
+    class Asking(Probe):
+        def query(self, *args: Any, **kwargs: Any) -> Any:
+            model.complete(ChatRequest([user("What now?")]))
+            return super().query(*args, **kwargs)
+
+    task, goal = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_2"]
+    world = suite.load_and_inject_default_environment({})
+    model = CountedReplies(Words())
+    suite.run_task_with_pipeline(Asking("soil_probe", silent_runs=2), task, goal, {}, environment=world)
+    assert [use.reply for use in world.uses] == [1]
 
 
 def test_the_payload_follows_every_result_the_attack_tools_own_included(suite: ASBSuite) -> None:
