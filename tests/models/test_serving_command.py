@@ -88,9 +88,12 @@ def test_a_rate_outside_0_to_1_is_refused() -> None:
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_kill_end_the_wait(end: signal.Signals) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    # Tests that were started in the background come with Ctrl-C switched off, and would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.1, os.kill, (os.getpid(), end)).start()
     try:
         WAIT()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
