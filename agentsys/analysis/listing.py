@@ -54,7 +54,7 @@ def listed(root: Path) -> Listing:
         ConfigError: If there is nothing at this path.
     """
     if not root.exists():
-        raise ConfigError(f"No folder '{root}'. Give the log folder of a run: agentsys results DIR")
+        raise ConfigError(f"No folder '{root}'. Give the log folder of a run, e.g. results/runs.")
     if root.is_file():
         status = root.stat()
         alone = {(status.st_dev, status.st_ino): [str(root)]}

@@ -127,4 +127,4 @@ def nothing_found(roots: Sequence[Path], skipped: Sequence[Skipped], other: int)
         seen = f"{len(skipped)} files could not be used, the first being {path}: {reason}."
     else:
         seen = f"{other} other JSON files." if other else "no JSON files."
-    return f"No stored cases in {where}: {seen} Give the log folder of a run: agentsys results DIR"
+    return f"No stored cases in {where}: {seen} Give the log folder of a run, e.g. results/runs."
