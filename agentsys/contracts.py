@@ -28,6 +28,7 @@ class Defense(Protocol):
     of its own (see agentsys.models.simulated); without it they behave as plain agents there.
     May also have `rehearsed() -> Defense` if it uses a service besides the model: the same defense with
     an offline stand-in, which takes its place wherever the model is simulated.
+    May also describe itself (`Described`): to attackers that may know it, in docs and in listings.
     May also say `whole_program = True` if it runs a program of its own from the request to the answer:
     then it is refused on suites whose conversation has several turns.
     """
@@ -36,6 +37,16 @@ class Defense(Protocol):
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. Called afresh for every case; may not keep state between cases."""
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A defense that says what it does, as it is set: two presets of one class may differ here."""
+
+    def description(self) -> str:
+        """5 to 10 sentences of plain English: what is kept apart from what, what crosses, which checks
+        there are and with which settings. An attacker may be told this, so it holds no secret."""
         ...
 
 

@@ -57,6 +57,17 @@ class Delimiters:
             before=[NoteRewording(rewrite)],
         )
 
+    def description(self) -> str:
+        """What is marked and what is not."""
+        start, end = self.template.split(PLACEHOLDER)
+        return (
+            f"The user's request stands between the marks {start} and {end} in the user's message. The system"
+            " message says that the text between them is the only task and that nothing that stands elsewhere"
+            " is to be taken up. The marks are fixed and the same in every case. Tool results are not"
+            " changed, not marked and not checked, and the agent reads them in its own conversation. Marks"
+            " that stand inside a tool result are left there. No call is checked before it runs."
+        )
+
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         return {"system_message_addition": self.explanation, "user_message": self.template}

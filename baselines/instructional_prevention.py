@@ -58,6 +58,16 @@ class InstructionalPrevention:
             before=[NoteRewording(rewrite)],
         )
 
+    def description(self) -> str:
+        """What the agent is warned of."""
+        return (
+            "The user's request is put into a sentence that warns of people who try to change or replace it,"
+            " and says that it is to be carried out whatever they come up with. The request stands in that"
+            " one message, at the beginning of the conversation. Nothing reminds the agent of it later. Tool"
+            " results are not changed, not marked and not checked, and the agent reads them in the same"
+            " conversation. No call is checked before it runs."
+        )
+
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         return {"user_message": self.template}

@@ -16,6 +16,15 @@ class NoDefense:
 
     name = "none"
 
+    def description(self) -> str:
+        """That there is nothing between tools and model."""
+        return (
+            "There is no defense. One agent reads the user's request and every tool result in the same"
+            " conversation. Results are shown to it as the tools return them, unmarked and unread by anyone"
+            " else. No call is checked before it runs. What a result says stands beside the request, and the"
+            " model alone decides whom it listens to."
+        )
+
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent. Its name is the model's, as in AgentDojo."""
         return tool_loop(model, default_system_message(suite), name=model.name)

@@ -64,6 +64,21 @@ class PromptSandwiching:
             after_results=[Remind(self.position, self.template)],
         )
 
+    def description(self) -> str:
+        """What is said again, and where."""
+        where = {
+            "user_message": "one user message follows that states the request again, so that the request and"
+            " not the results come last",
+            "in_result": "the end of each result states the request again, in the result's own text, which"
+            " whoever writes into the result can imitate",
+        }[self.position]
+        return (
+            "One agent reads the request and every tool result in the same conversation. After each round of"
+            f" tool calls {where}. The reminder's words are fixed but for the request. Results are not"
+            " changed otherwise, not marked and not checked. Nothing follows where no tool was called. No"
+            " call is checked before it runs."
+        )
+
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         return {"reminder": self.template}

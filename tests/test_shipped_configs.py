@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,33 @@ def test_a_defense_config_gives_options_its_class_has_and_leaves_none_out_of_sig
     parameters = inspect.signature(target).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         assert options <= set(parameters)
+
+
+@pytest.mark.parametrize("path", [p for p in WITH_TARGET if p.parent.name == "defense"], ids=short)
+def test_a_defense_says_what_it_does_in_a_few_sentences_which_are_in_its_docs_page(path: Path) -> None:
+    target, node = target_of(path)
+    text = target(**{key: value for key, value in node.items() if key != "_target_"}).description()
+    sentences = re.findall(r"[.](?= |$)", text)
+    assert 5 <= len(sentences) <= 10, text
+    assert f"## {path.stem}\n\n{text}\n" in (CONFIGS.parent / "docs/defenses.md").read_text("utf-8"), (
+        "print the page anew: agentsys list defenses --long --format markdown"
+    )
+
+
+def test_presets_that_differ_in_what_an_attacker_meets_differ_in_what_it_is_told() -> None:
+    told = {}
+    for name in (
+        "agentsys",
+        "agentsys_strict",
+        "agentsys_no_validator",
+        "spotlighting",
+        "spotlighting_encoding",
+    ):
+        target, node = target_of(CONFIGS / "defense" / f"{name}.yaml")
+        told[name] = target(**{key: value for key, value in node.items() if key != "_target_"}).description()
+    assert len(set(told.values())) == len(told)
+    assert "undeclared keys are cut off" in told["agentsys_strict"]
+    assert "keys that nobody declared included" in told["agentsys"]
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=short)

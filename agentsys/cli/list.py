@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from agentsys.catalog import GROUPS, description, known
+from agentsys.cli.show import defense_text
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 
@@ -18,18 +20,39 @@ def list_configs(
     config_dir: Annotated[
         list[Path] | None, typer.Option(help="A folder with configs of your own; may be repeated.")
     ] = None,
-    format: Annotated[Literal["table", "json"], typer.Option(help="How to print.")] = "table",
+    format: Annotated[
+        Literal["table", "json", "markdown"], typer.Option(help="How to print; markdown: with --long.")
+    ] = "table",
+    long: Annotated[
+        bool,
+        typer.Option("--long", help="Defenses: also what each does, as a defense-aware attacker hears it."),
+    ] = False,
 ) -> None:
     """List what can be run, with one line on each."""
     if kind not in GROUPS:
         raise ConfigError(unknown_name("kind of config", kind, GROUPS))
     group, dirs = GROUPS[kind], config_dir or []
     rows = [(name, description(group, name, dirs)) for name in known(group, dirs)]
+    if long and group != "defense":
+        raise ConfigError(f"--long is for defenses; {kind} have one line each.")
     if format == "json":
-        print(json.dumps([{"name": name, "description": text} for name, text in rows], indent=2))
+        listed = [{"name": name, "description": text} for name, text in rows]
+        more = [{"long": defense_text(name, dirs, [])} if long else {} for name, _ in rows]
+        print(json.dumps([one | other for one, other in zip(listed, more, strict=True)], indent=2))
+        return
+    if long and format == "markdown":
+        print("\n\n".join(f"## {one_line(name)}\n\n{defense_text(name, dirs, [])}" for name, _ in rows))
+        return
+    if long:
+        for name, text in rows:
+            print(f"{one_line(name)}: {one_line(text)}\n{_indented(defense_text(name, dirs, []))}\n")
         return
     for line in aligned(rows):
         print(line)
+
+
+def _indented(text: str) -> str:
+    return textwrap.fill(one_line(text), 100, initial_indent="  ", subsequent_indent="  ")
 
 
 def aligned(rows: list[tuple[str, str]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,7 @@ PluginPath = Annotated[
 ]
 
 app = typer.Typer(
-    help="Show a resolved config, a defense's prompts, or an attack's text.",
+    help="Show a resolved config, what a defense does, its prompts, or an attack's text.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -42,6 +42,23 @@ def config(
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).rstrip())
 
 
+@app.command("defense")
+def defense(
+    name: Annotated[str, typer.Argument(help="A defense, as `agentsys list defenses` names it.")],
+    config_dir: ConfigDir = None,
+    plugin_path: PluginPath = None,
+) -> None:
+    """Print what a defense does, as its config sets it: what a defense-aware attacker is told."""
+    print(printable(defense_text(name, config_dir or [], plugin_path or [])))
+
+
+def defense_text(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
+    """A defense's description of itself."""
+    from agentsys.runs.quest import description
+
+    return description(_built(name, config_dirs, plugin_paths))
+
+
 @app.command("prompts")
 def prompts(
     defense: Annotated[str, typer.Argument(help="A defense, as `agentsys list defenses` names it.")],
@@ -49,19 +66,24 @@ def prompts(
     plugin_path: PluginPath = None,
 ) -> None:
     """Print every prompt of a defense, with the options its config gives."""
-    values = node("defense", defense, config_dir or [])
-    for folder in plugin_path or []:
-        if not folder.is_dir():
-            raise ConfigError(f"--plugin-path {folder}: no such folder.")
-        sys.path.insert(0, str(folder.resolve()))
-    from agentsys.runs.cell import instantiate
-
-    built = instantiate("defense", values)
+    built = _built(defense, config_dir or [], plugin_path or [])
     texts: dict[str, str] = built.prompts() if hasattr(built, "prompts") else {}
     if not texts:
         print(f"Defense '{one_line(defense)}' has no prompts of its own.")
     for name, text in texts.items():
         print(f"=== {one_line(name)} ===\n{printable(text).rstrip()}\n")
+
+
+def _built(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
+    """A defense with the options its config gives."""
+    values = node("defense", name, config_dirs)
+    for folder in plugin_paths:
+        if not folder.is_dir():
+            raise ConfigError(f"--plugin-path {folder}: no such folder.")
+        sys.path.insert(0, str(folder.resolve()))
+    from agentsys.runs.cell import instantiate
+
+    return instantiate("defense", values)
 
 
 @app.command("attack")

@@ -11,6 +11,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.defense.description import described
 from agentsys.defense.main_agent import MainAgent
 from agentsys.defense.no_isolation import GuardedAgent
 from agentsys.defense.privileges import book_at
@@ -89,6 +90,10 @@ class AgentSys:
         pipeline = AgentPipeline([SystemMessage(message), InitQuery(), agent])
         pipeline.name = f"{model.name}-{self.name}"
         return pipeline
+
+    def description(self) -> str:
+        """What is kept apart, what crosses and what is checked, as this variant is set."""
+        return described(self.settings)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """How the simulated model plays worker, validator, sanitizer and the sorting of tools."""

@@ -10,6 +10,7 @@ from agentdojo.base_tasks import BaseInjectionTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.search import QueryFacts, Quest, ToolCall, start_text
+from agentsys.contracts import Described
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Span
 from agentsys.runs.plan import Job
@@ -43,7 +44,10 @@ def _goal_calls(suite: TaskSuite[Any], task: BaseInjectionTask[Any]) -> tuple[To
 
 
 def description(defense: object) -> str:
-    """The defense's public description: its class's first docstring line and the names of its prompts."""
+    """What a defense says of itself; of one that says nothing, its class's first docstring line and the
+    names of its prompts."""
+    if isinstance(defense, Described):
+        return defense.description()
     doc = inspect.getdoc(type(defense)) or ""
     first = doc.strip().partition("\n")[0]
     prompts = getattr(defense, "prompts", None)

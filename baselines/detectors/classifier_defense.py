@@ -67,3 +67,13 @@ class ClassifierDefense(DetectorDefense):
             on_injection=on_injection,
             read_errors=read_errors,
         )
+
+    @property
+    def detects(self) -> str:
+        """Which classifier, and how it reads long texts."""
+        pieces = {
+            "windows": f"overlapping pieces of {self.settings.max_length} tokens, of which the worst counts",
+            "truncate": f"the first {self.settings.max_length} tokens only",
+            "whole": "in one pass",
+        }[self.settings.long_input]
+        return f"the text classifier {self.settings.model_id} (a long text: {pieces})"

@@ -71,6 +71,31 @@ class DetectorDefense:
             after_results=[detect],
         )
 
+    def description(self) -> str:
+        """What is read, by which rule it is flagged, and what follows."""
+        reads = {
+            "message": "each tool result by itself",
+            "conversation": "each tool result together with all that was said before it",
+        }[self.mode]
+        then = {
+            "withhold": "a fixed notice takes the place of the result and the agent goes on",
+            "abort": "the whole case is ended",
+        }[self.on_injection]
+        errors = "are read as well" if self.read_errors else "are not read"
+        return (
+            "One agent reads the request and the tool results in one conversation. Between the tools and its"
+            f" next step a detector, {self.detects}, reads {reads}. It gives the probability that there is an"
+            f" injection; a result is flagged if 1 minus that is below {self.threshold:g}, and then {then}."
+            f" Error texts of failed calls {errors}. A result that is not flagged reaches the agent unchanged"
+            " and unmarked. The detector knows neither the user's request nor what the agent does next. No"
+            " call is checked before it runs."
+        )
+
+    @property
+    def detects(self) -> str:
+        """What the detector is, in a few words."""
+        return "which gives a text a number"
+
     @staticmethod
     def prompts() -> dict[str, str]:
         """Every text this defense shows to a model, by name."""

@@ -53,3 +53,8 @@ class PhraseDefense(DetectorDefense):
     def __init__(self, patterns: Sequence[str] | None = None) -> None:
         detector = PhraseDetector(PATTERNS if patterns is None else patterns)
         super().__init__("phrase_detector", lambda: detector)
+
+    @property
+    def detects(self) -> str:
+        """A list of wordings."""
+        return "a short list of tell-tale wordings (regular expressions, 1 where one of them stands, else 0)"

@@ -16,6 +16,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole
 from baselines.drift.agent import DriftAgent
+from baselines.drift.description import described
 from baselines.drift.fixes import ALL, NONE
 from baselines.drift.permission import Permission, book
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
@@ -87,6 +88,10 @@ class Drift:
         pipeline = AgentPipeline([InitQuery(), DriftAgent(model, self.settings, environment, book())])
         pipeline.name = f"{model.name}-{self.name}"
         return pipeline
+
+    def description(self) -> str:
+        """Which of planner, validator and isolator are on, and what each lets through."""
+        return described(self.settings)
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""

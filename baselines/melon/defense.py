@@ -134,6 +134,32 @@ class Melon:
         twin.settings = self.settings
         return twin
 
+    def description(self) -> str:
+        """How a step is asked twice, and which calls are compared."""
+        keys = "; ".join(f"{tool}: {', '.join(args)}" for tool, args in self.settings.key_arguments.items())
+        taken = {"step": "all tool results of the step are", "newest": "the newest tool result is"}
+        repeat = (
+            " After each round of results the request is stated again, in the ordinary pass only."
+            if self.settings.repeat_request
+            else ""
+        )
+        return (
+            "One agent reads the request and every tool result raw, in one conversation. After each round of"
+            " tool results the model is asked twice for its next step: once as usual, and once in a masked"
+            " conversation in which a neutral task takes the place of the user's request. A call that comes"
+            " out of the masked pass follows from the results alone. It is kept in a bank for the rest of the"
+            " case. If a call of the ordinary pass is as similar to one in the bank as the threshold"
+            f" ({self._cosine()}) says, by the cosine of the embeddings of their texts, the case is stopped"
+            f" and {taken[self.settings.redact]} taken out. Of some tools only certain arguments are compared"
+            f" ({keys or 'none'}). So calls that the results cause only together with the user's own request"
+            f" are not found.{repeat}"
+        )
+
+    def _cosine(self) -> str:
+        if isinstance(self.threshold, Mapping):
+            return ", ".join(f"{name} {value}" for name, value in self.threshold.items())
+        return str(self.threshold)
+
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         return dict(PROMPTS)

@@ -102,6 +102,29 @@ class Spotlighting:
             after=[UnmarkAnswer(copies)] if copies and self.unmark_answer else [],
         )
 
+    def description(self) -> str:
+        """How results are marked and what the marks are."""
+        fresh = "drawn afresh for each case" if self.random else "the same in every case"
+        form = {
+            Delimiting: "Every tool result, error texts included, stands between two fixed marks, which are"
+            f" {fresh}.",
+            Datamarking: "In every tool result, error texts included, a rare character takes the place of"
+            f" the whitespace; it is {fresh}.",
+            Encoding: "Every tool result, error texts included, is written in base64.",
+        }[type(self.marking)]
+        return (
+            "One agent reads the request and every tool result in one conversation. "
+            f"{form} {self._escapes()} The system message explains this and says that text so written is data"
+            " and never an instruction. Nothing is cut out of results, and nobody else reads them first."
+            " Whether the agent keeps to that is up to the model. No call is checked before it runs."
+        )
+
+    def _escapes(self) -> str:
+        if isinstance(self.marking, Encoding):
+            return "The agent has to decode it to use it."
+        taken = getattr(self.marking, "escape", False)
+        return f"Marks that stand in a result beforehand are {'taken out' if taken else 'left there'}."
+
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         return {"system_message_addition": self.marking.explanation()}

@@ -77,3 +77,12 @@ def test_node_reads_a_config_and_names_a_broken_one(own: Path) -> None:
         with pytest.raises(ConfigError, match=why) as caught:
             catalog.node("defense", name, [own])
         assert "\n" not in str(caught.value)
+
+
+def test_long_lists_what_every_defense_does() -> None:
+    rows = {row["name"]: row["long"] for row in json.loads(listed("defenses", "--long", "--format", "json"))}
+    assert set(rows) == set(catalog.known("defense"))
+    assert rows["agentsys"] != rows["agentsys_strict"]
+    assert "One agent reads the request" in listed("defenses", "--long")
+    with pytest.raises(ConfigError, match="--long is for defenses"):
+        CliRunner().invoke(app, ["list", "attacks", "--long"], catch_exceptions=False)

@@ -93,3 +93,11 @@ def test_show_attack_says_in_one_line_what_is_wrong(arguments: list[str], says: 
     result = CliRunner().invoke(app, ["show", "attack", *arguments])
     assert isinstance(result.exception, ConfigError)
     assert says in str(result.exception)
+
+
+def test_show_defense_prints_what_it_does_and_falls_back_on_its_docstring(own: list[str]) -> None:
+    shown = CliRunner().invoke(app, ["show", "defense", "agentsys_strict"])
+    assert shown.exit_code == 0, shown.exception
+    assert "undeclared keys are cut off" in shown.output
+    shown = CliRunner().invoke(app, ["show", "defense", "wordy", *own])
+    assert "It speaks to models through: system, odd." in shown.output
