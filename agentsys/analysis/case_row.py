@@ -100,6 +100,8 @@ class CaseRow:
     measured: Mapping[str, Any] = field(default_factory=dict)
     """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files
     but ASB's results and what `agentsys rescore` wrote."""
+    read_by: tuple[str, ...] = ()
+    """Roles of all models that were sent the payload, in order; empty where unknown and in benign cases."""
     attempts: int | None = None
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
 

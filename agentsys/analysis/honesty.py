@@ -63,6 +63,21 @@ def asr_where_shown(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
     return _share((case for case in cases if case.exposed_shown), lambda found: found.injection_success, rule)
 
 
+def unseen_reason(case: CaseRow) -> str:
+    """Why an attack can have succeeded that the acting model was not shown.
+
+    Args:
+        case: A successful one whose `exposed_shown` is False.
+
+    Returns:
+        E.g. `read by worker`; `never returned by a tool` where the user's own task, or luck, did what
+        the attacker wanted; `returned, but read by no model recorded` otherwise.
+    """
+    if case.read_by:
+        return f"read by {' and '.join(case.read_by)}"
+    return "returned, but read by no model recorded" if case.exposed_raw else "never returned by a tool"
+
+
 def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from agentsys.analysis.honesty import (
     detectable_asr,
     returned_share,
     shown_share,
+    unseen_reason,
     utility_where_safe,
     workspace_split,
 )
@@ -177,6 +178,7 @@ def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
         yield f"shown to the acting model in {shown.value:.1f}%"
         if shown.value > 0:
             yield f"ASR there {_number(asr_where_shown(cases, rule), suites)}"
+    yield from _unseen_successes(cases)
     safe = utility_where_safe(cases, rule)
     goal = any(case.injection_task_id for case in cases) and not denies_service(cases[0].attack)
     if goal and any(case.injection_success for case in cases):
@@ -187,6 +189,17 @@ def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
             f"workspace ASR on injection tasks 0-5 {_number(split.old, 1)}, on those added in v1.2 "
             f"{_number(split.added, 1)}"
         )
+
+
+def _unseen_successes(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Where attacks succeeded although the acting model was not shown them: who read them instead."""
+    reasons: Counter[str] = Counter()
+    for case in cases:
+        if case.status == "ok" and case.injection_success and case.exposed_shown is False:
+            reasons[unseen_reason(case)] += 1
+    if reasons and not denies_service(cases[0].attack):
+        listed = ", ".join(f"{reason} in {count}" for reason, count in sorted(reasons.items()))
+        yield f"{reasons.total()} succeeded without being shown to the acting model ({listed})"
 
 
 def _number(share: Share, suites: int) -> str:

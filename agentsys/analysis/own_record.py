@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,9 +11,9 @@ from agentsys.analysis.agent_tree import agent_tree
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.ground_truth import known_length
 from agentsys.analysis.reading_notes import unknown_fields_note
-from agentsys.analysis.trajectory import estimated_tokens, trajectory
+from agentsys.analysis.trajectory import estimated_tokens, own_words, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
-from agentsys.payload_lines import PayloadLines, payload_lines
+from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
 from agentsys.runs.case import Case
 from agentsys.runs.record import SCHEMA_VERSION, CaseRecord, Exposure, RoleUsage
 
@@ -61,7 +61,9 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     block = _checked(stored[OWN_KEY])
     case, benign = block.case, block.case.attack == NO_ATTACK
     duration = stored.get("duration")
-    lines = () if benign else payload_lines(block.written.values())
+    messages = stored.get("messages")
+    messages = messages if isinstance(messages, list) else []
+    lines = () if benign else without_own_words(payload_lines(block.written.values()), own_words(messages))
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
@@ -81,6 +83,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,
         shown_round=block.exposure.shown_round,
+        read_by=block.exposure.read_by,
         duration_s=float(duration) if isinstance(duration, int | float) else None,
         prompt_tokens=sum(role.prompt for role in block.usage.values()),
         completion_tokens=sum(role.completion for role in block.usage.values()),
@@ -96,21 +99,22 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         measured=block.measured,
         attempts=block.scored_attempt + 1,
         ground_truth_length=_ground_truth_length(block),
-        **_of_messages(stored, lines, benign=benign),
+        **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
         **_of_spans(block.spans, lines, benign=benign),
     )
 
 
-def _of_messages(stored: Mapping[str, Any], lines: PayloadLines, *, benign: bool) -> dict[str, Any]:
-    messages = stored.get("messages")
-    if not isinstance(messages, list) or not messages:
+def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+    if not messages:
         return {}
     seen = trajectory(messages, lines)
+    # Shown, yet nowhere to be found: marked or encoded by the defense, or passed on in part.
+    rounds = None if not lines or (shown and not seen.rounds_exposed) else seen.rounds_exposed
     return {
         "trajectory_length": seen.results,
         "injection_round": seen.injection_round,
         "answer_chars": seen.answer_chars,
-        "exposure_rounds": None if benign else seen.rounds_exposed,
+        "exposure_rounds": rounds,
         "untrusted_tokens": estimated_tokens(seen.result_chars),
     }
 

@@ -11,9 +11,9 @@ from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
 from agentsys.analysis.reading_notes import unknown_fields_note
 from agentsys.analysis.rescored_facts import RESCORED, rescored_facts
-from agentsys.analysis.trajectory import estimated_tokens, trajectory
+from agentsys.analysis.trajectory import estimated_tokens, own_words, trajectory
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
-from agentsys.payload_lines import PayloadLines, payload_lines
+from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
 
 _DEFENSE_SUFFIXES = {
     "-tool_filter": "tool_filter",
@@ -124,7 +124,7 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
 def _of_messages(record: _Published, defense: str, *, benign: bool) -> dict[str, Any]:
     if not record.messages:
         return _unexplored()
-    lines = () if benign else _lines(record.injections)
+    lines = () if benign else without_own_words(_lines(record.injections), own_words(record.messages))
     seen = trajectory(record.messages, lines)
     unknown = _unexplored() if not lines else {}
     shown = seen.injection_round is not None

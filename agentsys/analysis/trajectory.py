@@ -63,6 +63,16 @@ def trajectory(messages: Sequence[Any], lines: PayloadLines) -> Trajectory:
     return found
 
 
+def own_words(messages: Sequence[Any]) -> list[str]:
+    """What the user and the system message say before the agent's first reply."""
+    said = []
+    for message in messages:
+        if not isinstance(message, dict) or message.get("role") not in ("system", "user"):
+            break
+        said.append(text_of(message.get("content")))
+    return said
+
+
 def text_of(content: object) -> str:
     """The text of a message's content, old form (a string) or new (a list of blocks)."""
     if isinstance(content, str):

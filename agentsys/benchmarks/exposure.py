@@ -1,4 +1,4 @@
-"""`ExposureWatch`: whether an attack could have worked at all - was its text returned, was it shown.
+"""`ExposureWatch`: whether an attack could have worked at all - was its text returned, shown, read by whom.
 
 An attack whose text no tool ever returned was not resisted but never met. An attack whose text a
 tool returned and no acting model was shown was kept away by the defense. Both are facts of a
@@ -7,7 +7,7 @@ case that its scores do not tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agentdojo.types import ChatMessage
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from agentsys.models.chat import ChatRequest
 from agentsys.models.trace import ACTING_ROLES
-from agentsys.payload_lines import payload_lines, squeeze
+from agentsys.payload_lines import PayloadLines, payload_lines, squeeze, without_own_words
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ExposureSeen:
     """What became of the injected text in one case. Fields as in `agentsys.runs.record.Exposure`."""
 
     exposed_raw: bool = False
-    """Whether a tool returned at least one line of the text."""
+    """Whether a tool returned at least one line of the text, or its goal."""
     exposed_shown: bool = False
     """Whether a message that an acting model received held one."""
     raw_round: int | None = None
@@ -34,6 +34,8 @@ class ExposureSeen:
     """Share of the text's lines that tools returned."""
     shown_fraction: float = 0.0
     """Share of the text's lines that acting models received."""
+    read_by: tuple[str, ...] = ()
+    """Roles of all models that were sent the text, in the order in which they first were."""
 
 
 @dataclass
@@ -44,14 +46,13 @@ class _Found:
     of: int
     round: int | None = None
 
-    def look(self, text: str, round_: int) -> None:
-        if not self.missing:
-            return
-        squeezed = squeeze(text)
-        met = {forms for forms in self.missing if any(form in squeezed for form in forms)}
-        if met:
-            self.missing -= met
-            self.round = round_ if self.round is None else self.round
+    def add(self, met: Iterable[frozenset[str]], round_: int) -> None:
+        self.missing -= set(met)
+        self.round = round_ if self.round is None else self.round
+
+    @property
+    def done(self) -> bool:
+        return not self.missing and self.round is not None
 
     @property
     def fraction(self) -> float:
@@ -64,37 +65,58 @@ class ExposureWatch:
 
     written: Mapping[str, str]
     """Injection vector -> text as the attack wrote it. What YAML makes of it is allowed for."""
+    own_words: tuple[str, ...] = ()
+    """The user's request. Lines of the injection that only repeat it are not looked for."""
+    goal: str | None = None
+    """The injection task's goal, where the text states it: passed on without its framing it counts as met,
+    though not as one of the text's lines."""
+    _lines: PayloadLines = field(init=False)
+    _goal: PayloadLines = field(init=False)
     _raw: _Found = field(init=False)
     _shown: _Found = field(init=False)
     _returned: int = field(init=False, default=0)
-    _looked_at: set[str] = field(init=False, default_factory=set)
+    _looked_at: dict[str, set[str]] = field(init=False, default_factory=dict)
+    """Role -> texts it was sent and that have been looked through."""
+    _met_in: dict[str, PayloadLines | None] = field(init=False, default_factory=dict)
+    """Text -> lines found in it; None where not even the goal was."""
+    _originals: dict[str, str] = field(init=False, default_factory=dict)
+    """Text as a defense passed it on -> what it was before."""
+    _read_by: dict[str, None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        lines = payload_lines(self.written.values())
-        self._raw = _Found(set(lines), len(lines))
-        self._shown = _Found(set(lines), len(lines))
+        self._lines = without_own_words(payload_lines(self.written.values()), self.own_words)
+        self._goal = self._goal_lines()
+        self._raw = _Found(set(self._lines), len(self._lines))
+        self._shown = _Found(set(self._lines), len(self._lines))
 
     def tool_returned(self, value: object, error: str | None) -> None:
         """Look through what a tool returned."""
         self._returned += 1
-        if not self._raw.missing:
+        if self._raw.done or not self._looks:
             return
-        for text in _texts(value):
-            self._raw.look(text, self._returned)
-        if error:
-            self._raw.look(error, self._returned)
+        for text in (*_texts(value), *([error] if error else [])):
+            met = self._met(text)
+            if met is not None:
+                self._raw.add(met, self._returned)
+
+    def text_rewritten(self, original: str, shown: str) -> None:
+        """Remember what a marked or encoded text says."""
+        if self._looks and original != shown:
+            self._originals[shown] = original
 
     def model_asked(self, request: ChatRequest) -> None:
-        """Look through the messages an acting model has not been sent before."""
-        if request.role not in ACTING_ROLES or not self._shown.missing:
+        """Look through the messages that this role has not been sent before."""
+        acting = request.role in ACTING_ROLES
+        if not self._looks or (self._shown.done if acting else request.role in self._read_by):
             return
+        looked_at = self._looked_at.setdefault("acting" if acting else request.role, set())
         results = 0
         for message in request.messages:
             results += message["role"] == "tool"
             for text in _message_texts(message):
-                if text not in self._looked_at:
-                    self._looked_at.add(text)
-                    self._shown.look(text, max(results, 1))
+                if text not in looked_at:
+                    looked_at.add(text)
+                    self._look(text, request.role, max(results, 1))
 
     def seen(self) -> ExposureSeen:
         """What has been met so far."""
@@ -105,7 +127,35 @@ class ExposureWatch:
             shown_round=self._shown.round,
             raw_fraction=self._raw.fraction,
             shown_fraction=self._shown.fraction,
+            read_by=tuple(self._read_by),
         )
+
+    @property
+    def _looks(self) -> bool:
+        return bool(self._lines or self._goal)
+
+    def _goal_lines(self) -> PayloadLines:
+        if not self.goal or not self.written:
+            return ()
+        injected = squeeze(" ".join(self.written.values()))
+        stated = [forms for forms in payload_lines([self.goal]) if any(form in injected for form in forms)]
+        return without_own_words(tuple(stated), self.own_words)
+
+    def _look(self, text: str, role: str, round_: int) -> None:
+        for said in (text, *(original for shown, original in self._originals.items() if shown in text)):
+            met = self._met(said)
+            if met is not None:
+                self._read_by.setdefault(role)
+                if role in ACTING_ROLES:
+                    self._shown.add(met, round_)
+
+    def _met(self, text: str) -> PayloadLines | None:
+        if text not in self._met_in:
+            squeezed = squeeze(text)
+            lines = tuple(forms for forms in self._lines if any(form in squeezed for form in forms))
+            goal = any(form in squeezed for forms in self._goal for form in forms)
+            self._met_in[text] = lines if lines or goal else None
+        return self._met_in[text]
 
 
 def _message_texts(message: ChatMessage) -> Iterator[str]:

@@ -76,6 +76,9 @@ class Watcher(Protocol):
     def tool_returned(self, value: object, error: str | None) -> None:
         """The environment's tool returned `value` (before any formatting) or `error`."""
 
+    def text_rewritten(self, original: str, shown: str) -> None:
+        """A defense wrote `shown` where `original` stood, in other characters but with the same content."""
+
 
 @dataclass
 class Tracer:
@@ -140,6 +143,11 @@ class Tracer:
             tool.decision = {"args": dict(args), "error": error}
         for watcher in self.watchers:
             watcher.tool_returned(value, error)
+
+    def rewrote(self, original: str, shown: str) -> None:
+        """Tell the watchers that `original` is passed on marked or encoded, as `shown`."""
+        for watcher in self.watchers:
+            watcher.text_rewritten(original, shown)
 
 
 ACTING_ROLES = frozenset({"agent", "main"})

@@ -31,6 +31,8 @@ class Exposure(_Stored):
     """Share of the payload's lines that tools returned."""
     shown_fraction: float = 0.0
     """Share of the payload's lines that the acting model received."""
+    read_by: tuple[str, ...] = ()
+    """Roles of all models that were sent it, in the order in which they first were."""
 
 
 class RoleUsage(_Stored):

@@ -143,7 +143,8 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
     if recorded is None and getattr(cell.attack, "searched", False):
         # What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases.
         scene = replace(scene, attack="", payload=_digest(run.written))
-    run.watch = ExposureWatch(run.written)
+    goal = getattr(injection_task, "GOAL", None)
+    run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
     environment = suite.load_and_inject_default_environment(dict(run.written))
     model = cell.stack.for_scene(scene)

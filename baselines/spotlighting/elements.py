@@ -11,7 +11,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 
 from agentsys.models.chat import text_of
 from agentsys.models.element import QueryResult
-from agentsys.models.trace import span
+from agentsys.models.trace import current_tracer, span
 from baselines.spotlighting.marking import Datamarking, Marking, Rewritten
 from baselines.tool_results import rewrite_new_results, rewrite_text
 
@@ -44,6 +44,8 @@ class Spotlight(BasePipelineElement):  # type: ignore[misc]
             nonlocal removed
             marked = self.marking.mark(text)
             removed += marked.count
+            # Marked and encoded text is read all the same; only a search for it would miss it.
+            current_tracer().rewrote(text, marked.text)
             return marked.text
 
         # An error has its own field, and models are sent that instead of the content.

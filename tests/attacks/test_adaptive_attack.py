@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.attacks.adaptive import AdaptiveAttack
+from agentsys.attacks.adaptive import IN_FIELD_OPENING, AdaptiveAttack
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.contracts import Attack, AttackKind, Victim
+from agentsys.defense import simulated_worker
+from agentsys.errors import ConfigError
 from agentsys.runs.session import prepare
 
 PAPER = (
@@ -21,13 +23,16 @@ PAPER = (
 VICTIM = Victim("GPT-4", "Emma Johnson")
 
 
+@pytest.mark.parametrize("form", ["extra_key", "in_field", "checks"])
 @pytest.mark.parametrize("injection", ["folded", "exact"])
 @pytest.mark.parametrize("name", ["banking", "slack", "travel", "workspace"])
-def test_the_environment_holds_the_text_as_written_for_every_goal(name: str, injection: str) -> None:
+def test_the_environment_holds_the_text_as_written_for_every_goal(
+    name: str, injection: str, form: str
+) -> None:
     suite = AgentDojo("v1.2.2", injection=injection).suite(name)
     user_task = next(iter(suite.user_tasks.values()))
     for injection_task in suite.injection_tasks.values():
-        written = AdaptiveAttack().injections(suite, user_task, injection_task, VICTIM)
+        written = AdaptiveAttack(form).injections(suite, user_task, injection_task, VICTIM)
         environment = suite.load_and_inject_default_environment(dict(written))
         for text in written.values():
             assert text in "\n".join(_strings(environment.model_dump()))
@@ -71,6 +76,39 @@ def test_the_record_says_that_the_payload_was_shown_where_a_gate_let_the_extra_k
     exposure = record["agentsys"]["exposure"]
     assert exposure["exposed_raw"]
     assert (exposure["exposed_shown"], record["security"]) == (shown, shown)
+
+
+@pytest.mark.parametrize("name", ["banking", "slack", "travel", "workspace"])
+def test_every_request_can_be_quoted_by_the_form_that_continues_it(name: str) -> None:
+    suite = AgentDojo("v1.2.2").suite(name)
+    injection_task = next(iter(suite.injection_tasks.values()))
+    for user_task in suite.user_tasks.values():
+        written = AdaptiveAttack("checks").injections(suite, user_task, injection_task, VICTIM)
+        environment = suite.load_and_inject_default_environment(dict(written))
+        held = "\n".join(_strings(environment.model_dump()))
+        assert all(text in held and injection_task.GOAL in text for text in written.values())
+
+
+@pytest.mark.parametrize("defense", ["agentsys", "agentsys_strict"])
+def test_a_payload_posed_as_a_declared_value_passes_every_gate_on_names_and_types(
+    defense: str, tmp_path: Path
+) -> None:
+    plan = ["model=simulated", f"defense={defense}", "attack=adaptive_in_field", "benchmark.suites=[banking]"]
+    one_case = ["user_tasks=[user_task_0]", "injection_tasks=[injection_task_0]", f"logdir={tmp_path}"]
+    prepare([*plan, *one_case]).execute(Silent())
+    (record,) = records_in(tmp_path).values()
+    exposure = record["agentsys"]["exposure"]
+    assert (exposure["exposed_shown"], record["security"]) == (True, True)
+    assert exposure["read_by"] == ["worker", "main"]
+
+
+def test_the_simulated_worker_knows_the_words_that_the_attack_opens_with() -> None:
+    assert simulated_worker.IN_FIELD_OPENING == IN_FIELD_OPENING
+
+
+def test_an_unknown_form_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'in-field'.*in_field"):
+        AdaptiveAttack("in-field")
 
 
 def test_it_is_a_targeted_attack() -> None:
