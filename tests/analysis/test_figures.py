@@ -27,6 +27,7 @@ from agentsys.analysis.figures.labels import Label, Obstacle, place_labels
 from agentsys.analysis.figures.mark import COLUMNS, PAPER, RUNS, Mark
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.figures.style import looks, new_figure
+from agentsys.analysis.metrics import measure
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.reading import read_cases
 from agentsys.cli.figure import figure
@@ -89,9 +90,32 @@ def test_figure_3_of_the_published_runs_has_the_papers_point_and_says_that_token
     gpt_4o_mini: tuple[CaseRow, ...],
 ) -> None:
     drawn = make_figure(FIGURES["3"], gpt_4o_mini)
-    assert {round(x, 2): y for x, y in _ours(drawn, "a").items()} == {30.66: 48.27}
+    assert {round(x, 2): y for x, y in _ours(drawn, "a").items()} == {69.34: 63.54}
     assert _ours(drawn, "b") == {}
     assert "not in (b): none" in _words(drawn)
+
+
+def test_figure_3_a_has_security_and_benign_utility_as_the_paper_prints_them() -> None:
+    drawn = make_figure(FIGURES["3"], _cases("none"))
+    printed = {m.series: (m.x, m.y) for m in drawn.marks if m.origin == PAPER and m.panel.startswith("a")}
+    assert printed["agentsys"] == (99.22, 64.36)
+    assert (printed["protectai"], printed["spotlighting"][0]) == ((93.16, 40.64), 64.78)
+    trade = drawn.figure.axes[0]
+    assert ("Security" in trade.get_xlabel(), "Benign" in trade.get_ylabel()) == (True, True)
+    assert trade.get_xlim()[1] > 100 > trade.get_xlim()[0]
+
+
+def test_our_interval_of_the_security_is_that_of_the_asr_mirrored() -> None:
+    cases = _cases("none")
+    (mark,) = [m for m in make_figure(FIGURES["3"], cases).marks if m.origin == RUNS and m.panel[0] == "a"]
+    asr = next(r for r in measure(cases) if (r.metric, r.suite) == ("targeted_asr", "overall"))
+    assert (mark.x, mark.x_low, mark.x_high) == (100 - asr.value, 100 - asr.ci_high, 100 - asr.ci_low)
+
+
+def test_a_defense_without_benign_cases_is_said_to_be_missing_from_figure_3_a() -> None:
+    attacked = [case for case in _cases("none") if case.attack != "none"]
+    drawn = make_figure(FIGURES["3"], attacked)
+    assert "so not in (a): none" in _words(drawn)
 
 
 def test_the_quality_of_figure_3_is_the_papers_where_tokens_are_known(

@@ -1,4 +1,4 @@
-"""Figure 3: (a) security against utility, (b) defense quality against cost."""
+"""Figure 3: (a) benign utility against security, (b) defense quality against cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentsys.analysis.figures.mark import PAPER, Mark, across, upright
 from agentsys.analysis.figures.points import draw_point, obstacles, point_labels, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics import DEFENSE_QUALITY, OVERALL, TARGETED_ASR, UTILITY_UNDER_ATTACK, measure
+from agentsys.analysis.metrics import BENIGN_UTILITY, DEFENSE_QUALITY, OVERALL, TARGETED_ASR, measure
 from agentsys.analysis.number import Number, number_in
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import RunLine
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TRADE, COST = "a: security and utility", "b: quality and cost"
+TRADE, COST = "a: utility and security", "b: quality and cost"
 _TICKS = [base * 10.0**power for power in range(-4, 4) for base in (1, 2, 5)]
 """Of an axis of tokens in millions."""
 _FEW = 24
@@ -40,9 +40,9 @@ takes some 32 thousand tokens per case, and 2.37 million is printed for it."""
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
     """What is plotted: ours, then the paper's.
 
-    Panel a: x targeted ASR, y utility under attack, both overall, in percent. Panel b: x tokens of all
-    roles on the 97 user tasks without attack, in millions (mean per benign case x 97), y defense quality
-    in percent.
+    Panel a: x security (100 - targeted ASR), y benign utility, both overall, in percent: the upper right
+    corner is best. Panel b: x tokens of all roles on the 97 user tasks without attack, in millions (mean
+    per benign case x 97), y defense quality in percent.
     """
     ours = [mark for name, line in selection.series() for mark in _of_line(name, line, errors)]
     return [*ours, *_printed_trade(), *_printed_cost()]
@@ -51,20 +51,16 @@ def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Ma
 def draw(selection: Selection, plotted: list[Mark]) -> Figure:
     """Two panels with a name at every point."""
     figure, (trade, cost) = new_figure(2, 7.2, 4.4 if len(plotted) <= _FEW else 6.4)
-    unknown = [name for name, _ in selection.series() if not _has(plotted, COST, name)]
     notes = [
         WHISKERS,
-        f"Tokens: all roles, mean per benign case x {USER_TASKS} user tasks.",
-        *(
-            [f"No tokens or no benign cases recorded, so not in (b): {', '.join(unknown)}."]
-            if unknown
-            else []
-        ),
+        f"Security: 100% - targeted ASR. Tokens: all roles, mean per benign case x {USER_TASKS} user tasks.",
+        *_lacking(selection, plotted, TRADE, "No benign or no attacked cases, so not in (a)"),
+        *_lacking(selection, plotted, COST, "No tokens or no benign cases recorded, so not in (b)"),
         *not_shown(selection),
     ]
     headline(figure, "Figure 3. Security, utility and cost of defenses", subtitle(selection), notes)
-    trade.set(xlabel="Targeted ASR, % (lower is safer)", ylabel="Utility under attack, %")
-    panel_title(trade, "(a) Security and utility")
+    trade.set(xlabel="Security, % (100 - targeted ASR)", ylabel="Benign utility, %")
+    panel_title(trade, "(a) Utility and security: upper right is best")
     cost.set(xlabel="Tokens, millions (log scale)", ylabel="Defense quality, %")
     panel_title(cost, "(b) Quality and cost")
     cost.set_xscale("log")
@@ -79,16 +75,20 @@ def draw(selection: Selection, plotted: list[Mark]) -> Figure:
 
 def _of_line(name: str, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     rows = measure(line.cases, errors)
-    overall = {row.metric: number_in(row) for row in rows if row.suite == OVERALL and row.attack == ATTACK}
+    attacks = (ATTACK, NO_ATTACK)
+    overall = {row.metric: number_in(row) for row in rows if row.suite == OVERALL and row.attack in attacks}
     about = Mark(
         TRADE, name, math.nan, math.nan, simulated=line.simulated, model=line.model, version=line.version
     )
-    if TARGETED_ASR in overall:
-        asr = overall[TARGETED_ASR]
-        yield upright(across(about, asr), overall[UTILITY_UNDER_ATTACK])
+    if TARGETED_ASR in overall and BENIGN_UTILITY in overall:
+        yield upright(across(about, _security(overall[TARGETED_ASR])), overall[BENIGN_UTILITY])
     quality, tokens = overall.get(DEFENSE_QUALITY), _millions(line)
     if quality and tokens and not math.isnan(quality.value):
         yield upright(across(replace(about, panel=COST), tokens), quality)
+
+
+def _security(asr: Number) -> Number:
+    return Number(100 - asr.value, 100 - asr.ci_high, 100 - asr.ci_low, asr.n)
 
 
 def _millions(line: RunLine) -> Number | None:
@@ -105,7 +105,7 @@ def _printed_trade() -> Iterator[Mark]:
     for number in printed_in("table2"):
         by_defense.setdefault(number.defense, {})[number.metric] = number.value
     for defense, values in by_defense.items():
-        x, y = values[TARGETED_ASR], values[UTILITY_UNDER_ATTACK]
+        x, y = round(100 - values[TARGETED_ASR], 2), values[BENIGN_UTILITY]
         yield Mark(TRADE, defense, x, y, origin=PAPER, model=PAPER_MODEL)
 
 
@@ -118,8 +118,11 @@ def _printed_cost() -> Iterator[Mark]:
         yield Mark(COST, defense, x, y, origin=PAPER, model=PAPER_MODEL)
 
 
-def _has(plotted: Iterable[Mark], panel: str, series: str) -> bool:
-    return any(mark.panel == panel and mark.series == series and mark.origin != PAPER for mark in plotted)
+def _lacking(selection: Selection, plotted: Iterable[Mark], panel: str, why: str) -> list[str]:
+    """A note on the defenses of the runs that a panel could not place."""
+    placed = {mark.series for mark in plotted if mark.panel == panel and mark.origin != PAPER}
+    missing = [name for name, _ in selection.series() if name not in placed]
+    return [f"{why}: {', '.join(missing)}."] if missing else []
 
 
 def _limits(axes: Axes, shown: list[Mark]) -> None:
@@ -130,7 +133,8 @@ def _limits(axes: Axes, shown: list[Mark]) -> None:
     if axes.get_xscale() == "log":
         axes.set_xlim(min(wide, default=1) / 1.8, max(wide, default=10) * 1.8)
     else:
-        axes.set_xlim(-0.06 * max(wide, default=50), max(wide, default=50) * 1.12)
+        room = 0.14 * (100 - min(wide, default=60))
+        axes.set_xlim(min(wide, default=60) - room, 100 + room)
 
 
 def _panel(axes: Axes, shown: list[Mark], all_marks: list[Mark]) -> None:
