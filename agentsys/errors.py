@@ -1,4 +1,4 @@
-"""The one error a user's slip becomes, and the message for a name nobody knows."""
+"""The one error a user's slip becomes, what is missing here, and the message for a name nobody knows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ class ConfigError(Exception):
 
     The message says what is wrong, where, and what to type instead.
     """
+
+
+class Unavailable(ConfigError):
+    """Something that this machine or this moment lacks: an extra, a key, a server.
+
+    Args:
+        message: As for `ConfigError`.
+        needs: What is missing, in two or three words (`agentsys-bench[detectors]`, `OPENAI_API_KEY`).
+    """
+
+    def __init__(self, message: str, *, needs: str) -> None:
+        super().__init__(message)
+        self.needs = needs
 
 
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:

@@ -10,11 +10,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-FOUNDATION = {"agentsys", "agentsys.errors", "agentsys.config_dir", "agentsys.named_module"}
+FOUNDATION = {
+    "agentsys",
+    "agentsys.errors",
+    "agentsys.extras",
+    "agentsys.config_dir",
+    "agentsys.named_module",
+}
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.analysis.load"},
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
+    "agentsys.extras": {"agentsys.errors"},
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},
     "agentsys.payload_lines": set(),

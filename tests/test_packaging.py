@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from agentsys import __version__
+from agentsys.extras import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -76,6 +77,20 @@ def test_one_version_stands_in_package_metadata_and_citation() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert pyproject()["project"]["version"] == citation["version"] == __version__
     assert pyproject()["project"]["license"] == citation["license"] == "MIT"
+
+
+def test_no_hint_installs_the_stranger_that_owns_our_import_name_on_the_index() -> None:
+    old_form = re.compile(r"(?:pip|pipx|uv|uvx)\b[^\n]*?[\s'\"]agentsys(?:\\?\[|==|[\s'\"`]*$)", re.MULTILINE)
+    rooms = ("agentsys", "baselines", "configs", "docs", "examples", "notebooks", "scripts", "tests", ".ci")
+    files = [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file()]
+    files += [ROOT / name for name in ("README.md", "Makefile", "pyproject.toml", *CONSTRAINTS)]
+    text = {
+        path: path.read_text(encoding="utf-8", errors="replace") for path in files if path != Path(__file__)
+    }
+    assert [str(path) for path in text if old_form.search(text[path])] == []
+    assert old_form.search("pip install 'agentsys[litellm]'")
+    assert old_form.search("uv pip install -U agentsys")
+    assert pyproject()["project"]["name"] == DISTRIBUTION
 
 
 def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -215,7 +230,7 @@ def test_a_wheel_carries_both_packages_every_config_the_licence_and_nothing_else
     assert {name.split("/")[0] for name in names} == {
         "agentsys",
         "baselines",
-        f"agentsys-{__version__}.dist-info",
+        f"agentsys_bench-{__version__}.dist-info",
     }
 
 

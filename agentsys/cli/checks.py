@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from agentsys import __version__, catalog
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
+from agentsys.extras import DISTRIBUTION, install
 
 if TYPE_CHECKING:
     from agentsys.runs.record import CaseRecord
@@ -94,9 +95,9 @@ def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
 def extras() -> list[Finding]:
     """Which optional parts are installed, and how to install the others."""
     try:
-        metadata = importlib.metadata.metadata("agentsys")
+        metadata = importlib.metadata.metadata(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
-        return [Finding("agentsys", False, "is not installed as a package: pip install .")]
+        return [Finding(DISTRIBUTION, False, "is not installed as a package: pip install .")]
     required = metadata.get_all("Requires-Dist") or []
     names = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _NOT_FOR_USERS]
     return [_extra(name, required) for name in names]
@@ -109,7 +110,7 @@ def _extra(name: str, required: Sequence[str]) -> Finding:
     ]
     missing = [package for package in packages if _installed(package) is None]
     if missing:
-        return Finding(name, False, f"{', '.join(missing)} missing: pip install 'agentsys[{name}]'")
+        return Finding(name, False, f"{', '.join(missing)} missing: {install(name)}")
     return Finding(name, True, "installed")
 
 

@@ -110,7 +110,7 @@ def _estimate(session: Session, config_dirs: list[Path], console: Console) -> No
 
 
 _HOW_ESTIMATED = (
-    "Estimated from sample cases of each cell played by the simulated model (characters / 3.6); "
+    "Estimated from sample cases of each cell played by the simulated model; "
     "a real model talks more: expect up to twice that. Searches are counted as if none succeeded."
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from agentsys.errors import ConfigError
+from agentsys.errors import Unavailable
 
 
 def read_variable(model: str, variable: str) -> str:
@@ -15,12 +15,13 @@ def read_variable(model: str, variable: str) -> str:
         variable: The variable's name.
 
     Raises:
-        ConfigError: If it is not set or blank.
+        Unavailable: If it is not set or blank.
     """
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise ConfigError(
-            f"Model '{model}' needs the variable {variable}; export it (export {variable}=...) and run again."
+        raise Unavailable(
+            f"Model '{model}' needs the variable {variable}: export {variable}=... and run again.",
+            needs=variable,
         )
     return value
 
@@ -29,6 +30,6 @@ def read_key(model: str, variable: str | None) -> str | None:
     """The key a model's YAML names with `api_key_env`; None where it names none (a local server).
 
     Raises:
-        ConfigError: If the variable is named but not set.
+        Unavailable: If the variable is named but not set.
     """
     return None if variable is None else read_variable(model, variable)

@@ -1,4 +1,4 @@
-"""`LiteLLMModel`: every other provider, through litellm (an extra: `pip install 'agentsys[litellm]'`).
+"""`LiteLLMModel`: every other provider, through litellm (an extra: `pip install 'agentsys-bench[litellm]'`).
 
 Only a fallback: litellm reports a lost connection as a server error 500 and takes 5 s to import.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from agentsys.errors import ConfigError
+from agentsys.extras import not_installed
 from agentsys.models.api_key import read_key
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
@@ -44,7 +44,7 @@ class LiteLLMModel:
         extra_body: More arguments for every `litellm.completion` call.
 
     Raises:
-        ConfigError: If litellm is not installed or the key's variable is not set.
+        Unavailable: If litellm is not installed or the key's variable is not set.
     """
 
     def __init__(
@@ -130,8 +130,6 @@ def _import_litellm(name: str) -> ModuleType:
     try:
         import litellm
     except ImportError:
-        raise ConfigError(
-            f"Model '{name}' needs litellm, which is not installed: pip install 'agentsys[litellm]'."
-        ) from None
+        raise not_installed(f"Model '{name}'", ["litellm"], "litellm") from None
     found: ModuleType = litellm
     return found

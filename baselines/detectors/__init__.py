@@ -2,7 +2,7 @@
 
 `detector` is what any detector must offer, `element` applies one to a conversation, `defense` puts the agent
 together. `phrases` is a toy that needs nothing. The rest is for published classifiers and needs
-`pip install 'agentsys[detectors]'`: `classifier_defense` has the options, `load` puts a `classifier`
+`pip install 'agentsys-bench[detectors]'`: `classifier_defense` has the options, `load` puts a `classifier`
 together.
 
 What differs from AgentDojo 0.1.35 and AgentDyn, whose detectors these rebuild, and why:

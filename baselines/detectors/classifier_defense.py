@@ -13,7 +13,7 @@ from baselines.detectors.settings import Backend, ClassifierSettings, Head, Long
 class ClassifierDefense(DetectorDefense):
     """The plain agent with a text classifier between tools and model.
 
-    Needs `pip install 'agentsys[detectors]'`; the model is loaded when the first case is built.
+    Needs `pip install 'agentsys-bench[detectors]'`; the model is loaded when the first case is built.
 
     Args:
         name: The defense's name in configs, records and tables.

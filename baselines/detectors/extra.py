@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from agentsys.errors import ConfigError
+from agentsys.extras import not_installed
 from baselines.detectors.settings import ClassifierSettings
 
-INSTALL = "pip install 'agentsys[detectors]'"
+EXTRA = "detectors"
 NEEDED = {"torch": ("torch", "transformers"), "onnx": ("onnxruntime", "transformers")}
 """Backend -> packages."""
 NEEDED_TO_EXPORT = ("torch", "onnx", "onnxscript")
@@ -18,13 +18,11 @@ def require(settings: ClassifierSettings, packages: Sequence[str]) -> None:
     """Check that optional packages are there.
 
     Raises:
-        ConfigError: Naming those that are not, and the extra that brings them.
+        Unavailable: Naming those that are not, and the extra that brings them.
     """
     missing = [package for package in packages if not _importable(package)]
     if missing:
-        raise ConfigError(
-            f"The detector model {settings.name} needs {' and '.join(missing)}, not installed here: {INSTALL}"
-        )
+        raise not_installed(f"The detector model {settings.name}", missing, EXTRA)
 
 
 def _importable(package: str) -> bool:

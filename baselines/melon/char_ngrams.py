@@ -34,7 +34,9 @@ def _counts(text: str) -> NDArray[np.float64]:
     counts = np.zeros(_DIMENSIONS)
     for size in _SIZES:
         hashes = _ngram_hashes(codes, size)
-        counts += np.bincount(hashes % np.uint64(_DIMENSIONS), minlength=_DIMENSIONS)
+        # As indices: numpy before 2.2.6 does not count unsigned 64-bit numbers.
+        slots = (hashes % np.uint64(_DIMENSIONS)).astype(np.intp)
+        counts += np.bincount(slots, minlength=_DIMENSIONS)
     return counts
 
 

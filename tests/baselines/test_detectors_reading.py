@@ -226,7 +226,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
     with pytest.raises(ConfigError) as caught:
         load_classifier(settings)
     assert f"needs {package}, not installed here" in str(caught.value)
-    assert "pip install 'agentsys[detectors]'" in str(caught.value)
+    assert "pip install 'agentsys-bench[detectors]'" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

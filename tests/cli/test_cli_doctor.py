@@ -63,7 +63,7 @@ def test_doctor_reports_versions_and_configs() -> None:
 def test_missing_extra_gives_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_installed", lambda package: None)
     found = {finding.subject: finding for finding in checks.extras()}
-    assert found["litellm"].detail == "litellm missing: pip install 'agentsys[litellm]'"
+    assert found["litellm"].detail == "litellm missing: pip install 'agentsys-bench[litellm]'"
     assert "dev" not in found
 
 

@@ -30,7 +30,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delitem(sys.modules, "litellm", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"pip install 'agentsys\[litellm\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'agentsys-bench\[litellm\]'"):
         LiteLLMModel("m", "openai/m")
 
 

@@ -9,8 +9,8 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
+from agentsys.models.estimated_usage import usage_of
 from agentsys.models.serving.faults import FaultKind
-from agentsys.models.serving.tokens import usage_of
 from agentsys.models.serving.wire import Answer, WireCall
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.models.estimated_usage import estimated_usage
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.estimate import estimated_usage
 from agentsys.models.simulated.index import PlaybookIndex
 from agentsys.models.simulated.mind import PlaybookMind, mind_for
 from agentsys.models.simulated.playbook import Playbook
