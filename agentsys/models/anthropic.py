@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentsys.models.api_key import read_key
+from agentsys.models.bounded_http import MOST_REPLY_BYTES, Bounds, bounded_client
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.headers import ROLE_HEADER
 from agentsys.models.price import Price
-from agentsys.models.sdk_errors import http_error, transport_error
+from agentsys.models.sdk_errors import transport_error
 from agentsys.models.wire_anthropic import (
     read_reply,
     stand_in_tools,
@@ -31,7 +32,8 @@ class AnthropicModel:
         max_tokens: Most output tokens; Anthropic demands a bound.
         base_url: Address of another server, without `/v1`; None for Anthropic's.
         temperature: Sent as it is, 0.0 too; None: never sent, whatever a request asks.
-        timeout_s: Seconds until a request counts as lost.
+        timeout_s: Seconds until a whole reply must be there.
+        max_reply_bytes: Longest reply's body that is read.
         price: For the cost of each call.
         send_role: Whether the asking role goes along in a header (for our own served models).
         extra_body: More fields for every request's body, e.g. `thinking`.
@@ -50,6 +52,7 @@ class AnthropicModel:
         base_url: str | None = None,
         temperature: float | None = 0.0,
         timeout_s: float = 300.0,
+        max_reply_bytes: int = MOST_REPLY_BYTES,
         price: Price | None = None,
         send_role: bool = False,
         extra_body: Mapping[str, Any] | None = None,
@@ -66,12 +69,12 @@ class AnthropicModel:
         self._key = key
         self._fixed = dict(extra_body or {})
         self._tools = ToolLists(wire_tools_json)
-        self._status_error = anthropic.APIStatusError
         self._client = anthropic.Anthropic(
             api_key=key or "none",
             base_url=base_url or "https://api.anthropic.com",
             max_retries=0,
             timeout=timeout_s,
+            http_client=bounded_client(anthropic.DefaultHttpxClient, Bounds(timeout_s, max_reply_bytes), key),
         )
 
     def complete(self, request: ChatRequest) -> ChatReply:
@@ -87,10 +90,10 @@ class AnthropicModel:
             # The SDK's own `post` instead of `messages.create`: 2.x has no `temperature` keyword any more,
             # 0.125 refuses large `max_tokens` without streaming, and both walk through every tool schema.
             data = self._client.post(
-                "/v1/messages", cast_to=object, content=self._body(request), options={"headers": headers}
+                "/v1/messages", cast_to=bytes, content=self._body(request), options={"headers": headers}
             )
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            raise self._translated(error) from None
+            raise transport_error(error) or error from None
         return read_reply(data, self.price, self._key)
 
     def _body(self, request: ChatRequest) -> bytes:
@@ -111,9 +114,3 @@ class AnthropicModel:
             return encode(body)
         body["tool_choice"] = {"type": request.tool_choice}
         return encode(body)[:-1] + b',"tools":' + self._tools.get(request.tools) + b"}"
-
-    def _translated(self, error: Exception) -> Exception:
-        if isinstance(error, self._status_error):
-            body = error.body if error.body is not None else error.message
-            return http_error(error.status_code, body, error.response.headers, self._key)
-        return transport_error(error) or error

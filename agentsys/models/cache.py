@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import threading
@@ -12,9 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import orjson
-from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
+from pydantic import BaseModel, ConfigDict
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
 from agentsys.models.retry import is_empty
@@ -36,7 +36,11 @@ class Keepsakes(Protocol):
         ...
 
     def restore(self, keepsake: Any) -> None:
-        """The reply it belongs to was read from the cache."""
+        """The reply it belongs to was read from the cache.
+
+        Raises:
+            ValueError: If it is not what `keepsake` gives.
+        """
         ...
 
 
@@ -53,8 +57,9 @@ class ReplyStore:
     def get(self, key: str) -> Mapping[str, Any] | None:
         """What is stored under a key; None if nothing is, or nothing that can be read."""
         try:
-            value = orjson.loads(self._path(key).read_bytes())
-        except (OSError, ValueError):
+            # Not orjson, which makes floats of integers beyond 64 bits.
+            value = json.loads(self._path(key).read_bytes())
+        except (OSError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 
@@ -144,10 +149,10 @@ class Cached:
             return None
         try:
             reply = _reply_from(value)
-        except (KeyError, TypeError, ValueError):
+            if value["keepsake"] and isinstance(self.model, Keepsakes):
+                self.model.restore(value["keepsake"])
+        except (TypeError, ValueError, RecursionError):
             return None
-        if value.get("keepsake") and isinstance(self.model, Keepsakes):
-            self.model.restore(value["keepsake"])
         return reply
 
     def _write(self, key: str, reply: ChatReply) -> None:
@@ -182,15 +187,26 @@ def _reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     return kept | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
-def _reply_from(value: Mapping[str, Any]) -> ChatReply:
-    raw = value["message"]
-    calls = [FunctionCall(**call) for call in raw["tool_calls"] or ()]
-    message: ChatAssistantMessage = {
-        "role": "assistant",
-        "content": [dict(block) for block in raw["content"]] if raw["content"] else None,
-        "tool_calls": calls or None,
-    }
-    reply = ChatReply(message, Usage(**value["usage"]), cost_usd=0.0, model_id=str(value["model_id"]))
+class _Kept(BaseModel):
+    """A reply as `_reply_to` stores it; a file of any other shape is a miss."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message: ChatAssistantMessage
+    usage: Usage
+    model_id: str
+    notes: tuple[str, ...]
+    keepsake: Any
+
+
+def _reply_from(value: object) -> ChatReply:
+    """The reply that is stored.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    kept = _Kept.model_validate(value)
+    reply = ChatReply(kept.message, kept.usage, cost_usd=0.0, model_id=kept.model_id)
     if is_empty(reply):
         raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=tuple(value["notes"]))
+    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentsys.models.api_key import read_key, read_variable
+from agentsys.models.bounded_http import MOST_REPLY_BYTES, Bounds, bounded_client
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.headers import ROLE_HEADER
 from agentsys.models.price import Price
-from agentsys.models.sdk_errors import http_error, retry_after_s, transport_error
+from agentsys.models.sdk_errors import transport_error
 from agentsys.models.wire_google import read_reply, system_text, wire_contents, wire_tools
 from agentsys.models.wire_tools import ToolLists
 
@@ -34,7 +35,8 @@ class GoogleModel:
         api_version: API version in the address; None for the SDK's default.
         temperature: Sent as it is, 0.0 too; None: never sent, whatever a request asks.
         max_tokens: Most output tokens, thoughts included; None: not sent.
-        timeout_s: Seconds until a request counts as lost.
+        timeout_s: Seconds until a whole reply must be there.
+        max_reply_bytes: Longest reply's body that is read.
         price: For the cost of each call.
         send_role: Whether the asking role goes along in a header (for our own served models).
         extra_body: More fields for every request's body, in the REST API's spelling.
@@ -57,6 +59,7 @@ class GoogleModel:
         temperature: float | None = 0.0,
         max_tokens: int | None = None,
         timeout_s: float = 300.0,
+        max_reply_bytes: int = MOST_REPLY_BYTES,
         price: Price | None = None,
         send_role: bool = False,
         extra_body: Mapping[str, Any] | None = None,
@@ -65,7 +68,7 @@ class GoogleModel:
         project = read_variable(name, project_env) if vertexai and project_env else None
         location = read_variable(name, location_env) if vertexai and location_env else None
         from google import genai  # 1.1 s of CPU: only where a model is really built
-        from google.genai import errors, types
+        from google.genai import types
 
         self.name = name
         self.model_id = model_id
@@ -78,8 +81,12 @@ class GoogleModel:
         self._tools = ToolLists(wire_tools)
         self._signatures: dict[str, str] = {}
         self._types = types
-        self._status_error = errors.APIError
-        options = types.HttpOptions(base_url=base_url, api_version=api_version, timeout=int(timeout_s * 1000))
+        options = types.HttpOptions(
+            base_url=base_url,
+            api_version=api_version,
+            timeout=int(timeout_s * 1000),
+            httpx_client=bounded_client(None, Bounds(timeout_s, max_reply_bytes), key),
+        )
         # Kept for the model's lifetime: the SDK closes a client that nobody refers to any more.
         self._client = (
             genai.Client(vertexai=True, project=project, location=location, http_options=options)
@@ -100,9 +107,9 @@ class GoogleModel:
                 config=self._config(request),
             )
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            raise self._translated(error) from None
+            raise transport_error(error) or error from None
         http = response.sdk_http_response
-        reply, signatures = read_reply((http.body if http else None) or "{}", self.price)
+        reply, signatures = read_reply((http.body if http else None) or "{}", self.price, self._key)
         self._remember(signatures)
         return reply
 
@@ -112,7 +119,13 @@ class GoogleModel:
         return {call.id: self._signatures[call.id] for call in calls if call.id in self._signatures} or None
 
     def restore(self, keepsake: Any) -> None:
-        """Take back what `keepsake` gave: a reply with these calls was read from a cache."""
+        """Take back what `keepsake` gave: a reply with these calls was read from a cache.
+
+        Raises:
+            ValueError: If it is anything else.
+        """
+        if not isinstance(keepsake, dict) or not all(isinstance(text, str) for text in keepsake.values()):
+            raise ValueError("thought signatures are texts by call id")
         self._remember(keepsake)
 
     def _remember(self, signatures: Mapping[str, str]) -> None:
@@ -153,22 +166,3 @@ class GoogleModel:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = dict(request.reply_schema)
         return config | dict(self._fixed.get("generationConfig", {}))
-
-    def _translated(self, error: Exception) -> Exception:
-        if not isinstance(error, self._status_error):
-            return transport_error(error) or error
-        headers = getattr(error.response, "headers", None)
-        found = http_error(error.code or 500, error.details, headers, self._key)
-        found.retry_after_s = retry_after_s(headers) or _retry_delay_s(error.details)
-        return found
-
-
-def _retry_delay_s(details: Any) -> float | None:
-    """The wait that Google's error body asks for (`google.rpc.RetryInfo`), where it has one."""
-    error = details.get("error", details) if isinstance(details, Mapping) else {}
-    found = [item.get("retryDelay") for item in error.get("details") or () if isinstance(item, Mapping)]
-    for delay in filter(None, found):
-        seconds = str(delay).removesuffix("s")
-        if seconds.replace(".", "", 1).isdigit():
-            return float(seconds)
-    return None

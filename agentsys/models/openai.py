@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from agentsys.models.api_key import read_key
+from agentsys.models.bounded_http import MOST_REPLY_BYTES, Bounds, bounded_client
 from agentsys.models.chat import ChatReply, ChatRequest
-from agentsys.models.errors import ModelError
 from agentsys.models.headers import ROLE_HEADER
 from agentsys.models.price import Price
-from agentsys.models.sdk_errors import http_error, transport_error
+from agentsys.models.sdk_errors import transport_error
 from agentsys.models.wire_openai import read_reply, response_format, wire_messages, wire_tools_json
 from agentsys.models.wire_text import encode
 from agentsys.models.wire_tools import ToolLists
@@ -28,7 +28,8 @@ class OpenAIModel:
             refuse it).
         max_tokens: Most output tokens; None: not sent.
         max_tokens_field: What the server calls that bound; newer OpenAI models know only the second.
-        timeout_s: Seconds until a request counts as lost.
+        timeout_s: Seconds until a whole reply must be there.
+        max_reply_bytes: Longest reply's body that is read.
         price: For the cost of each call.
         system_role: Role under which system messages go.
         reasoning_effort: Sent as it is; None: not sent.
@@ -50,6 +51,7 @@ class OpenAIModel:
         max_tokens: int | None = None,
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
         timeout_s: float = 300.0,
+        max_reply_bytes: int = MOST_REPLY_BYTES,
         price: Price | None = None,
         system_role: Literal["system", "developer"] = "system",
         reasoning_effort: str | None = None,
@@ -72,13 +74,13 @@ class OpenAIModel:
         if reasoning_effort is not None:
             self._fixed["reasoning_effort"] = reasoning_effort
         self._tools = ToolLists(wire_tools_json)
-        self._status_error = openai.APIStatusError
         # The SDK wants some key; the address is always given, or the SDK would read it from OPENAI_BASE_URL.
         self._client = openai.OpenAI(
             api_key=key or "none",
             base_url=base_url or "https://api.openai.com/v1",
             max_retries=0,
             timeout=timeout_s,
+            http_client=bounded_client(openai.DefaultHttpxClient, Bounds(timeout_s, max_reply_bytes), key),
         )
 
     def complete(self, request: ChatRequest) -> ChatReply:
@@ -95,12 +97,12 @@ class OpenAIModel:
             # Workspace's 24 tools against 0.7 ms for the SDK's own `post` with a body we encoded.
             data = self._client.post(
                 "/chat/completions",
-                cast_to=object,
+                cast_to=bytes,
                 content=self._body(request),
                 options={"headers": headers},
             )
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            raise self._translated(error) from None
+            raise transport_error(error) or error from None
         return read_reply(data, self.price, self._key)
 
     def _body(self, request: ChatRequest) -> bytes:
@@ -121,10 +123,3 @@ class OpenAIModel:
             return encode(body)
         body["tool_choice"] = request.tool_choice
         return encode(body)[:-1] + b',"tools":' + self._tools.get(request.tools) + b"}"
-
-    def _translated(self, error: Exception) -> Exception:
-        if isinstance(error, self._status_error):
-            body = error.body if error.body is not None else error.message
-            return http_error(error.status_code, body, error.response.headers, self._key)
-        known: ModelError | None = transport_error(error)
-        return known or error

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.errors import Consequence, ErrorKind, ModelError
+from agentsys.models.errors import Consequence, ModelError
 
 
 class RetryPolicy(BaseModel):
@@ -109,10 +109,10 @@ class Retried:
                 empties.append(reply)
             except ModelError as error:
                 error.attempts = attempt
+                self._note_wait(error)
                 pause = self._pause_s(attempt, error.retry_after_s)
                 if error.kind.consequence is not Consequence.RETRY or self._gives_up(attempt, waited + pause):
                     raise
-                self._note_limit(error)
             else:
                 pause = self._pause_s(attempt, None)
             self._timing.sleep(pause)
@@ -136,9 +136,11 @@ class Retried:
             self._timing.sleep(pause)
         return pause
 
-    def _note_limit(self, error: ModelError) -> None:
-        if error.kind is ErrorKind.RATE_LIMITED and error.retry_after_s:
-            self._gate.close_until(self._timing.clock() + min(error.retry_after_s, self.policy.longest_s))
+    def _note_wait(self, error: ModelError) -> None:
+        # Nobody waits longer than `total_s`: then all would only find out later what this one knows now.
+        asked = error.retry_after_s
+        if asked and asked <= self.policy.total_s and error.kind.consequence is Consequence.RETRY:
+            self._gate.close_until(self._timing.clock() + asked)
 
 
 def is_empty(reply: ChatReply) -> bool:

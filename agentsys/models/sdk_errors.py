@@ -9,20 +9,32 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.secrets import MARK, without_credentials, without_key
 
 _CONTEXT = re.compile(
     r"context[_ ]length|maximum context|context[_ ]window|prompt is too long|input is too long"
     r"|too many input tokens"
     r"|input token count.{0,80}exceed|exceeds? the (maximum|max) (number of|input) tokens|request_too_large"
-    r"|reduce the length of the (messages|input)|prompt (tokens )?.{0,40}longer than the maximum",
+    r"|reduce the length of the (messages|input)|prompt (tokens )?.{0,40}longer than the maximum"
+    # llama.cpp; Cohere; Hugging Face's server
+    r"|exceed_context_size|exceeds? the (available )?context size|too many tokens: total number of tokens"
+    r"|inputs.{0,3} tokens \+ .{0,3}max_new_tokens.{0,3} must be",
     re.IGNORECASE | re.DOTALL,
 )
-_REFUSED = re.compile(r"content_filter|content_policy|content management policy|responsibleai", re.IGNORECASE)
+_REFUSED = re.compile(
+    # Azure; OpenAI's chat, its reasoning models and its safety checks; Anthropic; Bedrock
+    r"content[_ -]?filter|content[_ ]policy|content management policy|responsible[_ ]?ai"
+    r"|invalid_prompt|moderation_blocked|flagged (as|for) (potentially|possible|possibly) "
+    r"|rejected (as a result of|by) (our|the) safety system|limited access to this content for safety reasons"
+    r"|violat(es?|ed|ing|ion of) (our|the|openai's|anthropic's) (usage|content|safety|acceptable use) polic"
+    r"|guardrail_intervened|blocked by .{0,20}guardrail",
+    re.IGNORECASE,
+)
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing_error|credit balance is too low|billing_hard_limit", re.I
 )
@@ -45,6 +57,8 @@ _BY_STATUS = {
 }
 
 _MESSAGE_LENGTH = 300
+_SHORTEST_KEY = 4
+"""Shorter keys are stand-ins, whose letters stand in any text."""
 
 
 def kind_of(status: int, body: str) -> ErrorKind:
@@ -67,8 +81,7 @@ def kind_of(status: int, body: str) -> ErrorKind:
                 return kind
     if "overloaded_error" in body:
         return ErrorKind.OVERLOADED
-    fallback = ErrorKind.SERVER_ERROR if status >= 500 or status < 400 else ErrorKind.BAD_REQUEST
-    return _BY_STATUS.get(status, fallback)
+    return _BY_STATUS.get(status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR)
 
 
 def retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:
@@ -117,29 +130,78 @@ def http_error(status: int, body: object, headers: Mapping[str, str] | None, key
         # Providers quote the refused key, in part, in this message; ours leaves it out.
         return ModelError(kind, f"the provider refused the key (HTTP {status})")
     message = f"HTTP {status}: {_wording(body)}"
-    return ModelError(kind, one_line(message, key), retry_after_s(headers))
+    wait_s = retry_after_s(headers)
+    return ModelError(kind, one_line(message, key), _retry_info_s(body) if wait_s is None else wait_s)
+
+
+def redirect_error(status: int, target: str | None, key: str | None) -> ModelError:
+    """The error for a redirect, which is never followed: the key and the prompt would go along.
+
+    Args:
+        status: The HTTP status, 300 to 399.
+        target: The `Location` header.
+        key: The key in use, to be cut from the message.
+    """
+    where = f"redirects to {target}; if that is right, give it as base_url" if target else "names no target"
+    return ModelError(ErrorKind.BAD_REQUEST, one_line(f"HTTP {status}: the server {where}", key))
 
 
 def _wording(body: object) -> str:
     error: Any = body.get("error", body) if isinstance(body, Mapping) else body
-    if isinstance(error, Mapping):
-        return " ".join(str(error[part]) for part in ("code", "type", "status", "message") if error.get(part))
-    return str(error)
+    if not isinstance(error, Mapping):
+        return str(error)
+    parts = [str(error[part]) for part in ("code", "type", "status", "message") if error.get(part)]
+    return " ".join(parts or [_detail(error.get("detail"))])
+
+
+def _detail(detail: object) -> str:
+    """FastAPI's errors: a text, or a list that tells where in the request something is wrong."""
+    if not isinstance(detail, list):
+        return str(detail or "")
+    items = [item for item in detail if isinstance(item, Mapping)]
+    return "; ".join(f"{item.get('loc')}: {item.get('msg')}" for item in items)
+
+
+def _retry_info_s(body: object) -> float | None:
+    """The wait that Google's error body asks for (`google.rpc.RetryInfo`), where it has one."""
+    error = body.get("error", body) if isinstance(body, Mapping) else None
+    details = error.get("details") if isinstance(error, Mapping) else None
+    for item in details if isinstance(details, list) else ():
+        delay = item.get("retryDelay") if isinstance(item, Mapping) else None
+        seconds = _number(delay.removesuffix("s")) if isinstance(delay, str) else None
+        if seconds is not None:
+            return seconds
+    return None
 
 
 def one_line(text: str, key: str | None = None) -> str:
-    """A message as one bounded line without the key."""
-    if key:
-        text = text.replace(key, "***")
-    return " ".join(text.split())[:_MESSAGE_LENGTH]
+    """A message as one bounded line without the key, without credentials, and fit to be stored."""
+    # Cut first, so that what a long text costs is bounded; then hide, or half a key could stay.
+    text = text[: 20 * _MESSAGE_LENGTH].encode("utf-8", "replace").decode()
+    if key and len(key) >= _SHORTEST_KEY:
+        text = text.replace(key, MARK)
+    return " ".join(without_credentials(without_key(text, key)).split())[:_MESSAGE_LENGTH]
 
 
 def transport_error(error: BaseException) -> ModelError | None:
-    """The error for a failure below HTTP or of parsing; None if it is neither (then it is a bug).
+    """What an SDK's exception is to us; None if it is neither the server's doing nor the network's (a bug).
 
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
     releases) need not be imported, or even installed.
     """
+    ours = [cause for cause in _causes(error) if isinstance(cause, ModelError)]
+    return ours[0] if ours else _below_http(error)  # ours: raised by our own client, below the SDK
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(10):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _below_http(error: BaseException) -> ModelError | None:
     names = {base.__name__ for base in type(error).__mro__}
     where = f"{type(error).__name__}: {one_line(str(error))}"
     module = type(error).__module__

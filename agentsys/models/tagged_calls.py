@@ -106,6 +106,7 @@ def _call(item: ast.expr) -> FunctionCall:
 def _literal(value: ast.expr, name: str) -> Any:
     try:
         found = ast.literal_eval(value)
+        json.dumps(found, default=str)  # an integer written in hex may be longer than Python prints
     except (ValueError, TypeError):
         raise CallSyntaxError(f"the value of {name} must be a literal") from None
     return "..." if found is Ellipsis else found

@@ -22,7 +22,6 @@ from agentsys.models.wire_text import (
     mapping_of,
     parse_arguments,
     result_text,
-    speakable,
     visible_text,
 )
 
@@ -110,14 +109,14 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     """A reply as our type.
 
     Args:
-        data: The response body as the SDK returned it.
+        data: The response body: bytes, or parsed.
         price: For the cost.
-        key: The key in use, to keep it out of messages.
+        key: The key in use, to be cut out of whatever is kept.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.
     """
-    body = as_object(data)
+    body = as_object(data, key)
     if body.get("type") == "error":
         raise http_error(500, body, None, key)
     content = body.get("content")
@@ -149,10 +148,10 @@ def _message(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
 def _content(block: Mapping[str, Any]) -> MessageContentBlock | None:
     match block.get("type"):
         case "text" if block.get("text"):
-            return {"type": "text", "content": speakable(str(block["text"]))}
+            return {"type": "text", "content": str(block["text"])}
         case "thinking":
             signature = block.get("signature")
-            thought = speakable(str(block.get("thinking") or ""))
+            thought = str(block.get("thinking") or "")
             return {"type": "thinking", "content": thought, "id": str(signature) if signature else None}
         case "redacted_thinking":
             return {"type": "redacted_thinking", "content": str(block.get("data") or "")}

@@ -104,17 +104,18 @@ def system_text(messages: Sequence[ChatMessage]) -> str:
     return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
 
 
-def read_reply(data: object, price: Price | None) -> tuple[ChatReply, dict[str, str]]:
+def read_reply(data: object, price: Price | None, key: str | None = None) -> tuple[ChatReply, dict[str, str]]:
     """A reply as our type, and the thought signatures of its calls by call id.
 
     Args:
-        data: The response body, parsed or as text.
+        data: The response body: bytes or text, or parsed.
         price: For the cost.
+        key: The key in use, to be cut out of whatever is kept.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.
     """
-    body = as_object(data)
+    body = as_object(data, key)
     candidate = _candidate(body)
     parts = mapping_of(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):

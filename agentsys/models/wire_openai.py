@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +20,10 @@ from agentsys.models.wire_text import (
     malformed,
     mapping_of,
     parse_arguments,
+    read_json,
     reply_message,
     result_text,
+    speakable,
     visible_text,
 )
 
@@ -103,15 +104,15 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     """A reply as our type.
 
     Args:
-        data: The response body as the SDK returned it: parsed JSON, or text where it was not labelled JSON.
+        data: The response body: bytes, or parsed.
         price: For the cost.
-        key: The key in use, to keep it out of messages.
+        key: The key in use, to be cut out of whatever is kept.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
             under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it.
     """
-    body = as_object(data)
+    body = as_object(data, key)
     if body.get("error"):
         raise http_error(_status_of(body["error"]), body, None, key)
     choices = body.get("choices")
@@ -120,7 +121,9 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
         raise malformed("the reply has no choices[0].message")
     message = choice["message"]
     raw_calls = message.get("tool_calls") or []
-    text = message.get("content") or message.get("refusal")
+    if not isinstance(raw_calls, list):
+        raise malformed("the reply's tool calls are not a list")
+    text = _text(message.get("content")) or message.get("refusal")
     if choice.get("finish_reason") == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
     usage = _usage(mapping_of(body.get("usage")))
@@ -132,20 +135,28 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     )
 
 
-def as_object(data: object) -> Mapping[str, Any]:
-    """A response body as a JSON object. The SDKs hand over text where a server does not label it JSON.
+def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
+    """A response body as a JSON object, fit to be stored.
+
+    Args:
+        data: The body as it came, or parsed.
+        key: The key in use, which is cut out of it.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is none.
     """
-    if isinstance(data, str):
-        try:
-            data = json.loads(data)
-        except (ValueError, RecursionError):
-            raise malformed("the reply is not JSON (is base_url right?)") from None
-    if not isinstance(data, Mapping):
-        raise malformed(f"the reply is not a JSON object but {type(data).__name__}")
-    return data
+    body = read_json(data, key) if isinstance(data, str | bytes) else speakable(data, key)
+    if not isinstance(body, Mapping):
+        raise malformed(f"the reply is not a JSON object but {type(body).__name__}")
+    return body
+
+
+def _text(content: object) -> object:
+    """The reply's text; some servers give it in parts, thoughts among them."""
+    if not isinstance(content, list):
+        return content
+    parts = [mapping_of(part) for part in content]
+    return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
 
 
 def _status_of(error: object) -> int:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from agentsys.models.chat import assistant
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.secrets import without_key
 
 
 def visible_text(message: ChatMessage) -> str:
@@ -77,12 +78,41 @@ def arguments_json(call: FunctionCall) -> str:
     return encode(call.args).decode()
 
 
+MOST_LEVELS = 100
+"""Objects and lists inside each other in a reply; what is deeper no request or file could carry back."""
+_MOST_VALUES = 1_000_000
+"""Values in a reply: 64 MB of small ones would take gigabytes once parsed."""
+_UNREADABLE = (ValueError, RecursionError, MemoryError)
+"""What `json.loads` raises; an integer of more than 4,300 digits is a plain ValueError."""
+
+
+def read_json(text: str | bytes, key: str | None = None) -> Any:
+    """The JSON in a server's or a model's text, fit to be stored and sent.
+
+    Args:
+        text: UTF-8, if bytes.
+        key: The key in use: it and its longer parts are cut from every text.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not JSON, or nested too deep or of too many values to be kept.
+    """
+    comma, bracket, brace = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+    openings = text.count(bracket) + text.count(brace)  # type: ignore[arg-type]
+    if openings + text.count(comma) > _MOST_VALUES:  # type: ignore[arg-type]
+        raise malformed(f"the reply holds more than {_MOST_VALUES:,} values")
+    try:
+        value = json.loads(text)
+    except _UNREADABLE:
+        raise malformed("the reply is not JSON (is base_url right?)") from None
+    return speakable(value, key)
+
+
 def parse_arguments(name: str, text: object) -> dict[str, Any]:
     """The arguments object of a tool call.
 
     Args:
         name: The tool's name, for the message.
-        text: The JSON text a model wrote; blank counts as no arguments.
+        text: The JSON text a model wrote, or the object itself; blank counts as no arguments.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a JSON object.
@@ -90,19 +120,28 @@ def parse_arguments(name: str, text: object) -> dict[str, Any]:
     if text is None or (isinstance(text, str) and not text.strip()):
         return {}
     try:
-        value = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
+        value = read_json(text) if isinstance(text, str) else text
+    except ModelError:
         raise malformed(f"the arguments of a call of {name!r:.80} are not JSON") from None
     if not isinstance(value, dict):
         raise malformed(f"the arguments of a call of {name!r:.80} are not a JSON object")
-    return speakable(value) if isinstance(text, str) and "\\u" in text else value
+    return value
 
 
-def speakable(value: Any) -> Any:
-    """JSON data without lone surrogates, which no file or request could carry."""
+def speakable(value: Any, key: str | None = None, levels: int = MOST_LEVELS) -> Any:
+    """JSON data without lone surrogates, which no file or request could carry, and without the key.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is nested deeper than `levels`.
+    """
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        clean = value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return without_key(clean, key) if key else clean
+    if isinstance(value, dict | list) and not levels:
+        raise malformed(f"the reply is nested more than {MOST_LEVELS} deep")
+    if isinstance(value, dict):
+        return {speakable(name, key): speakable(item, key, levels - 1) for name, item in value.items()}
+    return [speakable(item, key, levels - 1) for item in value] if isinstance(value, list) else value
 
 
 def call_of(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
@@ -113,13 +152,12 @@ def call_of(name: object, args: dict[str, Any], call_id: object) -> FunctionCall
     """
     if not isinstance(name, str):
         raise malformed("a tool call without a name")
-    return FunctionCall(function=speakable(name), args=args, id=str(call_id) if call_id else None)
+    return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
 
 
 def reply_message(text: object, calls: list[FunctionCall]) -> ChatAssistantMessage:
     """The assistant message; content and calls are None where there are none."""
-    said = speakable(text) if isinstance(text, str) and text else None
-    return assistant(said, calls or None)
+    return assistant(text if isinstance(text, str) and text else None, calls or None)
 
 
 def malformed(what: str) -> ModelError:

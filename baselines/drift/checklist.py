@@ -49,7 +49,7 @@ def formatted(model: ChatModel, query: str, checklist: str, attempts: int) -> st
 def repaired(text: str) -> str | None:
     """The JSON in a text, mended where it is nearly JSON; None where there is none."""
     try:
-        mended = repair_json(text)
+        mended = mend(text)
         json.loads(mended)
     except (ValueError, RecursionError):
         return None
@@ -58,14 +58,47 @@ def repaired(text: str) -> str | None:
 
 def readable_entries(text: str) -> list[Any] | None:
     """The entries of a checklist that is JSON, a Python literal, or nearly JSON; None if it is no list."""
-    for read in (json.loads, ast.literal_eval, lambda raw: json.loads(repair_json(raw))):
+    for read in (json.loads, ast.literal_eval, lambda raw: json.loads(mend(raw))):
         try:
-            found = read(text.strip())
+            # Written and read again: a literal may hold what JSON does not know.
+            found = json.loads(json.dumps(read(text.strip()), default=str))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
         if isinstance(found, list):
             return found
     return None
+
+
+_LONGEST = 20_000
+"""Characters of a text that is mended; the longest checklist published has 3,000."""
+_LOOKS = 12
+"""Looks at the text for each of its characters. Checklists take 2 to 5; a model in a loop can make it 1,000."""
+
+
+def mend(text: str) -> str:
+    """What `json_repair` makes of a text, in time that grows with the text's length and not its square.
+
+    Raises:
+        ValueError: If it is too long, takes too much work, or breaks json_repair.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"{len(text)} characters are too many to mend")
+    try:
+        return repair_json(_Paced(text))
+    except AssertionError:  # json-repair 0.55.1: a fence inside a string that never ends
+        raise ValueError("json_repair cannot read it") from None
+
+
+class _Paced(str):
+    """A text that can be looked at so often and no oftener."""
+
+    __slots__ = ("looks",)
+
+    def __getitem__(self, place: Any) -> str:
+        self.looks = getattr(self, "looks", 0) + 1
+        if self.looks > 1000 + _LOOKS * len(self):
+            raise ValueError("json_repair goes over it again and again")
+        return super().__getitem__(place)
 
 
 def aligned(checklist: str, plan: Sequence[str]) -> str:

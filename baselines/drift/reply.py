@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from baselines.drift.refusal import args_text
 OPENING = f"<{CALL}>"
 """A reply without this is an answer and ends the run."""
 NO_CALLS = "[]"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING = {"None", "null"}
 """Other words for no calls. The reference's repair makes `None` a call of a tool named `on`."""
 
@@ -75,10 +77,11 @@ def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
 def repaired(body: str) -> str:
     """The reference's repair: the ends cut off, split at every comma, lone names made calls.
 
-    It alters arguments with commas in them; see `Fix.PARSE_BEFORE_REPAIR`.
+    It alters arguments with commas in them; see `Fix.PARSE_BEFORE_REPAIR`. Names are ASCII, as in the
+    reference's pattern: a word such as `rösti` between two commas of a message is none.
     """
     pieces = [piece.strip() for piece in body.strip()[1:-1].split(",")]
-    return f"[{', '.join(f'{piece}()' if piece.isidentifier() else piece for piece in pieces)}]"
+    return f"[{', '.join(f'{piece}()' if _NAME.fullmatch(piece) else piece for piece in pieces)}]"
 
 
 def numbered(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:

@@ -10,11 +10,13 @@ from pydantic import ValidationError
 
 from agentsys.errors import ConfigError
 from agentsys.models.api_key import read_key
+from agentsys.models.bounded_http import Bounds, bounded_client
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.price import Price, cost_usd
 from agentsys.models.recorded import Recorded
 from agentsys.models.retry import Gate, Retried, RetryPolicy
-from agentsys.models.sdk_errors import http_error, transport_error
+from agentsys.models.sdk_errors import transport_error
+from agentsys.models.wire_openai import as_object
 from agentsys.models.wire_text import count_of, encode, malformed, mapping_of, speakable
 
 ROLE = "melon_embedding"
@@ -33,7 +35,7 @@ class OpenAIEmbeddings:
         model: The embedding model's id.
         api_key_env: Variable that holds the key; None for a server that wants none.
         base_url: Address of another server, `/v1` included; None for OpenAI's.
-        timeout_s: Seconds until a request counts as lost.
+        timeout_s: Seconds until a whole reply must be there.
         price: US dollars per million tokens, as in a model's YAML; None: cost is not known.
         retry: How patiently it is asked again; None: as models are.
 
@@ -91,12 +93,12 @@ class EmbeddingEndpoint:
         self.name = model
         self.price = price
         self._key = key
-        self._status_error = openai.APIStatusError
         self._client = openai.OpenAI(
             api_key=key or "none",
             base_url=base_url or "https://api.openai.com/v1",
             max_retries=0,
             timeout=timeout_s,
+            http_client=bounded_client(openai.DefaultHttpxClient, Bounds(timeout_s), key),
         )
 
     def complete(self, request: ChatRequest) -> ChatReply:
@@ -109,22 +111,13 @@ class EmbeddingEndpoint:
         body = encode({"model": self.name, "input": texts, "encoding_format": "float"})
         headers = {"Content-Type": "application/json"}
         try:
-            data = self._client.post(
-                "/embeddings", cast_to=object, content=body, options={"headers": headers}
-            )
+            data = self._client.post("/embeddings", cast_to=bytes, content=body, options={"headers": headers})
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            raise self._translated(error) from None
-        return _read(data, len(texts), self.name, self.price)
-
-    def _translated(self, error: Exception) -> Exception:
-        if isinstance(error, self._status_error):
-            body = error.body if error.body is not None else error.message
-            return http_error(error.status_code, body, error.response.headers, self._key)
-        return transport_error(error) or error
+            raise transport_error(error) or error from None
+        return _read(as_object(data, self._key), len(texts), self.name, self.price)
 
 
-def _read(data: object, count: int, model: str, price: Price | None) -> ChatReply:
-    answer = mapping_of(data)
+def _read(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
         raise malformed(f"the embedding service did not answer with {count} vectors")

@@ -108,7 +108,46 @@ def test_errors_and_empty_replies_are_not_stored(tmp_path: Path) -> None:
     assert said(Cached(Numbered(), store, {})) == "1"
 
 
-@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b"{}", b'{"message": {}}', b"\xff\xfe"])
+KEPT = b'{"message":{"role":"assistant","content":[{"type":"text","content":"1"}],"tool_calls":null},'
+REST = b'"usage":{"prompt":0},"model_id":"","notes":[],"keepsake":null}'
+WRONG_INSIDE = [
+    (KEPT + REST).replace(before, after)
+    for before, after in (
+        (b'"content":"1"', b'"content":{}'),
+        (b'"type":"text"', b'"type":5'),
+        (b'"tool_calls":null', b'"tool_calls":true'),
+        (b'"tool_calls":null', b'"tool_calls":[{"function":"f","args":[]}]'),
+        (b'"notes":[]', b'"notes":[5]'),
+        (b'"usage":{"prompt":0}', b'"usage":{"prompt":"x"}'),
+        (b'"model_id":""', b'"model_id":null'),
+        (b'"keepsake":null', b'"more":1,"keepsake":null'),
+    )
+]
+
+
+def test_the_kept_form_that_the_wrong_ones_are_made_from_is_a_hit(tmp_path: Path) -> None:
+    store = ReplyStore(tmp_path)
+    Cached(Numbered(), store, {}).complete(ASK)
+    (file,) = tmp_path.rglob("*.json")
+    file.write_bytes(KEPT + REST)
+    assert Cached(Numbered(), store, {}).complete(ASK).from_cache
+
+
+def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
+    class Rich(Numbered):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            return ChatReply(assistant(None, [FunctionCall(function="pay", args={"amount": 10**30})]))
+
+    store = ReplyStore(tmp_path)
+    Cached(Rich(), store, {}).complete(ASK)
+    again = Cached(Rich(), store, {}).complete(ASK)
+    assert again.from_cache
+    assert (again.message["tool_calls"] or [])[0].args == {"amount": 10**30}
+
+
+@pytest.mark.parametrize(
+    "junk", [b"", b"{", b"[]", b"{}", b'{"message": {}}', b"\xff\xfe", b"[" * 5000, *WRONG_INSIDE]
+)
 def test_a_broken_file_is_a_miss_and_is_replaced(tmp_path: Path, junk: bytes) -> None:
     store = ReplyStore(tmp_path)
     Cached(Numbered(), store, {}).complete(ASK)

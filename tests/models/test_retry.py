@@ -93,15 +93,37 @@ def test_retry_after_is_waited_for_in_full() -> None:
     assert clock.slept == [30.0]
 
 
-def test_a_limit_holds_back_everyone_who_asks_the_same_model() -> None:
+@pytest.mark.parametrize(
+    "kind", [ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.SERVER_ERROR, ErrorKind.TIMEOUT]
+)
+@pytest.mark.parametrize("asked_s", [10.0, 500.0])
+def test_retry_after_holds_back_everyone_who_asks_the_same_model_in_full(
+    kind: ErrorKind, asked_s: float
+) -> None:
     clock, gate = Clock(), Gate()
-    limited = Retried(Fates(error(ErrorKind.RATE_LIMITED, 10.0), GOOD), RetryPolicy(), clock.timing(), gate)
+    limited = Retried(Fates(error(kind, asked_s), GOOD), RetryPolicy(), clock.timing(lambda: 0.0), gate)
     limited.complete(ASK)
     clock.now = 4.0
     other = Retried(Fates(GOOD), RetryPolicy(), clock.timing(), gate)
     clock.slept.clear()
     assert other.complete(ASK).attempts == 1
-    assert clock.slept == [6.0]
+    assert clock.slept == [asked_s - 4.0]
+
+
+def test_who_gives_up_after_the_last_attempt_still_holds_the_others_back() -> None:
+    clock, gate = Clock(), Gate()
+    with pytest.raises(ModelError):
+        Retried(
+            Fates(error(ErrorKind.OVERLOADED, 10.0)), RetryPolicy(attempts=1), clock.timing(), gate
+        ).complete(ASK)
+    assert gate.wait_s(clock.now) == 10.0
+
+
+def test_a_wait_longer_than_anyone_would_wait_holds_nobody_back() -> None:
+    clock, gate = Clock(), Gate()
+    with pytest.raises(ModelError):
+        Retried(Fates(error(ErrorKind.OVERLOADED, 1e9)), RetryPolicy(), clock.timing(), gate).complete(ASK)
+    assert (clock.slept, gate.wait_s(clock.now)) == ([], 0.0)
 
 
 def test_empty_replies_are_asked_for_again_and_paid_for() -> None:

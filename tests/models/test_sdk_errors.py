@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentsys.models.errors import ErrorKind
+from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.sdk_errors import http_error, kind_of, retry_after_s, transport_error
 
 
@@ -20,7 +20,26 @@ from agentsys.models.sdk_errors import http_error, kind_of, retry_after_s, trans
             ErrorKind.CONTEXT_LENGTH,
         ),
         (413, "request_too_large", ErrorKind.CONTEXT_LENGTH),
+        (400, "exceed_context_size_error", ErrorKind.CONTEXT_LENGTH),
+        (400, "the request exceeds the available context size, try increasing it", ErrorKind.CONTEXT_LENGTH),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096.", ErrorKind.CONTEXT_LENGTH),
         (400, "content_filter triggered", ErrorKind.CONTENT_REFUSED),
+        (400, "Output blocked by content filtering policy", ErrorKind.CONTENT_REFUSED),
+        (400, "invalid_prompt", ErrorKind.CONTENT_REFUSED),
+        (
+            400,
+            "your prompt was flagged as potentially violating our usage policy",
+            ErrorKind.CONTENT_REFUSED,
+        ),
+        (400, "Your request was rejected as a result of our safety system.", ErrorKind.CONTENT_REFUSED),
+        (400, "content_policy_violation", ErrorKind.CONTENT_REFUSED),
+        (403, "The request violates our usage policies.", ErrorKind.CONTENT_REFUSED),
+        (400, "The content of messages.1 is invalid", ErrorKind.BAD_REQUEST),
+        (400, "Too many tokens, please wait before trying again.", ErrorKind.BAD_REQUEST),
+        (307, "", ErrorKind.BAD_REQUEST),
+        (399, "", ErrorKind.BAD_REQUEST),
+        (101, "", ErrorKind.SERVER_ERROR),
+        (999, "", ErrorKind.SERVER_ERROR),
         (400, "API key not valid. Please pass a valid API key.", ErrorKind.BAD_KEY),
         (400, "Your credit balance is too low to access the Anthropic API", ErrorKind.NO_CREDIT),
         (429, "insufficient_quota", ErrorKind.NO_CREDIT),
@@ -68,6 +87,27 @@ def test_messages_are_one_bounded_line() -> None:
     found = http_error(400, {"error": {"message": "a\nb" + "x" * 5000}}, None, None)
     assert "\n" not in str(found)
     assert len(str(found)) < 400
+
+
+def test_a_message_is_fit_to_be_stored_and_names_no_password() -> None:
+    found = str(http_error(400, {"error": "\ud800 see http://me:secret@host/v1"}, None, None))
+    assert found.encode()
+    assert "http://***@host/v1" in found
+
+
+def test_fastapis_errors_keep_what_they_say() -> None:
+    body = {"detail": [{"loc": ["body", "tools"], "msg": "Field required"}, 5]}
+    assert "['body', 'tools']: Field required" in str(http_error(422, body, None, None))
+
+
+def test_our_own_error_is_found_below_an_sdks() -> None:
+    class APIConnectionError(Exception):
+        pass
+
+    ours = ModelError(ErrorKind.TIMEOUT, "late")
+    theirs = APIConnectionError("Connection error.")
+    theirs.__cause__ = ours
+    assert transport_error(theirs) is ours
 
 
 def test_a_bug_is_no_model_error() -> None:

@@ -1,0 +1,588 @@
+"""What a hostile or broken server may answer, as data: each mode with the outcomes that are right.
+
+`PORT` in a header stands for the port of a second server, which nobody may talk to.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hostile_server import Answer
+
+KEY = "sk-SECRETKEY-12345-abcdefghijklmnop"
+PORT = "OTHER-PORT"
+ESCAPES = "\x1b[31mred\x1b]0;PWNED\x07\x9b2J\u202e\u2066"
+ASKED_AGAIN = ("malformed_reply",)
+OK = ("ok",)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way to answer."""
+
+    name: str
+    answer: Callable[[], Answer]
+    kinds: tuple[str, ...]
+    """The case's `error_kind`, or `ok`; any of these is right."""
+
+
+def http(status: object, body: bytes | str = b"", *headers: str, length: object = None) -> bytes:
+    """A whole answer."""
+    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    given = {line.split(":")[0].lower() for line in headers}
+    lines = [f"HTTP/1.1 {status} X", *headers, "Connection: close"]
+    if "content-type" not in given:
+        lines.append("Content-Type: application/json")
+    if "transfer-encoding" not in given and length != "":
+        lines.append(f"Content-Length: {len(raw) if length is None else length}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + raw
+
+
+def whole(name: str, kinds: tuple[str, ...], *pieces: bytes | float) -> Mode:
+    return Mode(name, lambda: iter(pieces), kinds)
+
+
+def endless(
+    name: str, kinds: tuple[str, ...], head: bytes, piece: bytes, pause_s: float | None = None
+) -> Mode:
+    def answer() -> Iterator[bytes | float]:
+        yield head
+        while True:
+            if pause_s is not None:
+                yield pause_s
+            yield piece
+
+    return Mode(name, answer, kinds)
+
+
+def nested(depth: int, inside: str = "1") -> str:
+    return '{"a":' * depth + inside + "}" * depth
+
+
+HUGE = "1" + "0" * 10_000
+BIG = "1" + "0" * 30
+LONE = "\\ud800\\udfff\\udc00"
+
+# ---- What goes wrong below JSON; the same for every vendor.
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+
+def _bomb(megabytes: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    block = b" " * 1_000_000
+    return b"".join(packer.compress(block) for _ in range(megabytes)) + packer.flush()
+
+
+def _transport() -> list[Mode]:
+    gz = "Content-Encoding: gzip"
+    late = ("timeout",)
+    lost = ("connection",)
+    return [
+        endless(
+            "endless chunks",
+            (*late, *ASKED_AGAIN),
+            _HEAD + b"Transfer-Encoding: chunked\r\n\r\n",
+            b"4\r\nabcd\r\n",
+        ),
+        endless("endless fast body", (*late, *ASKED_AGAIN), _HEAD + b"\r\n", b" " * 65536),
+        endless("endless body of one blank in 0.3 s", late, _HEAD + b"\r\n", b" ", 0.3),
+        endless(
+            "endless chunk extensions",
+            (*late, *lost),
+            _HEAD + b"Transfer-Encoding: chunked\r\n\r\n1",
+            b";a=b",
+        ),
+        endless(
+            "endless trailer",
+            (*late, *lost),
+            _HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n",
+            b"X: y\r\n",
+            0.1,
+        ),
+        endless("a byte of a header in 0.3 s", late, _HEAD + b"X-Long: ", b"a", 0.3),
+        endless("headers without end", (*late, *lost), _HEAD, b"X-More: " + b"b" * 500 + b"\r\n"),
+        endless("100 Continue for ever", late, b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.05),
+        endless("100 Continue for ever, fast", late, b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+        endless(
+            "103 Early Hints for ever", late, b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 0.05
+        ),
+        endless("blank lines for ever", (*late, *lost), b"", b"\r\n", 0.1),
+        endless("status line for ever", (*late, *lost), b"HTTP/1.1 200 ", b"O" * 100),
+        endless(
+            "event stream",
+            (*late, *ASKED_AGAIN),
+            http(200, "", "Content-Type: text/event-stream", length=""),
+            b": keep-alive\n\n",
+            0.3,
+        ),
+        whole("nothing for ever", late, 30.0),
+        whole("head, then nothing", late, _HEAD + b"Content-Length: 10\r\n\r\n", 30.0),
+        whole("half a body, then nothing", late, _HEAD + b"Content-Length: 100\r\n\r\n{", 30.0),
+        whole("closed at once", lost),
+        whole("a body that ends early", lost, _HEAD + b"Content-Length: 1000\r\n\r\n{}"),
+        whole("chunks that end early", lost, _HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"),
+        whole(
+            "a chunk size that is none",
+            lost,
+            _HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        ),
+        whole("two lengths", lost, _HEAD + b"Content-Length: 2\r\nContent-Length: 4\r\n\r\n{}{}"),
+        whole("a negative length", lost, _HEAD + b"Content-Length: -5\r\n\r\n{}"),
+        whole(
+            "a length of 30 digits", (*lost, *late), _HEAD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}"
+        ),
+        whole("not HTTP", lost, b"SSH-2.0-OpenSSH_9.6\r\n"),
+        whole("HTTP/0.9", lost, b'{"choices": []}'),
+        whole("HTTP/2 preface", lost, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        whole("a status of 99", (*lost, *ASKED_AGAIN, "server_error"), http(99)),
+        whole("a status of 999", ("server_error", *lost), http(999, "{}")),
+        whole(
+            "101 Switching Protocols",
+            (*ASKED_AGAIN, "server_error", *lost, *late),
+            b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+        ),
+        whole("204 without a body", ASKED_AGAIN, http(204, length="")),
+        whole("gzip bomb of 1 GB", ASKED_AGAIN, http(200, _bomb(1000), gz)),
+        whole("gzip that is none", ASKED_AGAIN, http(200, "{}", gz)),
+        whole("half a gzip", (*lost, *ASKED_AGAIN), http(200, gzip.compress(b"{}" * 1000)[:20], gz)),
+        whole(
+            "gzip twice",
+            ASKED_AGAIN,
+            http(200, gzip.compress(gzip.compress(b"{}")), "Content-Encoding: gzip, gzip"),
+        ),
+        whole(
+            "brotli that nobody asked for",
+            ASKED_AGAIN,
+            http(200, b"\x0b\x02\x80{}\x03", "Content-Encoding: br"),
+        ),
+        whole(
+            "zstd bomb's header",
+            ASKED_AGAIN,
+            http(200, b"\x28\xb5\x2f\xfd" + b"\0" * 50, "Content-Encoding: zstd"),
+        ),
+        whole("an encoding of its own", ASKED_AGAIN, http(200, "{}", f"Content-Encoding: {'x' * 500}")),
+        whole("20 MB of text", ASKED_AGAIN, http(200, b'{"a":"' + b"x" * 20_000_000 + b'"}')),
+        whole("6 MB of brackets", ASKED_AGAIN, http(200, b"[" * 6_000_000)),
+        whole("7 MB of empty objects", ASKED_AGAIN, http(200, b'{"a":[' + b"{}," * 2_300_000 + b"{}]}")),
+        whole("HTML page", ASKED_AGAIN, http(200, f"<html>{ESCAPES}</html>", "Content-Type: text/html")),
+        whole("empty body", ASKED_AGAIN, http(200)),
+        whole("a list", ASKED_AGAIN, http(200, "[]")),
+        whole("null", ASKED_AGAIN, http(200, "null")),
+        whole("a number of 10,000 digits", ASKED_AGAIN, http(200, HUGE)),
+        whole("not UTF-8", ASKED_AGAIN, http(200, b'{"a": "\xff\xfe\x80"')),
+        whole("UTF-16", ASKED_AGAIN, http(200, "{}".encode("utf-16"))),
+        whole("zero bytes", ASKED_AGAIN, http(200, b"\0" * 1000)),
+        whole(
+            "a charset that is a codec",
+            ASKED_AGAIN,
+            http(200, "{}", "Content-Type: application/json; charset=zlib"),
+        ),
+        whole("nested 100,000 deep", ASKED_AGAIN, http(200, "[" * 100_000 + "]" * 100_000)),
+        whole(
+            "cookies of 60 kB",
+            ASKED_AGAIN,
+            http(200, "{}", *(f"Set-Cookie: a{i}={'v' * 500}" for i in range(120))),
+        ),
+        # -- redirects
+        *(
+            whole(
+                f"{status} to another host",
+                ("bad_request",),
+                http(status, "", f"Location: http://127.0.0.1:{PORT}/other"),
+            )
+            for status in (301, 302, 303, 307, 308)
+        ),
+        whole(
+            "307 with escapes and a password",
+            ("bad_request",),
+            http(307, "", f"Location: http://u:{KEY}@h/\x1b[31m{KEY}"),
+        ),
+        whole("307 to itself", ("bad_request",), http(307, "", "Location: /v1/chat/completions")),
+        whole("302 to a file", ("bad_request",), http(302, "", "Location: file:///etc/passwd")),
+        whole("300 without a target", ("bad_request",), http(300, "{}")),
+        whole("304", ("bad_request",), http(304, length="")),
+        # -- errors, with all a server may say in them
+        whole("500 with escapes", ("server_error",), http(500, json.dumps({"error": {"message": ESCAPES}}))),
+        whole(
+            "500 with a lone surrogate", ("server_error",), http(500, '{"error":{"message":"' + LONE + '"}}')
+        ),
+        whole(
+            "400 that echoes the key",
+            ("bad_request",),
+            http(400, json.dumps({"error": {"message": f"header was Bearer {KEY}"}})),
+        ),
+        whole(
+            "400 that echoes most of the key",
+            ("bad_request",),
+            http(400, json.dumps({"error": {"message": f"a {KEY[:20]} b {KEY[9:]}"}})),
+        ),
+        whole(
+            "400 that echoes the key in base64",
+            ("bad_request",),
+            http(400, json.dumps({"error": base64.b64encode(f"u:{KEY}".encode()).decode()})),
+        ),
+        whole(
+            "400 that echoes the key in JSON's escapes",
+            ("bad_request",),
+            http(400, '{"error":{"message":"' + "".join(f"\\u{ord(c):04x}" for c in KEY) + '"}}'),
+        ),
+        whole(
+            "400 with an error of 3 MB",
+            ("bad_request",),
+            http(400, json.dumps({"error": {"message": "x\x1b" * 1_000_000}})),
+        ),
+        whole("400 nested 5,000 deep", ("bad_request",), http(400, nested(5000))),
+        whole(
+            "400 with a number of 10,000 digits",
+            ("bad_request",),
+            http(400, '{"error":{"code":' + HUGE + "}}"),
+        ),
+        whole("400 with a list", ("bad_request",), http(400, "[1, 2]")),
+        whole("400 with a string", ("bad_request",), http(400, '"no"')),
+        whole("400 with error: 5", ("bad_request",), http(400, '{"error": 5}')),
+        whole(
+            "422 of FastAPI", ("bad_request",), http(422, '{"detail":[{"loc":["body","tools"],"msg":"bad"}]}')
+        ),
+        whole("422 with an odd detail", ("bad_request",), http(422, '{"detail":[5,{"msg":{}}]}')),
+        whole("413", ("context_length",), http(413, "too large")),
+        whole(
+            "400 of llama.cpp",
+            ("context_length",),
+            http(
+                400,
+                '{"error":{"type":"exceed_context_size_error","message":"exceeds the context size"}}',
+            ),
+        ),
+        whole(
+            "400 of Anthropic's filter",
+            ("content_refused",),
+            http(400, '{"error":{"message":"Output blocked by content filtering policy"}}'),
+        ),
+        whole(
+            "400 of OpenAI's filter",
+            ("content_refused",),
+            http(
+                400,
+                '{"error":{"code":"invalid_prompt","message":"Invalid prompt"}}',
+            ),
+        ),
+        whole(
+            "400 of OpenAI's safety system",
+            ("content_refused",),
+            http(400, '{"error":{"message":"Your request was rejected as a result of our safety system."}}'),
+        ),
+        whole(
+            "404 of no JSON under 500",
+            ("server_error",),
+            http(500, b"\xff\xfe\0<html>", "Content-Type: text/html"),
+        ),
+        whole("501", ("server_error",), http(501, "{}")),
+        whole("599", ("server_error",), http(599, "{}")),
+        whole("409", ("server_error",), http(409, "{}")),
+        whole("408", ("timeout",), http(408, "{}")),
+        whole("504", ("timeout",), http(504, "{}")),
+        whole("529", ("overloaded",), http(529, '{"type":"error","error":{"type":"overloaded_error"}}')),
+        *(
+            whole(f"{status} with Retry-After {wait!r}", (kind,), http(status, body, f"Retry-After: {wait}"))
+            for (status, kind, body), wait in zip(
+                itertools.cycle(
+                    [(429, "rate_limited", "{}"), (503, "overloaded", '"x"'), (529, "overloaded", "[]")]
+                ),
+                [
+                    "1e9",
+                    "-5",
+                    "nan",
+                    "inf",
+                    "Fri, 31 Dec 9999 23:59:59 GMT",
+                    "soon",
+                    "9" * 400,
+                    "0x10",
+                    "1_0",
+                    "٣",
+                ],
+                strict=False,
+            )
+        ),
+        whole(
+            "429 with retry-after-ms of nonsense", ("rate_limited",), http(429, "{}", "retry-after-ms: 1e400")
+        ),
+        whole("429 slow down", ("rate_limited",), http(429, '{"error":"slow down"}')),
+        whole("429 with details: 5", ("rate_limited",), http(429, '{"error":{"details":5}}')),
+        whole(
+            "429 with an odd retryDelay",
+            ("rate_limited",),
+            http(429, '{"error":{"details":[{"retryDelay":"\\u00b2s"},{"retryDelay":[1]},7]}}'),
+        ),
+    ]
+
+
+# ---- What goes wrong inside a reply of the right form, by vendor.
+
+
+def _openai(message: Any, **more: Any) -> bytes:
+    body = {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}], **more}
+    return http(200, body if isinstance(body, str) else json.dumps(body))
+
+
+def _openai_args(arguments: str) -> bytes:
+    call = {"id": "c", "type": "function", "function": {"name": "no_such_tool", "arguments": "ARGS"}}
+    return http(
+        200, json.dumps({"choices": [{"message": {"tool_calls": [call]}}]}).replace('"ARGS"', arguments)
+    )
+
+
+def _in_openai(call: str) -> bytes:
+    return http(200, '{"model":"m","choices":[{"message":{"content":null,"tool_calls":[' + call + "]}}]}")
+
+
+_CALL = '{"id":"c","function":{"name":"no_such_tool","arguments":"{}"}}'
+ODD_OPENAI = [
+    whole("tool_calls: true", ASKED_AGAIN, _openai({"content": "x", "tool_calls": True})),
+    whole("tool_calls: 5", ASKED_AGAIN, _openai({"content": "x", "tool_calls": 5})),
+    whole("tool_calls of an object", ASKED_AGAIN, _openai({"content": "x", "tool_calls": {"a": 1}})),
+    whole("tool_calls of numbers", ASKED_AGAIN, _openai({"tool_calls": [5, None]})),
+    whole("a call without a name", ASKED_AGAIN, _in_openai('{"id":"c","function":{}}')),
+    whole("a name that is a list", ASKED_AGAIN, _in_openai('{"function":{"name":["a"],"arguments":"{}"}}')),
+    whole("arguments that are no JSON", ASKED_AGAIN, _openai_args('"{"')),
+    whole("arguments that are a list", ASKED_AGAIN, _openai_args('"[1]"')),
+    whole("arguments nested 900 deep", ASKED_AGAIN, _openai_args(json.dumps(nested(900)))),
+    whole("arguments nested 120 deep, as an object", ASKED_AGAIN, _openai_args(nested(120))),
+    whole("arguments with 10,000 digits", ASKED_AGAIN, _openai_args(json.dumps('{"a":' + HUGE + "}"))),
+    whole("choices: {}", ASKED_AGAIN, http(200, '{"choices":{}}')),
+    whole("choices: [null]", ASKED_AGAIN, http(200, '{"choices":[null]}')),
+    whole("message: []", ASKED_AGAIN, http(200, '{"choices":[{"message":[]}]}')),
+    whole("an error under 200", ("server_error",), http(200, '{"error":{"message":"' + LONE + '"}}')),
+    whole("a 429 under 200", ("rate_limited",), http(200, '{"error":{"code":429}}')),
+    whole(
+        "an error code beyond 64 bits under 200",
+        ("server_error",),
+        http(200, '{"error":{"code":' + BIG + "}}"),
+    ),
+    whole(
+        "a filter's stop",
+        ("content_refused",),
+        http(200, '{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}'),
+    ),
+    whole("integer beyond 64 bits", OK, _openai_args(json.dumps('{"amount":' + BIG + "}"))),
+    whole("NaN and Infinity", OK, _openai_args('{"a":NaN,"b":-Infinity}')),
+    whole("lone surrogates in an object of arguments", OK, _openai_args('{"' + LONE + '":["' + LONE + '"]}')),
+    whole(
+        "lone surrogates in text, model and id",
+        OK,
+        http(
+            200,
+            _CALL.join(
+                [
+                    '{"model":"' + LONE + '","choices":[{"message":{"content":"' + LONE + '","tool_calls":[',
+                    "]}}]}",
+                ]
+            ).replace('"c"', f'"{LONE}"'),
+        ),
+    ),
+    whole("a thousand calls", OK, _in_openai(",".join([_CALL] * 1000))),
+    whole(
+        "usage beyond 64 bits",
+        OK,
+        http(200, '{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":' + BIG + "}}"),
+    ),
+    whole(
+        "usage of texts and negatives",
+        OK,
+        _openai(
+            {"content": "x"},
+            usage={"prompt_tokens": "9", "completion_tokens": -5, "prompt_tokens_details": []},
+        ),
+    ),
+    whole("usage: true", OK, _openai({"content": "x"}, usage=True)),
+    whole("model that is a list", OK, _openai({"content": "x"}, model=[ESCAPES])),
+    whole("the key in the text", OK, _openai({"content": f"your key is {KEY}, or {KEY[:16]} ..."})),
+    whole(
+        "the key in an argument, escaped",
+        OK,
+        _openai_args('{"a":"' + "".join(f"\\u{ord(c):04x}" for c in KEY) + '"}'),
+    ),
+    whole(
+        "the key in base64 in a model's name",
+        OK,
+        _openai({"content": "x"}, model=base64.b64encode(KEY.encode()).decode()),
+    ),
+    whole(
+        "escapes everywhere",
+        OK,
+        _openai(
+            {
+                "content": ESCAPES,
+                "tool_calls": [
+                    {
+                        "id": ESCAPES,
+                        "function": {"name": ESCAPES, "arguments": json.dumps({ESCAPES: ESCAPES})},
+                    }
+                ],
+            },
+            model=ESCAPES,
+        ),
+    ),
+    whole(
+        "content in parts",
+        OK,
+        _openai({"content": [{"type": "thinking", "thinking": "h"}, {"type": "text", "text": "hello"}, 5]}),
+    ),
+    whole("content that is a number", OK, _openai({"content": 5})),
+    whole("a call of 2 MB", OK, _openai_args(json.dumps(json.dumps({"a": "x" * 2_000_000})))),
+]
+
+
+def _anthropic(content: Any, **more: Any) -> bytes:
+    return http(200, json.dumps({"type": "message", "model": "m", "content": content, **more}))
+
+
+def _use(given: str) -> bytes:
+    return http(200, '{"content":[{"type":"tool_use","id":"t","name":"no_such_tool","input":' + given + "}]}")
+
+
+ODD_ANTHROPIC = [
+    whole("content: true", ASKED_AGAIN, _anthropic(True)),
+    whole("content: text", ASKED_AGAIN, _anthropic("x")),
+    whole("input: a list", ASKED_AGAIN, _use("[1]")),
+    whole("input: text that is no JSON", ASKED_AGAIN, _use('"{"')),
+    whole("input nested 900 deep", ASKED_AGAIN, _use(nested(900))),
+    whole("input with 10,000 digits", ASKED_AGAIN, _use('{"a":' + HUGE + "}")),
+    whole("tool_use without a name", ASKED_AGAIN, _anthropic([{"type": "tool_use", "input": {}}])),
+    whole(
+        "error under 200",
+        ("overloaded",),
+        http(200, '{"type":"error","error":{"type":"overloaded_error","message":"' + LONE + '"}}'),
+    ),
+    whole("refusal", ("content_refused",), _anthropic([], stop_reason="refusal")),
+    whole("input beyond 64 bits", OK, _use('{"amount":' + BIG + "}")),
+    whole("surrogates in input", OK, _use('{"' + LONE + '":"' + LONE + '"}')),
+    whole(
+        "thinking of numbers and lists",
+        OK,
+        _anthropic(
+            [
+                {"type": "thinking", "thinking": [5], "signature": {"a": 1}},
+                {"type": "redacted_thinking", "data": 7},
+                {"type": "text", "text": ["x"]},
+                5,
+            ]
+        ),
+    ),
+    whole(
+        "surrogates in redacted thinking",
+        OK,
+        http(
+            200, '{"content":[{"type":"redacted_thinking","data":"' + LONE + '"},{"type":"text","text":"x"}]}'
+        ),
+    ),
+    whole(
+        "usage of everything",
+        OK,
+        http(
+            200,
+            '{"content":[{"type":"text","text":"x"}],"usage":{"input_tokens":'
+            + BIG
+            + ',"output_tokens":"5","cache_read_input_tokens":-1,"output_tokens_details":5}}',
+        ),
+    ),
+    whole(
+        "key and escapes in the text",
+        OK,
+        _anthropic([{"type": "text", "text": f"{KEY}{ESCAPES}"}], model=KEY),
+    ),
+    whole("unknown blocks only", OK, _anthropic([{"type": "server_tool_use"}, {"type": None}])),
+]
+
+
+def _google(parts: Any, **more: Any) -> bytes:
+    return http(200, json.dumps({"candidates": [{"content": {"parts": parts}}], **more}))
+
+
+def _function(args: str) -> bytes:
+    return http(
+        200,
+        '{"candidates":[{"content":{"parts":[{"functionCall":{"name":"no_such_tool","args":'
+        + args
+        + "}}]}}]}",
+    )
+
+
+ODD_GOOGLE = [
+    whole("parts: 5", ASKED_AGAIN, _google(5)),
+    whole("parts: true", ASKED_AGAIN, _google(True)),
+    whole("candidates: {}", ASKED_AGAIN, http(200, '{"candidates":{}}')),
+    whole("candidates: [5]", ASKED_AGAIN, http(200, '{"candidates":[5]}')),
+    whole("functionCall: 5", ASKED_AGAIN, _google([{"functionCall": 5}])),
+    whole("args: a list", ASKED_AGAIN, _function("[1]")),
+    whole("args nested 900 deep", ASKED_AGAIN, _function(nested(900))),
+    whole("args with 10,000 digits", ASKED_AGAIN, _function('{"a":' + HUGE + "}")),
+    whole(
+        "a malformed call",
+        ASKED_AGAIN,
+        http(200, '{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}'),
+    ),
+    whole(
+        "a blocked prompt",
+        ("content_refused",),
+        http(200, '{"promptFeedback":{"blockReason":"\\u001b[31mSAFETY"}}'),
+    ),
+    whole(
+        "a finish of SAFETY", ("content_refused",), http(200, '{"candidates":[{"finishReason":"SAFETY"}]}')
+    ),
+    whole("args beyond 64 bits", OK, _function('{"amount":' + BIG + "}")),
+    whole("surrogates in args", OK, _function('{"' + LONE + '":"' + LONE + '"}')),
+    whole(
+        "a signature that is an object",
+        OK,
+        _google(
+            [
+                {
+                    "functionCall": {"name": "no_such_tool", "args": {}, "id": 5},
+                    "thoughtSignature": {"a": ESCAPES},
+                }
+            ]
+        ),
+    ),
+    whole("text that is a number", OK, _google([{"text": 5}, 7, {"text": {"a": 1}}])),
+    whole("key and escapes in model and text", OK, _google([{"text": f"{KEY}{ESCAPES}"}], modelVersion=KEY)),
+    whole(
+        "usage beyond 64 bits, and of texts",
+        OK,
+        http(
+            200,
+            '{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":'
+            + BIG
+            + ',"thoughtsTokenCount":"5"}}',
+        ),
+    ),
+]
+
+ENDS_THE_RUN = [
+    whole(
+        "401 that echoes the key",
+        ("bad_key",),
+        http(401, json.dumps({"error": f"wrong key {KEY} {ESCAPES}"})),
+    ),
+    whole(
+        "404 with escapes and the key",
+        ("unknown_model",),
+        http(404, json.dumps({"error": {"message": f"{ESCAPES} {KEY} model_not_found"}})),
+    ),
+    whole("402 with a lone surrogate", ("no_credit",), http(402, '{"error":{"message":"' + LONE + '"}}')),
+]
+
+TRANSPORT = _transport()
+BY_VENDOR = {"openai": ODD_OPENAI, "anthropic": ODD_ANTHROPIC, "google": ODD_GOOGLE}
+GOOD = {
+    "openai": _openai({"content": "Done."}),
+    "anthropic": _anthropic([{"type": "text", "text": "Done."}]),
+    "google": _google([{"text": "Done."}]),
+}
