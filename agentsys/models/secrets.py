@@ -1,4 +1,4 @@
-"""Cutting secrets out of texts that are stored or shown: keys that a server echoes, credentials in addresses."""
+"""Cutting secrets out of texts that are stored or shown: keys a server echoes, credentials in addresses."""
 
 from __future__ import annotations
 

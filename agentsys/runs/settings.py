@@ -20,6 +20,7 @@ NOT_IDENTITY = {
         "cache",
         "context_tokens",
         "location_env",
+        "max_reply_bytes",
         "price",
         "project_env",
         "retry",

@@ -70,9 +70,9 @@ def readable_entries(text: str) -> list[Any] | None:
 
 
 _LONGEST = 20_000
-"""Characters of a text that is mended; the longest checklist published has 3,000."""
+"""Characters of a text that is mended."""
 _LOOKS = 12
-"""Looks at the text for each of its characters. Checklists take 2 to 5; a model in a loop can make it 1,000."""
+"""Looks at the text for each of its characters. A checklist takes 2 to 5, a model in a loop a thousand."""
 
 
 def mend(text: str) -> str:
