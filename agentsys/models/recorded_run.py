@@ -6,7 +6,6 @@ lists of blocks. Our own records have the new form.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,29 +96,6 @@ def _fault(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "the top level"
     return f"{first['msg']} at {where}"
-
-
-def pipeline_folders(root: Path) -> list[Path]:
-    """The folders at or below `root` that hold `<suite>/<task>/<attack>/<injection>.json`, sorted.
-
-    A folder known to be one is not searched further, so the cost does not grow with the number of records.
-    """
-    found: set[Path] = set()
-    for folder, subfolders, files in os.walk(root):
-        here = Path(folder)
-        if any(parent in found for parent in (here, *here.parents)):
-            subfolders.clear()
-            continue
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        if any(name.endswith(".json") for name in files):
-            _add_pipeline(found, here, root)
-    return sorted(found)
-
-
-def _add_pipeline(found: set[Path], attack_folder: Path, root: Path) -> None:
-    """Count `<pipeline>` of `<pipeline>/<suite>/<task>/<attack>`, unless it is above `root`."""
-    if len(attack_folder.relative_to(root).parts) >= 3:
-        found.add(attack_folder.parents[2])
 
 
 def _message(stored: _StoredMessage) -> ChatMessage:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
 
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatReply, ChatRequest, Scene
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.recorded_run import RecordedRun, UnreadableRun, pipeline_folders, read_run
+from agentsys.models.recorded_folder import pipeline_folder
+from agentsys.models.recorded_run import RecordedRun, UnreadableRun, read_run
 from agentsys.models.replay_check import check_conversation
 
 EMPTY_FINAL = "the record ends with a message without content; answered with an empty text"
@@ -40,7 +40,7 @@ class ReplayModel:
     ) -> None:
         self.name = name
         self.strict = strict
-        self.folder = _pipeline_folder(name, traces, pipeline)
+        self.folder = pipeline_folder(name, traces, pipeline)
 
     def for_scene(self, scene: Scene) -> ReplayedCase:
         """The model that replays one case.
@@ -142,29 +142,3 @@ def _fresh(run: RecordedRun, place: int) -> tuple[ChatAssistantMessage, list[str
         # AgentDojo takes None for "no answer yet" and would run the whole pipeline again.
         content, notes = [text_content_block_from_string("")], [EMPTY_FINAL]
     return {"role": "assistant", "content": content, "tool_calls": calls}, notes
-
-
-def _pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) -> Path:
-    """The one folder to replay from."""
-    if traces is None or str(traces) in ("", "???"):
-        raise ConfigError(f"Model '{name}' needs the folder of the recorded runs: model.traces=FOLDER.")
-    root = Path(traces).expanduser()
-    if not root.is_dir():
-        mend = "unpack it first (tar -xf)" if root.is_file() else "check the path"
-        raise ConfigError(f"model.traces={root}: {'not a' if root.is_file() else 'no such'} folder; {mend}.")
-    found = pipeline_folders(root.resolve())
-    if not found:
-        raise ConfigError(
-            f"model.traces={root}: no recorded runs there"
-            " (looked for PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json); name the folder they are in."
-        )
-    names = sorted({folder.name for folder in found})
-    if pipeline is not None and pipeline not in names:
-        raise ConfigError(unknown_name("pipeline", pipeline, names))
-    chosen = [folder for folder in found if pipeline in (None, folder.name)]
-    if len(chosen) > 1:
-        mend = "give model.traces=FOLDER of one" if pipeline else "name one: model.pipeline=NAME"
-        raise ConfigError(
-            f"model.traces={root} holds several pipelines ({', '.join(map(str, chosen))}); {mend}."
-        )
-    return chosen[0]

@@ -23,8 +23,8 @@ from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.runs.base_attack import with_base
-from agentsys.runs.named_files import artefact_mark, name_from_file, with_files
-from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, without
+from agentsys.runs.named_files import artefact_mark, name_from_file, replayed_name, with_content
+from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, checked_settings, without
 
 LABELLED = ("model", "defense", "attack")
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
@@ -60,7 +60,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         combinations = [list(choice) for choice in itertools.product(*(_axis(k, v) for k, v in axes.items()))]
         pristine: _Pristine = {}
         found = [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
-    return [with_files(with_base(one, config_dirs)) for one in found]
+    return with_content([with_base(one, config_dirs) for one in found], config_dirs)
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -166,13 +166,13 @@ def _in_name(node: DictConfig) -> set[str]:
 
 def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine, in_name: set[str]) -> str:
     """The YAML's own name, followed by every option that differs from that YAML and is not in the name."""
-    hidden = NOT_IDENTITY[group] | in_name
+    hidden = NOT_IN_NAME[group] | in_name
     before = _leaves(without(pristine[group, choice], hidden))
     after = _leaves(without(values[group], hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     changed = [f"+{k}={after.get(k)}" for k in keys if before.get(k) != after.get(k)]
     name = values[group].get("name") or name_from_file(choice, values[group]) or choice
-    return str(name) + "".join(changed) + artefact_mark(values[group])
+    return replayed_name(str(name), values[group]) + "".join(changed) + artefact_mark(values[group])
 
 
 def _look_up(choices: Mapping[str, str], resolve: _Resolver, pristine: _Pristine) -> None:

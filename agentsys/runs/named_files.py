@@ -1,26 +1,75 @@
-"""Files that an attack's options name: their content is part of what a case depends on."""
+"""What a config only points at, though a case depends on it: files, recorded runs, code, other models."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentsys.catalog import node
 from agentsys.errors import ConfigError
+from agentsys.models.recorded_folder import pipeline_folder, records_digest
 from agentsys.runs.settings import Settings
+from agentsys.runs.source_code import code_of
 
 
-def with_files(settings: Settings) -> Settings:
-    """The same settings, with the hash of each file that the attack, or the attack it builds on, names.
+def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
+    """The same settings, with the content of what they point at.
+
+    Args:
+        cells: Of one run.
+        config_dirs: The user's own config folders, for the models that play roles.
 
     Raises:
-        ConfigError: If a file cannot be read.
+        ConfigError: If a file cannot be read, a model is unknown, or there are no recorded runs to replay.
     """
-    named = dict(_named(settings.attack, "attack"))
-    if not named:
-        return settings
-    return settings.model_copy(update={"files": {key: _digest(key, path) for key, path in named.items()}})
+    digests: dict[tuple[Path, str], str] = {}
+    return [_with_content(one, config_dirs, digests) for one in cells]
+
+
+def _with_content(
+    settings: Settings, config_dirs: Sequence[Path], digests: dict[tuple[Path, str], str]
+) -> Settings:
+    files = {key: _digest(key, path) for key, path in _named(settings.attack, "attack")}
+    folder = recorded_folder(settings.model)
+    if folder is not None:
+        key = folder, settings.labels["attack"]
+        if key not in digests:
+            digests[key] = records_digest(*key)
+        files["model.traces"] = digests[key]
+    names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
+    others = {str(name): node("model", str(name), config_dirs) for name in names if name is not None}
+    groups = (settings.model, settings.defense, settings.attack, settings.benchmark)
+    code = code_of([*groups, *others.values()])
+    return settings.model_copy(update={"files": files, "others": others, "code": code})
+
+
+def recorded_folder(model: Mapping[str, Any]) -> Path | None:
+    """The folder of recorded runs that a model answers from; None for models that do not.
+
+    Raises:
+        ConfigError: If it is missing, or it is not clear which one is meant.
+    """
+    traces = model.get("traces")
+    if not isinstance(traces, str):
+        return None
+    pipeline = model.get("pipeline")
+    return pipeline_folder(str(model.get("name")), traces, None if pipeline is None else str(pipeline))
+
+
+def replayed_name(name: str, model: Mapping[str, Any]) -> str:
+    """The label of a model that answers from recorded runs: `replay:gpt-4o-mini-2024-07-18`.
+
+    Args:
+        name: The model's own.
+        model: Its options.
+
+    Raises:
+        ConfigError: As `recorded_folder` does.
+    """
+    folder = recorded_folder(model)
+    return name if folder is None else f"{name}:{folder.name}"
 
 
 def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.runs.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
 from agentsys.runs.case import Case
 from agentsys.runs.cell import Cell
-from agentsys.runs.settings import NOT_IDENTITY
 from agentsys.runs.store import Store
 
 
@@ -41,21 +41,33 @@ class Plan:
     """What attacks do not apply to, one per attack that leaves something out."""
 
 
-def plan(cells: Sequence[Cell], store: Store) -> Plan:
+def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """Expand cells into cases and drop the finished ones.
 
+    A case counts as finished only under the configuration it was finished under. One that ended in an
+    error binds nobody: its cause may be the very setting that was mended since.
+
+    Args:
+        cells: In order.
+        store: Where finished cases are.
+        again: Whether finished cases are run anew as well.
+
     Raises:
-        ConfigError: If tasks are unknown, or finished cases were made under another configuration.
+        ConfigError: If tasks are unknown, if finished cases were made under another configuration, or if
+            two cells of different configurations would write the same records.
     """
     sorted_out = [(cell, _applicable(cell)) for cell in cells]
     skipped = left_out(sorted_out)
-    jobs = list({job.case.key: job for cell, pairs in sorted_out for job in _jobs(cell, pairs)}.values())
+    jobs = _each_once(job for cell, pairs in sorted_out for job in _jobs(cell, pairs))
     if not jobs and skipped:
         raise ConfigError(nothing_left(skipped))
+    if again:
+        return Plan(tuple(jobs), tuple(jobs), 0, 0, (), skipped)
+    hashes = {id(cell): cell.settings.config_hash for cell in cells}
     todo, failed, corrupt = [], 0, []
     for job in jobs:
         stored = store.look(job.case)
-        if stored.status in {"ok", "error"} and stored.config_hash != job.cell.settings.config_hash:
+        if stored.status == "ok" and stored.config_hash != hashes[id(job.cell)]:
             raise ConfigError(_stale(job, stored.config_hash, store))
         if stored.status == "ok":
             continue
@@ -64,6 +76,20 @@ def plan(cells: Sequence[Cell], store: Store) -> Plan:
         if stored.status == "corrupt":
             corrupt.append(job.case.key)
     return Plan(tuple(jobs), tuple(todo), len(jobs) - len(todo), failed, tuple(corrupt), skipped)
+
+
+def _each_once(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs, one per record; a cell that is named twice is one cell."""
+    found: dict[str, Job] = {}
+    compared: set[tuple[int, int]] = set()
+    for job in jobs:
+        first = found.setdefault(job.case.key, job)
+        cells = id(first.cell), id(job.cell)
+        if first.cell is not job.cell and cells not in compared:
+            compared.add(cells)
+            if first.cell.settings.config_hash != job.cell.settings.config_hash:
+                raise ConfigError(_shared(first, job))
+    return list(found.values())
 
 
 def _applicable(cell: Cell) -> Pairs:
@@ -147,17 +173,49 @@ def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
 
 def _stale(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
-    old, new = store.config(old_hash) or {}, job.cell.settings.identity
-    differing = []
-    for group in (*NOT_IDENTITY, "files", "seed"):
-        before, after = old.get(group), new.get(group)
-        if isinstance(before, dict) and isinstance(after, dict):
-            keys = sorted({*before, *after})
-            differing += [f"{group}.{k}" for k in keys if str(before.get(k)) != str(after.get(k))]
-        elif before is not None and before != after:
-            differing.append(f"{group} ({before} there, {after} now)")
-    what = ", ".join(differing) or "settings that were not kept"
+    what = _differing(store.config(old_hash), job.cell.settings.identity, "there", "now")
     return (
-        f"{store.root} holds {job.case.pipeline} finished under other settings: {what}. "
-        "Give another logdir=..., or the settings of then."
+        f"{store.root} holds {job.case.pipeline} finished under other settings: {what}. Give another"
+        " logdir=..., or the settings of then, or --again: it runs the cases anew and keeps the old records"
+        " aside."
     )
+
+
+def _shared(first: Job, second: Job) -> str:
+    """One line: two cells of a sweep differ in something that no record's name tells."""
+    one, other = first.cell.settings, second.cell.settings
+    what = _differing(one.identity, other.identity, "in one", "in the other")
+    mend = "run them one after the other, each with a logdir=... of its own"
+    if one.seed != other.seed:
+        mend = f"repeat every case with epochs=2, or {mend}"
+    return (
+        f"Two cells of this run are both named {first.case.pipeline} / {first.case.attack} and differ only in"
+        f" what no name tells: {what}. One would stand for both: {mend}."
+    )
+
+
+_SHOWN = {"files": "content of ", "code": "code of ", "versions": "version of "}
+"""What a differing entry of these groups is called, in place of the group."""
+
+
+def _differing(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str, here: str) -> str:
+    """The names of what differs between two identities, at most eight of them."""
+    if old is None:
+        return "settings that were not kept"
+    found = []
+    for group in dict.fromkeys([*new, *old]):
+        before, after = old.get(group, {}), new.get(group, {})
+        if isinstance(before, dict) and isinstance(after, dict):
+            keys = sorted(key for key in {*before, *after} if str(before.get(key)) != str(after.get(key)))
+            found += [_entry(group, key, before.get(key), after.get(key), there, here) for key in keys]
+        elif before != after:
+            found.append(f"{group} ({before} {there}, {after} {here})")
+    rest = [f"and {len(found) - 8} more"] if len(found) > 8 else []
+    return ", ".join([*found[:8], *rest]) or "settings that were not kept"
+
+
+def _entry(group: str, key: str, before: object, after: object, there: str, here: str) -> str:
+    name = f"{_SHOWN.get(group, f'{group}.')}{key}"
+    if (group, key) == ("model", "base_url") or group == "versions":
+        return f"{name} ({before or 'not recorded'} {there}, {after or 'the default'} {here})"
+    return name

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+import agentsys
 from agentsys.benchmarks.fixes.catalog import expanded
 from agentsys.errors import ConfigError
 
 NOT_IDENTITY = {
     "model": {
         "api_key_env",
-        "base_url",
         "cache",
         "context_tokens",
         "location_env",
@@ -26,7 +29,6 @@ NOT_IDENTITY = {
         "retry",
         "send_role",
         "simulated",
-        "strict",
         "timeout_s",
         "traces",
         "pipeline",
@@ -36,8 +38,12 @@ NOT_IDENTITY = {
     "benchmark": {"suites", "modules", "tasks", "attack_tools", "data"},
 }
 """Per group, the options that say how something is reached, not what is measured: changing one
-neither renames a cell nor makes its finished cases stale. Of an attack's file the content counts
-(`Settings.files`), not where it lies."""
+neither renames a cell nor makes its finished cases stale. Of an attack's file and of recorded runs the
+content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie."""
+
+NOT_IN_NAME = {**NOT_IDENTITY, "model": NOT_IDENTITY["model"] | {"base_url", "strict"}}
+"""Per group, the options that do not rename a cell. Two servers of one model are the same row of a table,
+but what one of them answered is not what the other would have."""
 
 
 class Executor(BaseModel):
@@ -59,7 +65,11 @@ class Settings(BaseModel):
     attack: dict[str, Any]
     benchmark: dict[str, Any]
     files: dict[str, str] = {}
-    """Option -> hash of the content of the file it names; see `agentsys.runs.named_files`."""
+    """Option -> hash of the content it names; see `agentsys.runs.named_files`."""
+    code: dict[str, str] = {}
+    """Source file outside this package -> hash of its content; see `agentsys.runs.source_code`."""
+    others: dict[str, dict[str, Any]] = {}
+    """Name -> YAML of each further model that plays a role."""
     labels: dict[str, str]
     """Group -> the name it has in records: the YAML's name, plus the options changed from that YAML."""
     executor: Executor
@@ -90,8 +100,11 @@ class Settings(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data."""
         groups = {group: without(getattr(self, group), hidden) for group, hidden in NOT_IDENTITY.items()}
-        files = {"files": self.files} if self.files else {}
-        return {**groups, **files, "seed": self.seed}
+        others = {name: without(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
+        further = {"others": others, "files": self.files, "code": self.code}
+        given = {key: value for key, value in further.items() if value}
+        found: dict[str, Any] = _without_credentials({**groups, **given})
+        return {**found, "seed": self.seed, "versions": _versions()}
 
     @property
     def config_hash(self) -> str:
@@ -103,6 +116,28 @@ class Settings(BaseModel):
 def without(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
     """A config node less some of its top-level keys."""
     return {key: value for key, value in node.items() if key not in hidden}
+
+
+def server_address(url: str) -> str:
+    """A server's address without user, password, query and fragment: what may be kept and shown of it."""
+    try:
+        parts = urlsplit(url if "://" in url else f"//{url.lstrip('/')}")
+    except ValueError:
+        return "(not an address)"
+    scheme = f"{parts.scheme}://" if parts.scheme else ""
+    return f"{scheme}{parts.netloc.rpartition('@')[2].lower()}{parts.path}".rstrip("/")
+
+
+def _without_credentials(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _without_credentials(inner, str(name)) for name, inner in value.items()}
+    return server_address(value) if key == "base_url" and isinstance(value, str) else value
+
+
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
+    """The packages whose code runs and scores a case."""
+    return {"agentsys": agentsys.__version__, "agentdojo": version("agentdojo")}
 
 
 def checked_settings(values: Mapping[str, Any]) -> Settings:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.models.recorded_run import UnreadableRun, pipeline_folders, read_run
+from agentsys.models.recorded_folder import pipeline_folders
+from agentsys.models.recorded_run import UnreadableRun, read_run
 
 
 def touch(path: Path) -> None:

@@ -10,11 +10,11 @@ import pytest
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
+from agentsys.runs.settings import server_address
 
 EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
 
 NEEDY = {
-    "replay": "model.traces=/x",
     "litellm": "model.model_id=x",
     "template": "attack.template=x",
     "injection_round": "attack.round=2",
@@ -49,9 +49,81 @@ def test_the_same_choice_with_another_option_has_another_label_and_hash() -> Non
 
 
 def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
-    (here,) = compose(["model=replay", "model.traces=/a"])
-    (there,) = compose(["model=replay", "model.traces=/b"])
+    (here,) = compose(["model=gpt-4o"])
+    (there,) = compose(["model=gpt-4o", "model.timeout_s=7", "model.api_key_env=MINE"])
     assert (here.labels, here.config_hash) == (there.labels, there.config_hash)
+
+
+def test_another_server_has_the_same_label_and_another_hash() -> None:
+    (here,) = compose(["model=qwen2.5-7b-instruct"])
+    (there,) = compose(["model=qwen2.5-7b-instruct", "model.base_url=http://127.0.0.1:8321/v1"])
+    assert here.labels == there.labels
+    assert here.config_hash != there.config_hash
+
+
+def test_credentials_in_an_address_are_no_part_of_what_is_kept_or_compared() -> None:
+    address = "model.base_url='https://{}GPU.example:8443/v1/?key={}'"
+    found = [
+        compose(["model=qwen2.5-7b-instruct", address.format(user, key)])[0]
+        for user, key in [("me:hunter2@", "sesame"), ("you:secret@", "k2"), ("", "")]
+    ]
+    assert len({one.config_hash for one in found}) == 1
+    assert found[0].identity["model"]["base_url"] == "https://gpu.example:8443/v1"
+
+
+@pytest.mark.parametrize("url", ["me:hunter2@host/v1", "//me:hunter2@host/v1", "http://[me:hunter2@host"])
+def test_what_is_kept_of_an_odd_address_holds_no_password(url: str) -> None:
+    assert "hunter2" not in server_address(url)
+
+
+def store_run(folder: Path, text: str, attack: str = "none") -> None:
+    path = folder / "slack/user_task_0" / attack / "none.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_replay_is_labelled_by_its_pipeline_wherever_the_folder_lies(tmp_path: Path) -> None:
+    for root in ("here", "there"):
+        store_run(tmp_path / root / "gpt-4o-mini-2024-07-18", "{}")
+    store_run(tmp_path / "there" / "gpt-4o-2024-05-13", "{}")
+    one, two, other = compose(["model=replay", f"model.traces={tmp_path / 'here'}"]) + compose(
+        [
+            "model=replay",
+            f"model.traces={tmp_path / 'there'}",
+            "model.pipeline=gpt-4o-mini-2024-07-18,gpt-4o-2024-05-13",
+        ]
+    )
+    assert one.labels["model"] == "replay:gpt-4o-mini-2024-07-18"
+    assert (one.labels, one.config_hash) == (two.labels, two.config_hash)
+    assert other.labels["model"] == "replay:gpt-4o-2024-05-13"
+
+
+def test_a_replay_depends_on_the_recorded_runs_of_its_attack_and_on_no_others(tmp_path: Path) -> None:
+    folder = tmp_path / "gpt-4o-mini-2024-07-18"
+
+    def now() -> str:
+        return compose(["model=replay", f"model.traces={folder}"])[0].config_hash
+
+    store_run(folder, "{}")
+    before = now()
+    store_run(folder, "{}", attack="direct")
+    assert now() == before
+    store_run(folder, "{} ")
+    assert now() != before
+
+
+def test_a_model_that_plays_a_role_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:
+    mine = tmp_path / "model/mine.yaml"
+    mine.parent.mkdir()
+    shipped = (shipped_config_dir() / "model/simulated.yaml").read_text()
+
+    def now(text: str) -> str:
+        mine.write_text(text)
+        overrides = ["model=gpt-4o", "model.roles.validator=mine", "defense=agentsys"]
+        return compose(overrides, [tmp_path])[0].config_hash
+
+    assert now(shipped) == now(f"{shipped}\n# a remark\n")
+    assert now(shipped) != now(shipped.replace("susceptibility: 1.0", "susceptibility: 0.5"))
 
 
 @pytest.mark.parametrize(
@@ -124,15 +196,17 @@ def test_every_preset_composes(experiment: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["model", "defense", "attack", "benchmark"])
-def test_every_shipped_choice_composes(group: str) -> None:
+def test_every_shipped_choice_composes(group: str, tmp_path: Path) -> None:
+    store_run(tmp_path / "gpt-4o", "{}")
+    needy = {**NEEDY, "replay": f"model.traces={tmp_path}"}
     names = sorted(path.stem for path in (shipped_config_dir() / group).glob("*.yaml"))
-    free = [name for name in names if name not in NEEDY]
+    free = [name for name in names if name not in needy]
     assert [
         s.labels.get(group, name)
         for s, name in zip(compose([f"{group}={','.join(free)}"]), free, strict=True)
     ]
-    for name in set(names) & set(NEEDY):
-        (found,) = compose([f"{group}={name}", NEEDY[name]])
+    for name in set(names) & set(needy):
+        (found,) = compose([f"{group}={name}", needy[name]])
         assert "_target_" in getattr(found, group)
 
 

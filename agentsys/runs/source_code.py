@@ -1,0 +1,197 @@
+"""The user's own source files behind a config: a finished case stands only as long as the code that made it.
+
+Whatever is installed with this package is covered by its version. What lies outside is covered by content:
+the module that a `_target_` (or a list `modules`) names, the whole package it lies in, every further module
+of the user's that these import, and files beside them that their source names as text (`prompt.txt`).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_OURS = {"agentsys", "baselines"}
+_INSTALLED = {"site-packages", "dist-packages"}
+_LONGEST_NAME = 200
+"""Characters of a text that may name a file."""
+_LARGE = 16_000_000
+"""Bytes from which a file (weights, say) is known by its size alone."""
+
+_seen: dict[Path, str] = {}
+"""File -> digest, as this process last met it."""
+
+
+def code_of(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Source file, as its folder's modules call it -> digest of its content, for what some configs name.
+
+    A module that cannot be found has no entry: whoever builds the object says so. If a file changed since
+    this process met it, its modules are forgotten, so that the code that runs is the code that was hashed.
+
+    Args:
+        nodes: Configs, with `_target_`s at any depth.
+    """
+    sources = _Sources()
+    for name in sorted({name for node in nodes for name in _named(node)}):
+        sources.add(name)
+    digests = {path: _digest(path) for path in sources.shown}
+    if any(_seen.get(path, digest) != digest for path, digest in digests.items()):
+        _forget(digests)
+    _seen.update(digests)
+    return {sources.shown[path]: digest for path, digest in digests.items()}
+
+
+def _named(value: object) -> Iterator[str]:
+    """The modules that a config names."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == "_target_" and isinstance(inner, str):
+                yield inner.rpartition(".")[0]
+            elif key == "modules" and isinstance(inner, (list, tuple)):
+                yield from (str(name) for name in inner)
+            else:
+                yield from _named(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _named(inner)
+
+
+class _Sources:
+    """Collects the files behind modules, without importing any."""
+
+    def __init__(self) -> None:
+        self.shown: dict[Path, str] = {}
+        """File -> its name: relative to the folder that its module is imported from."""
+        self._places: dict[str, Path | None] = {}
+        self._whole: set[Path] = set()
+        self._read: set[Path] = set()
+
+    def add(self, module: str) -> None:
+        """The files behind a module that a config names, and behind those that it imports."""
+        waiting = [module]
+        while waiting:
+            name = waiting.pop()
+            place = self._place(name)
+            installed = place is not None and place.parent.name in _INSTALLED
+            if place is None or (installed and name != module):
+                continue
+            self._keep_all(place)
+            if installed:
+                continue
+            for path in _files_of(name, place):
+                if path not in self._read:
+                    self._read.add(path)
+                    waiting += self._look_into(path, place)
+
+    def _place(self, module: str) -> Path | None:
+        top = module.partition(".")[0]
+        if top not in self._places:
+            self._places[top] = _place(top)
+        return self._places[top]
+
+    def _keep_all(self, place: Path) -> None:
+        """A top-level module's file, or everything in a top-level package."""
+        if place in self._whole:
+            return
+        self._whole.add(place)
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            if not any(part.startswith(".") for part in path.relative_to(place.parent).parts):
+                self._keep(path, place.parent)
+
+    def _look_into(self, path: Path, place: Path) -> Iterator[str]:
+        """Keep the files that a source file names, and give the modules it imports."""
+        tree = _parsed(path)
+        for beside in _files_named(tree, path.parent):
+            self._keep(beside, place.parent)
+        yield from _imported(tree, _package_of(path, place))
+
+    def _keep(self, path: Path, root: Path) -> None:
+        if path not in self.shown:
+            name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+            self.shown[path] = str(path) if name in self.shown.values() else name
+
+
+def _place(top: str) -> Path | None:
+    """A top-level module's file or a package's folder; None for ours, Python's own and unknown ones."""
+    if not top or top in _OURS or top in sys.stdlib_module_names:
+        return None
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):  # `__main__` and modules made by hand have none
+        return None
+    if spec is None:
+        return None
+    places = [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
+    place = Path(places[0]) if places else None
+    return place.resolve() if place is not None and place.exists() else None
+
+
+def _files_of(module: str, place: Path) -> Iterator[Path]:
+    """The files that importing a module runs: its packages' `__init__`s and its own."""
+    if place.is_file():
+        yield place
+        return
+    here = place
+    for part in ["", *module.split(".")[1:]]:
+        here = here / part
+        yield from (path for path in (here / "__init__.py", here.with_suffix(".py")) if path.is_file())
+
+
+def _package_of(path: Path, place: Path) -> list[str]:
+    """The dotted parts that a relative import in a file starts from."""
+    return [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
+
+
+def _parsed(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says what is wrong
+        return ast.Module([], [])
+
+
+def _imported(tree: ast.Module, package: list[str]) -> Iterator[str]:
+    """Full names of everything a file imports, also inside functions; `from a import b` counts as `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = [*above, *([node.module] if node.module else [])]
+            yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def _files_named(tree: ast.Module, folder: Path) -> Iterator[Path]:
+    """The files that a text in the source names, seen from the folder it is in."""
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and "." in text and len(text) <= _LONGEST_NAME and text.isprintable():
+            try:
+                path = (folder / text).resolve()
+                if path.is_file():
+                    yield path
+            except OSError:  # a name the file system refuses, or a folder that may not be looked into
+                continue
+
+
+def _digest(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        content = path.read_bytes() if size < _LARGE else str(size).encode()
+    except OSError:
+        return "unreadable"
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _forget(files: Iterable[Path]) -> None:
+    """Drop the modules of these files, so that they are imported anew."""
+    gone = {str(path) for path in files}
+    for name, module in list(sys.modules.items()):
+        place = getattr(module, "__file__", None)
+        if isinstance(place, str) and str(Path(place).resolve()) in gone:
+            del sys.modules[name]
+    importlib.invalidate_caches()
