@@ -36,6 +36,8 @@ class _StoredRun(BaseModel):
     messages: list[_StoredMessage]
     utility: bool | None = None
     security: bool | None = None
+    agentsys: Any = None
+    """Our own block, where we wrote the file."""
 
 
 _MESSAGES = TypeAdapter(list[_StoredMessage])
@@ -48,7 +50,9 @@ class RecordedRun:
     path: Path
     """The file it was read from."""
     pipeline_name: str
-    """The pipeline's name as recorded; names the model that really answered."""
+    """The pipeline's name as recorded."""
+    model_id: str
+    """What really answered: the pipeline's name, or `simulated` where our record says so."""
     injections: Mapping[str, str]
     """Injection vector -> text; empty in benign cases."""
     messages: tuple[ChatMessage, ...]
@@ -74,7 +78,9 @@ def read_run(path: Path) -> RecordedRun:
     except (orjson.JSONDecodeError, UnreadableRun) as error:
         raise UnreadableRun(str(error)) from None
     name = stored.pipeline_name or ""
-    return RecordedRun(path, name, stored.injections, messages, stored.utility, stored.security)
+    simulated = isinstance(stored.agentsys, dict) and stored.agentsys.get("simulated") is True
+    model_id = "simulated" if simulated else name
+    return RecordedRun(path, name, model_id, stored.injections, messages, stored.utility, stored.security)
 
 
 def recorded_messages(stored: object) -> tuple[ChatMessage, ...]:

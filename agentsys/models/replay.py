@@ -8,6 +8,9 @@ record first (`agentsys.models.replay_check`).
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import lru_cache
+from glob import escape
 from pathlib import Path
 
 from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
@@ -16,7 +19,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, Scene
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.recorded_folder import pipeline_folder
 from agentsys.models.recorded_run import RecordedRun, UnreadableRun, read_run
-from agentsys.models.replay_check import check_conversation
+from agentsys.models.replay_check import calls_with_a_value, check_conversation, check_demands
 
 EMPTY_FINAL = "the record ends with a message without content; answered with an empty text"
 
@@ -41,6 +44,7 @@ class ReplayModel:
         self.name = name
         self.strict = strict
         self.folder = pipeline_folder(name, traces, pipeline)
+        self._typical_run = lru_cache(maxsize=None)(self._first_with_calls)
 
     def for_scene(self, scene: Scene) -> ReplayedCase:
         """The model that replays one case.
@@ -48,7 +52,8 @@ class ReplayModel:
         Raises:
             ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
         """
-        return ReplayedCase(self.name, self._run(scene), strict=self.strict)
+        run = self._run(scene)
+        return ReplayedCase(self.name, run, lambda: self._typical_run(scene.suite), strict=self.strict)
 
     def recorded_injections(self, scene: Scene) -> dict[str, str]:
         """Injection vector -> text, exactly as the recorded run had it.
@@ -67,6 +72,17 @@ class ReplayModel:
         raise ModelError(
             ErrorKind.BAD_REQUEST, f"model '{self.name}' replays cases: ask for_scene(scene) first"
         )
+
+    def _first_with_calls(self, suite: str) -> RecordedRun | None:
+        """The first record of a suite in which a tool call brought a value: it shows what calls looked like."""
+        for path in sorted(self.folder.glob(f"{escape(suite)}/*/*/*.json")):
+            try:
+                run = read_run(path)
+            except (UnreadableRun, OSError):
+                continue
+            if calls_with_a_value(run.messages):
+                return run
+        return None
 
     def _run(self, scene: Scene) -> RecordedRun:
         injection = scene.injection_task_id or "none"
@@ -90,12 +106,16 @@ class ReplayedCase:
     Args:
         name: The model's name.
         run: The recorded case.
+        typical: Gives a record with tool calls, of the same suite, for a case that has none of its own.
         strict: Whether a text that differs from the record is an error.
     """
 
-    def __init__(self, name: str, run: RecordedRun, *, strict: bool = False) -> None:
+    def __init__(
+        self, name: str, run: RecordedRun, typical: Callable[[], RecordedRun | None], *, strict: bool = False
+    ) -> None:
         self.name = name
         self.run = run
+        self._typical = typical
         self.strict = strict
         self._answers = [i for i, message in enumerate(run.messages) if message["role"] == "assistant"]
         self._noted: set[str] = set()
@@ -107,6 +127,9 @@ class ReplayedCase:
             ModelError: REPLAY_DIVERGED, if the conversation is not the recorded one or the record has ended.
         """
         answered = sum(message["role"] == "assistant" for message in request.messages)
+        shows = self.run if calls_with_a_value(self.run.messages) else self._typical()
+        if shows is not None:
+            check_demands(shows.messages, request)
         differences = check_conversation(self.run.messages, request, strict=self.strict)
         if answered >= len(self._answers):
             raise ModelError(
@@ -122,7 +145,7 @@ class ReplayedCase:
             )
         message, notes = _fresh(self.run, place)
         return ChatReply(
-            message, cost_usd=0.0, model_id=self.run.pipeline_name, notes=self._new([*differences, *notes])
+            message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new([*differences, *notes])
         )
 
     def _new(self, notes: list[str]) -> tuple[str, ...]:

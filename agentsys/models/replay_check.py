@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import bisect
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from agentdojo.types import ChatMessage
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.trace import ACTING_ROLES
+
+DIFFERS = "differs from the record"
+"""Stands in every note about a text."""
 
 _OPENING = ("system", "user")
 """Whose first messages open a conversation."""
@@ -37,7 +41,8 @@ def check_conversation(
         One note per message whose text differs.
 
     Raises:
-        ModelError: REPLAY_DIVERGED, naming the first message that differs and how.
+        ModelError: REPLAY_DIVERGED, naming the first message that differs and how; also where a tool result
+            was a value in the record and is a defense's refusal now.
     """
     if request.role not in ACTING_ROLES:
         _check_same_opening(recorded, request)
@@ -48,12 +53,42 @@ def check_conversation(
             raise _diverged(index, f"the record ends after {len(recorded)} messages")
         _check_shape(index, recorded[index], message)
         results += message["role"] == "tool"
+        _check_still_a_value(index, results, recorded[index], message)
         note = _text_note(index, results, recorded[index], message)
         if note is not None and strict:
             raise _diverged(index, note)
         if note is not None:
             notes.append(note)
     return notes
+
+
+def check_demands(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
+    """Compare the recorded calls with what the tools on offer demand.
+
+    A call that brought a value without a parameter that is required now was made of another tool: a defense
+    (AgentSys with its `intent`) has changed what is on offer, and the recorded answers answer nothing here.
+
+    Args:
+        recorded: A record's messages, of this case or of another one of the same pipeline and suite.
+        request: The question about to be answered.
+
+    Raises:
+        ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
+    """
+    required = {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in request.tools}
+    for call in calls_with_a_value(recorded):
+        lacking = sorted(required.get(call.function, frozenset()) - call.args.keys())
+        if lacking:
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED,
+                f"the recorded call {_shown(call)} has no `{lacking[0]}`, which this defense's tools demand: the"
+                " runs were recorded under another defense, and replay fits only the one they were recorded with",
+            )
+
+
+def calls_with_a_value(recorded: Sequence[ChatMessage]) -> list[FunctionCall]:
+    """The recorded calls that did not end in an error."""
+    return [m["tool_call"] for m in recorded if m["role"] == "tool" and m["error"] is None]
 
 
 def _check_same_opening(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
@@ -114,12 +149,36 @@ def _as_list(text: str) -> object:
     return value if isinstance(value, list) else text
 
 
+def _check_still_a_value(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> None:
+    """A refusal in a value's place is no other text: whatever was read then cannot be read now."""
+    if recorded["role"] == "tool" and recorded["error"] is None and _is_failure(message):
+        if not _is_failure(recorded):
+            shown = text_of(message)[:_SHOWN]
+            raise _diverged(
+                index,
+                f"tool result {results} is a value in the record and {shown} here; replay fits only the defense"
+                " that the runs were recorded with",
+            )
+
+
+def _is_failure(message: ChatMessage) -> bool:
+    """Whether a tool result is an object with nothing but an error's name, as defenses put it in a value's place."""
+    text = text_of(message).strip()
+    if message["role"] != "tool" or not (text.startswith("{") and text.endswith("}")):
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.keys() == {"error"} and isinstance(value["error"], str)
+
+
 def _text_note(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> str | None:
     before, now = _text(recorded), _text(message)
     if before == now:
         return None
     what = f"tool result {results}" if message["role"] == "tool" else f"{message['role']} message {index + 1}"
-    return f"{what} differs from the record (first difference at character {_common(before, now) + 1})"
+    return f"{what} {DIFFERS} (first difference at character {_common(before, now) + 1})"
 
 
 def _text(message: ChatMessage) -> str:
