@@ -16,6 +16,7 @@ from agentsys.analysis.case_row import COLUMNS, IDENTITY, CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
 from agentsys.analysis.reading import first_of_each, nothing_found, result_rows
 from agentsys.analysis.reading_notes import reading_notes
+from agentsys.analysis.unfinished import logdirs_of, unfinished_in, unfinished_lines
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         "repeated": repeated,
         "other": other,
     }
+    own = logdirs_of(frame.loc[~frame["foreign"].astype(bool), "source"])
+    for line in unfinished_lines(unfinished_in(roots, own)):
+        _log.warning("%s", line)
     for line in reading_notes(skipped, repeated, frame["version"].unique(), frame["notes"]):
         _log.warning("%s", line)
     return frame

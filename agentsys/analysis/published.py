@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from agentsys.analysis.metrics import TARGETED_ASR
+from agentsys.analysis.published_record import victim_of
 
 _PACKAGE = Path(__file__).parents[1]
 _OUR_NAMES = {"asr": TARGETED_ASR}
@@ -60,9 +61,14 @@ def model_names() -> Mapping[str, str]:
         return {line["name"]: line["short"] for line in csv.DictReader(file)}
 
 
+REPLAY = "replay:"
+"""Begins the name of a model that answered from recorded runs; their pipeline's name follows."""
+
+
 def short_model(name: str) -> str:
-    """The paper's name of a model; a model that it does not have keeps its own."""
-    return model_names().get(name, name)
+    """The paper's name of a model, or of the one whose recorded runs it replays; any other keeps its own."""
+    recorded = victim_of(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
+    return model_names().get(recorded, name)
 
 
 def _number(line: Mapping[str, str]) -> PublishedNumber:

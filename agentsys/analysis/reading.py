@@ -15,6 +15,7 @@ from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
 from agentsys.analysis.reading_notes import skipped_lines
 from agentsys.analysis.stored_file import read_stored
+from agentsys.analysis.unfinished import Unfinished, logdirs_of, unfinished_in
 from agentsys.analysis.unreadable import UnreadableRecord
 from agentsys.errors import ConfigError
 
@@ -35,6 +36,8 @@ class Reading:
     """JSON files that are something else (a plan, a cache)."""
     seen: int = 0
     """Files and unlisted folders that were met."""
+    unfinished: tuple[Unfinished, ...] = ()
+    """Log folders in which planned cases have no record yet."""
 
 
 def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
@@ -76,8 +79,14 @@ def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
     if not rows:
         raise ConfigError(nothing_found(roots, skipped, other))
     counted = first_of_each([row.identity for row in rows], [row.status for row in rows])
+    own = logdirs_of(row.source for row in rows if not row.foreign)
     return Reading(
-        tuple(rows[place] for place in counted), tuple(skipped), len(rows) - len(counted), other, seen
+        tuple(rows[place] for place in counted),
+        tuple(skipped),
+        len(rows) - len(counted),
+        other,
+        seen,
+        unfinished_in(roots, own),
     )
 
 

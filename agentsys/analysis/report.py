@@ -15,7 +15,9 @@ from agentsys.analysis.error_rule import ErrorRule, outcome
 from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL, Cell, MetricRow, measure
 from agentsys.analysis.reading import Reading
+from agentsys.analysis.replay_notes import replay_notes
 from agentsys.analysis.sheet import sheets
+from agentsys.analysis.unfinished import unfinished_lines
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def report(
     notes = [
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
         "Overall: unweighted mean of the suites.",
+        *unfinished_lines(reading.unfinished),
         *_simulated(rows),
+        *replay_notes(reading.cases),
         *_errored(reading.cases, errors),
         *_alike(rows),
         *_fewer_suites(rows),

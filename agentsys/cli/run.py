@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,10 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
     ] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Run finished cases anew as well; their old records are kept aside."),
+    ] = False,
 ) -> None:
     """Run every case that is not finished yet, then print the table.
 
@@ -53,7 +58,11 @@ def run(
         from agentsys.runs.session import prepare
 
         session = prepare(
-            overrides or [], config_dirs=config_dir or [], plugin_paths=plugin_path or [], rehearsal=dry_run
+            overrides or [],
+            config_dirs=config_dir or [],
+            plugin_paths=plugin_path or [],
+            rehearsal=dry_run,
+            again=again,
         )
     _announce(session, console)
     if dry_run:
@@ -73,6 +82,13 @@ def _announce(session: Session, console: Console) -> None:
         f"{len(plan.jobs)} cases in {len(session.settings)} cells; {plan.finished} finished before, "
         f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
     )
+    if plan.replaced:
+        aside = session.store.own / "aside"
+        _say(
+            console,
+            f"{plan.replaced} of them have a record: it is kept in {aside} and counts in"
+            " no table. Should this run stop, go on without --again.",
+        )
     for left_out in plan.skipped:
         _say(console, left_out.line)
     if session.searches.line:
@@ -139,10 +155,13 @@ def _table(session: Session, console: Console) -> None:
     from agentsys.analysis.reading import read_cases
     from agentsys.analysis.report import report
     from agentsys.analysis.report_table import report_table
+    from agentsys.analysis.unfinished import unfinished_in
 
     folders = [folder for folder in session.folders if folder.is_dir()]
     if folders:
-        console.print(report_table(report(read_cases(folders))), crop=False)
+        # Pipelines that were not begun have no folder, and are missing all the same.
+        reading = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
+        console.print(report_table(report(reading)), crop=False)
 
 
 def _conclude(session: Session, outcome: Outcome, console: Console) -> None:

@@ -74,7 +74,7 @@ class ReplayModel:
         )
 
     def _first_with_calls(self, suite: str) -> RecordedRun | None:
-        """The first record of a suite in which a tool call brought a value: it shows what calls looked like."""
+        """The first record of a suite in which a tool call brought a value: it shows what calls were."""
         for path in sorted(self.folder.glob(f"{escape(suite)}/*/*/*.json")):
             try:
                 run = read_run(path)

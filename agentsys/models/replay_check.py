@@ -20,6 +20,9 @@ DIFFERS = "differs from the record"
 
 _OPENING = ("system", "user")
 """Whose first messages open a conversation."""
+_ANOTHER_DEFENSE = (
+    "these runs were recorded under another defense, and replay fits only the one they were recorded with"
+)
 _SHOWN = 80
 """Characters of a tool call that an error message quotes."""
 
@@ -81,8 +84,8 @@ def check_demands(recorded: Sequence[ChatMessage], request: ChatRequest) -> None
         if lacking:
             raise ModelError(
                 ErrorKind.REPLAY_DIVERGED,
-                f"the recorded call {_shown(call)} has no `{lacking[0]}`, which this defense's tools demand: the"
-                " runs were recorded under another defense, and replay fits only the one they were recorded with",
+                f"the recorded call {_shown(call)} has no `{lacking[0]}`, which this defense's tools demand;"
+                f" {_ANOTHER_DEFENSE}",
             )
 
 
@@ -151,18 +154,15 @@ def _as_list(text: str) -> object:
 
 def _check_still_a_value(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> None:
     """A refusal in a value's place is no other text: whatever was read then cannot be read now."""
-    if recorded["role"] == "tool" and recorded["error"] is None and _is_failure(message):
-        if not _is_failure(recorded):
-            shown = text_of(message)[:_SHOWN]
-            raise _diverged(
-                index,
-                f"tool result {results} is a value in the record and {shown} here; replay fits only the defense"
-                " that the runs were recorded with",
-            )
+    was_value = recorded["role"] == "tool" and recorded["error"] is None and not _is_failure(recorded)
+    if was_value and _is_failure(message):
+        shown = text_of(message)[:_SHOWN]
+        how = f"tool result {results} is a value in the record and {shown} here; {_ANOTHER_DEFENSE}"
+        raise _diverged(index, how)
 
 
 def _is_failure(message: ChatMessage) -> bool:
-    """Whether a tool result is an object with nothing but an error's name, as defenses put it in a value's place."""
+    """Whether a tool result is an object with an error's name alone: what defenses put in a value's place."""
     text = text_of(message).strip()
     if message["role"] != "tool" or not (text.startswith("{") and text.endswith("}")):
         return False

@@ -39,6 +39,8 @@ class Plan:
     """Files that did not parse; their cases are run again."""
     skipped: tuple[LeftOut, ...] = ()
     """What attacks do not apply to, one per attack that leaves something out."""
+    replaced: int = 0
+    """Cases among `todo` whose record is kept aside first, as they are run anew."""
 
 
 def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
@@ -62,18 +64,19 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     if not jobs and skipped:
         raise ConfigError(nothing_left(skipped))
     if again:
-        return Plan(tuple(jobs), tuple(jobs), 0, 0, (), skipped)
+        stored = sum((store.root / job.case.key).exists() for job in jobs)
+        return Plan(tuple(jobs), tuple(jobs), 0, 0, (), skipped, stored)
     hashes = {id(cell): cell.settings.config_hash for cell in cells}
     todo, failed, corrupt = [], 0, []
     for job in jobs:
-        stored = store.look(job.case)
-        if stored.status == "ok" and stored.config_hash != hashes[id(job.cell)]:
-            raise ConfigError(_stale(job, stored.config_hash, store))
-        if stored.status == "ok":
+        found = store.look(job.case)
+        if found.status == "ok" and found.config_hash != hashes[id(job.cell)]:
+            raise ConfigError(stale(job, found.config_hash, store))
+        if found.status == "ok":
             continue
         todo.append(job)
-        failed += stored.status == "error"
-        if stored.status == "corrupt":
+        failed += found.status == "error"
+        if found.status == "corrupt":
             corrupt.append(job.case.key)
     return Plan(tuple(jobs), tuple(todo), len(jobs) - len(todo), failed, tuple(corrupt), skipped)
 
@@ -171,7 +174,7 @@ def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
     )
 
 
-def _stale(job: Job, old_hash: str, store: Store) -> str:
+def stale(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
     what = _differing(store.config(old_hash), job.cell.settings.identity, "there", "now")
     return (

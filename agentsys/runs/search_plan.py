@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentsys.contracts import NotInjectable
-from agentsys.runs.plan import Job
+from agentsys.errors import ConfigError
+from agentsys.runs.plan import Job, stale
 from agentsys.runs.search_job import needs_search, search_job, search_key, searched_attack
 from agentsys.runs.store import Store
 
@@ -37,11 +39,36 @@ def search_plan(jobs: Sequence[Job], store: Store) -> SearchPlan:
     return SearchPlan(len(first), sum(_left(job, store) for job in first.values()))
 
 
+def check_searches(jobs: Sequence[Job], store: Store) -> None:
+    """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
+
+    Args:
+        jobs: The cases to run.
+        store: Where attempts are.
+
+    Raises:
+        ConfigError: If a finished attempt was made under another configuration.
+    """
+    for job in {search_key(job): job for job in jobs if needs_search(job)}.values():
+        now = job.cell.settings.config_hash
+        for path in _attempts(job, store):
+            stored = store.look_at(path)
+            if stored.status == "ok" and stored.config_hash != now:
+                raise ConfigError(stale(job, stored.config_hash, store))
+
+
 def _left(job: Job, store: Store) -> int:
-    budget = searched_attack(job).budget
+    try:
+        search_job(job)
+    except NotInjectable:
+        return 0
+    return max(searched_attack(job).budget - len(_attempts(job, store)), 0)
+
+
+def _attempts(job: Job, store: Store) -> list[Path]:
+    """The files of the attempts that a case's search has made so far."""
     try:
         home = search_job(job).case
     except NotInjectable:
-        return 0
-    folder = (store.root / home.attempt_key(1)).parent
-    return max(budget - len(list(folder.glob("*.json"))), 0)
+        return []
+    return sorted((store.root / home.attempt_key(1)).parent.glob("*.json"))

@@ -14,7 +14,8 @@ from agentsys.runs.execute import Listener, Outcome, execute
 from agentsys.runs.plan import Plan, plan
 from agentsys.runs.search_artefacts import artefact_path
 from agentsys.runs.search_job import needs_search
-from agentsys.runs.search_plan import SearchPlan, search_plan
+from agentsys.runs.search_plan import SearchPlan, check_searches, search_plan
+from agentsys.runs.set_aside import set_aside
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
 
@@ -27,6 +28,8 @@ class Session:
     """One per cell."""
     store: Store
     plan: Plan
+    again: bool = False
+    """Whether every case is run anew, finished or not."""
 
     @property
     def folders(self) -> list[Path]:
@@ -45,7 +48,14 @@ class Session:
         return [path for path in paths if path.is_file()]
 
     def execute(self, listener: Listener) -> Outcome:
-        """Run what is missing."""
+        """Run what is missing; before that, what is run anew is kept aside.
+
+        Raises:
+            StoreError: If the log folder cannot be written.
+        """
+        if self.again:
+            set_aside(self.plan.jobs, self.store)
+        self.store.remember_plan(job.case for job in self.plan.jobs)
         for settings in self.settings:
             self.store.remember_config(settings.config_hash, settings.identity)
         workers = self.settings[0].executor.workers
@@ -58,6 +68,7 @@ def prepare(
     config_dirs: Sequence[Path] = (),
     plugin_paths: Sequence[Path] = (),
     rehearsal: bool = False,
+    again: bool = False,
 ) -> Session:
     """Compose, build and plan a run without running anything.
 
@@ -67,6 +78,7 @@ def prepare(
         plugin_paths: Folders the user's own modules are imported from.
         rehearsal: Whether the simulated model stands in for every model (a dry run needs no key). Such
             a session is for estimates; it must not be executed.
+        again: Whether finished cases are run anew too.
 
     Raises:
         ConfigError: For anything the user can mend.
@@ -81,4 +93,7 @@ def prepare(
     store = Store(settings[0].logdir)
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal)
     cells = [builder.build(one) for one in settings]
-    return Session(tuple(settings), store, plan(cells, store))
+    found = plan(cells, store, again=again)
+    if not again:
+        check_searches(found.todo, store)
+    return Session(tuple(settings), store, found, again)

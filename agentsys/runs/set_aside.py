@@ -1,4 +1,4 @@
-"""`set_aside`: make room for a plan that is run anew. Nothing is deleted; readers do not look where it goes."""
+"""`set_aside`: make room for a plan that is run anew. Nothing is deleted, and readers look elsewhere."""
 
 from __future__ import annotations
 

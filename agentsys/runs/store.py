@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from agentsys.errors import ConfigError
 from agentsys.runs.case import Case
 from agentsys.runs.record import CaseRecord
+from agentsys.runs.stored_plan import as_stored, plan_file
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
@@ -62,9 +63,10 @@ class Store:
 
     def look(self, case: Case) -> Stored:
         """Whether the case is finished. A file that does not parse counts as not run."""
-        return self._look(self.root / case.key)
+        return self.look_at(self.root / case.key)
 
-    def _look(self, path: Path) -> Stored:
+    def look_at(self, path: Path) -> Stored:
+        """The same of any record's file, an attempt's for one."""
         try:
             block = orjson.loads(path.read_bytes())["agentsys"]
             return Stored(str(block["status"]), str(block["config_hash"]))
@@ -97,6 +99,21 @@ class Store:
             ) from None
         return path
 
+    def remember_plan(self, cases: Iterable[Case]) -> None:
+        """Keep what a run is to do, so that readers can name what is missing.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        path, data = plan_file(self.root, as_stored(cases))
+        try:
+            if not path.exists():
+                write_atomically(path, data)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror}. Make room, or give another logdir=..."
+            ) from None
+
     def remember_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
         """Keep a resolved config beside the records that name its hash."""
         path = self.own / "configs" / f"{config_hash}.config"
@@ -112,7 +129,7 @@ class Store:
         return found if isinstance(found, dict) else None
 
     def _keep_aside_if_corrupt(self, path: Path) -> None:
-        if path.exists() and self._look(path).status == "corrupt":
+        if path.exists() and self.look_at(path).status == "corrupt":
             aside = path.with_suffix(".json.corrupt")
             path.replace(aside)
             _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)

@@ -21,6 +21,8 @@ from agentsys.runs.case import Case, safe_name
 FOLDER = Path(".agentsys", "plans")
 """In the log folder."""
 
+_CELL = ("benchmark", "version", "model", "defense", "attack", "epoch")
+
 _safe = lru_cache(maxsize=4096)(safe_name)
 
 
@@ -74,8 +76,9 @@ def as_stored(cases: Iterable[Case]) -> StoredPlan:
     cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
     cells = defaultdict(lambda: defaultdict(list))
     for case in cases:
-        cell = case.benchmark, case.version, case.model, case.defense, case.attack, case.epoch
-        cells[cell][case.suite, case.user_task_id].append(case.injection_task_id)
+        cells[tuple(getattr(case, field) for field in _CELL)][case.suite, case.user_task_id].append(
+            case.injection_task_id
+        )
     found = []
     for cell, by_user in cells.items():
         grids: defaultdict[tuple[str, tuple[str | None, ...]], list[str]] = defaultdict(list)
@@ -85,8 +88,7 @@ def as_stored(cases: Iterable[Case]) -> StoredPlan:
             PlannedGrid(suite=suite, user_tasks=tuple(users), injection_tasks=injections)
             for (suite, injections), users in grids.items()
         )
-        fields = dict(zip(("benchmark", "version", "model", "defense", "attack", "epoch"), cell, strict=True))
-        found.append(PlannedCell.model_validate({**fields, "grids": kept}))
+        found.append(PlannedCell.model_validate({**dict(zip(_CELL, cell, strict=True)), "grids": kept}))
     return StoredPlan(cells=tuple(found))
 
 

@@ -16,6 +16,8 @@ from agentsys.analysis.paper.filled import FilledTable
 from agentsys.analysis.paper.layout import ATTACK, SUITES
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.reading import Reading
+from agentsys.analysis.replay_notes import replay_notes
+from agentsys.analysis.unfinished import unfinished_lines
 
 SIMULATED = "†"
 """Behind every number of a simulated model."""
@@ -45,7 +47,9 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
         f"injection tasks resampled, {replicates} times. {_reading_of(filled)}",
+        *unfinished_lines(reading.unfinished),
         *_simulated(filled.lines),
+        *replay_notes(case for line in filled.lines for case in line.cases),
         *_caused(filled, reading),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),
         *_mixed(filled),
