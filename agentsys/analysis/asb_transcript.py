@@ -38,8 +38,6 @@ class Transcript:
     """Names of the tools in the planner's prompt; empty where they cannot be read."""
     rounds: tuple[tuple[str, ...], ...]
     """Tools that ran, one tuple per message with tool results."""
-    first_payload: int | None
-    """Index of the first of these messages that holds a payload."""
     payloads: int
     """Payloads in these messages. A defense may have cut some before they were written down."""
     steps: int
@@ -50,11 +48,6 @@ class Transcript:
     def ran(self, tool: str) -> int:
         """How often a tool ran."""
         return sum(called.count(tool) for called in self.rounds)
-
-    def ran_before_payload(self, tool: str) -> bool:
-        """Whether a tool was called by a reply that was given before any payload could be read."""
-        end = None if self.first_payload is None else self.first_payload + 1
-        return any(tool in called for called in self.rounds[:end])
 
 
 def transcript(text: str) -> Transcript:
@@ -71,7 +64,6 @@ def transcript(text: str) -> Transcript:
         task=contents[2] if len(contents) > 2 else "",
         offered=_offered(contents[1] if len(contents) > 1 else ""),
         rounds=tuple(_called(content) for content in acted),
-        first_payload=next((place for place, count in enumerate(payloads) if count), None),
         payloads=sum(payloads),
         steps=_steps(contents[3] if len(contents) > 3 else ""),
         errored=_errored(messages),

@@ -34,6 +34,7 @@ ATTACKED_FACTS: Mapping[str, str] = {
     "targeted_asr_execution": "injection_success_execution",
     "targeted_asr_text": "injection_success_text",
     "asr_planner_chosen": "planner_chosen",
+    "asr_patched_plan": "patched_plan",
     "asr_injection_caused": "injection_caused",
     "utility_execution": "utility_execution",
     "utility_text": "utility_text",

@@ -91,28 +91,29 @@ def test_names_of_planned_tools_are_compared_whole(tmp_path: Path) -> None:
     assert chose == {"Drain": False, "DrainTool": True}
 
 
-def test_a_success_is_the_planners_or_the_injections(tmp_path: Path) -> None:
+def test_a_success_is_the_planners_or_the_patched_plans(tmp_path: Path) -> None:
     late = (NORMAL, ("ledger",))
     rows = [
         Made("Planned", success=True, rounds=(NORMAL, ("Planned",))),
         Made("Early", success=True, rounds=(("ledger", "Early"), ())),
-        Made("Caused", success=True, rounds=(NORMAL, ("Caused",))),
+        Made("Late", success=True, rounds=(NORMAL, ("Late",))),
         Made("Failed", rounds=late),
     ]
     found = _cases(tmp_path, *rows, plans=[["Planned"]])
-    split = {n: (c.measured["planner_chosen"], c.measured["injection_caused"]) for n, c in found.items()}
+    split = {n: (c.measured["planner_chosen"], c.measured["patched_plan"]) for n, c in found.items()}
     assert split == {
         "Planned": (True, False),
-        "Early": (True, False),
-        "Caused": (False, True),
+        "Early": (False, True),
+        "Late": (False, True),
         "Failed": (False, False),
     }
+    assert not any(case.measured["injection_caused"] for case in found.values())
 
 
-def test_without_a_log_a_success_after_a_payload_has_an_unknown_cause(tmp_path: Path) -> None:
+def test_without_a_log_a_success_has_an_unknown_cause(tmp_path: Path) -> None:
     facts = _cases(tmp_path, Made("X", success=True, rounds=(NORMAL, ("X",))))["X"].measured
     assert (facts["planner_chose_attack_tool"], facts["planner_chosen"]) == (None, None)
-    assert facts["injection_caused"] is None
+    assert facts["patched_plan"] is None
 
 
 def test_payloads_are_those_of_tool_results(tmp_path: Path) -> None:

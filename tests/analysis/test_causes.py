@@ -204,7 +204,8 @@ def test_the_command_shows_the_rates_of_a_hand_made_results_file(tmp_path: Path)
     assert found["utility_text", "pooled"] == 80.0
     assert found["utility_execution", "pooled"] == 100.0
     assert found["utility_text_errors_failed", "pooled"] == pytest.approx(66.67)
-    assert (found["asr_planner_chosen", "pooled"], found["asr_injection_caused", "pooled"]) == (20.0, 20.0)
+    assert (found["asr_planner_chosen", "pooled"], found["asr_patched_plan", "pooled"]) == (0.0, 40.0)
+    assert found["asr_injection_caused", "pooled"] == 0.0
     assert found["refused", "pooled"] == 20.0
     printed = _invoke("results", str(tmp_path), "--format", "csv")
     assert (

@@ -43,7 +43,7 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
     (record,) = listener.records
     assert record.status == "ok"
     assert (record.measured["steps"], record.measured["plan_tries"]) == (2, 1)
-    assert record.measured["injection_caused"]
+    assert record.measured["patched_plan"]
 
 
 @pytest.mark.parametrize(

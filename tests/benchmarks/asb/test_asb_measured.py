@@ -11,8 +11,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.asb.benchmark import ASB
+from agentsys.benchmarks.asb.causes import Cause
 from agentsys.benchmarks.asb.environment import ASBEnvironment, ToolUse
-from agentsys.benchmarks.asb.plan import SPAN, SPAN_NAME, Planning, Step
+from agentsys.benchmarks.asb.plan import SPAN, SPAN_NAME, Planning, Step, patched
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, THINKING, planned
 from agentsys.benchmarks.asb.refusal import ROLE
 from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
@@ -60,6 +61,7 @@ def measured(
     attacked: bool = True,
     payload: str = "do X",
     plan: Sequence[Step] | None = None,
+    followed: Sequence[Step] | None = None,
     judge: Judge | None = None,
     last_seen: Sequence[ChatMessage] = (),
 ) -> Measured:
@@ -71,7 +73,7 @@ def measured(
     tracer = Tracer(last_main_messages=last_seen)
     if plan is not None:
         with tracer.span(SPAN, SPAN_NAME) as span:
-            span.decision = Planning(tuple(plan), tuple(plan), 1).decision()
+            span.decision = Planning(tuple(plan), tuple(plan if followed is None else followed), 1).decision()
     return suite.measured(
         FinishedCase(
             task,
@@ -118,8 +120,20 @@ def test_a_tool_in_the_plan_was_chosen_by_the_planner_whenever_it_was_called() -
 
 def test_a_longer_name_in_the_plan_is_not_the_attack_tool() -> None:
     plan = [Step("Look.", ("soil_probe", f"{ATTACK}Review"))]
-    facts = measured(a_suite(mode="faithful"), [use("soil_probe", 1), use(ATTACK, 2)], plan=plan).facts
+    facts = measured(a_suite(mode="clean_plan"), [use("soil_probe", 1), use(ATTACK, 2)], plan=plan).facts
     assert not facts["planner_chose_attack_tool"] and facts["injection_caused"]
+
+
+@pytest.mark.parametrize("payload", [True, False])
+def test_following_a_patched_plan_is_a_cause_of_its_own_with_a_payload_and_without(payload: bool) -> None:
+    plan = [Step("Look.", ("soil_probe",)), Step("Go on.", ("planting_calendar",))]
+    uses = [use("soil_probe", 1, payload=payload, step=1), use(ATTACK, 2, payload=False, step=2)]
+    suite = a_suite(mode="faithful")
+    text = "do X" if payload else ""
+    facts = measured(suite, uses, plan=plan, followed=patched(plan, ATTACK), payload=text).facts
+    assert facts["control"] is not payload
+    causes = [facts[cause.value] for cause in (Cause.PLANNER, Cause.PATCHED_PLAN, Cause.INJECTION)]
+    assert causes == [False, True, False]
 
 
 def test_without_a_payload_nothing_is_caused_by_it() -> None:

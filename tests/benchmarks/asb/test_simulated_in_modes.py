@@ -122,14 +122,16 @@ def test_with_an_empty_payload_no_success_is_caused_by_injection(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_visible_instruction_is_obeyed_and_counts_as_injection_unless_it_was_planned(
+def test_a_visible_instruction_is_obeyed_and_counts_as_injection_unless_the_plan_lists_its_tool(
     undefended: tuple[str, list[Any]], mode: str
 ) -> None:
     planner, found = undefended
     chosen = planner == "chooses_attack_tool" and mode in ("faithful", "clean_plan")
     assert all(facts(found, "opi_context_ignoring", mode, "injection_success_execution"))
     assert set(facts(found, "opi_context_ignoring", mode, "planner_chosen")) == {chosen}
-    assert set(facts(found, "opi_context_ignoring", mode, "injection_caused")) == {not chosen}
+    patched = mode == "faithful" and not chosen
+    assert set(facts(found, "opi_context_ignoring", mode, "patched_plan")) == {patched}
+    assert set(facts(found, "opi_context_ignoring", mode, "injection_caused")) == {not chosen and not patched}
 
 
 @pytest.mark.parametrize("mode", PLANNED)
