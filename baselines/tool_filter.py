@@ -15,7 +15,7 @@ AgentDojo calls it `tool_filter`. What differs here from agentdojo 0.1.35, and w
 * A reply without text leaves no exchange behind, and without tools nothing is asked: providers refuse both.
 * The temperature is the model's own (0 where the model accepts one) instead of always 0.
 
-`tool_filter_compat` takes AgentDojo's choice in `match`, `keep_exchange` and `retries`.
+`tool_filter_compat` takes AgentDojo's choice in `match`, `keep_exchange` and `retries`, and its question.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 from agentsys.models.wire_text import visible_text
+from baselines.package_wording import Wording, tool_filter_question
 
 Match = Literal["exact", "substring"]
 OnEmpty = Literal["none", "all"]
@@ -68,6 +69,7 @@ class ToolFilter:
         on_empty: The tools when none was picked: `none` (AgentDojo) or `all`.
         retries: What the filter sees when AgentDojo runs the pipeline again after an empty answer: the
             `full` list, or what the run before `narrowed` it to (AgentDojo).
+        wording: Whose question is asked: our `own`, or that of the installed `package` agentdojo.
 
     Raises:
         ConfigError: If an option has a value it cannot have.
@@ -83,11 +85,13 @@ class ToolFilter:
         keep_exchange: bool = False,
         on_empty: OnEmpty = "none",
         retries: Retries = "full",
+        wording: Wording = "own",
     ) -> None:
         for option, value, known in (
             ("match", match, get_args(Match)),
             ("on_empty", on_empty, get_args(OnEmpty)),
             ("retries", retries, get_args(Retries)),
+            ("wording", wording, get_args(Wording)),
         ):
             if value not in known:
                 raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
@@ -96,6 +100,12 @@ class ToolFilter:
         self.keep_exchange = keep_exchange
         self.on_empty: OnEmpty = on_empty
         self.retries: Retries = retries
+        self.wording: Wording = wording
+
+    @property
+    def question(self) -> str:
+        """What the model is asked."""
+        return tool_filter_question() if self.wording == "package" else QUESTION
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind a filter of its tools."""
@@ -121,10 +131,9 @@ class ToolFilter:
             " that the kept tools can reach are open, and those are not guarded at all."
         )
 
-    @staticmethod
-    def prompts() -> dict[str, str]:
+    def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
-        return {"filter_question": QUESTION}
+        return {"filter_question": self.question}
 
 
 class FilterTools(BasePipelineElement):  # type: ignore[misc]
@@ -148,7 +157,7 @@ class FilterTools(BasePipelineElement):  # type: ignore[misc]
         """One question, in front of the first call of the agent."""
         if not runtime.functions:
             return query, runtime, env, messages, extra_args or {}
-        asked = [*messages, user(QUESTION)]
+        asked = [*messages, user(self.settings.question)]
         with span("tool_filter") as node:
             request = ChatRequest(asked, tool_specs(runtime.functions.values()), ROLE, tool_choice="none")
             reply = self.model.complete(request).message

@@ -8,6 +8,7 @@ from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.element import Mode, OnInjection
 from baselines.detectors.load import load_classifier
 from baselines.detectors.settings import Backend, ClassifierSettings, Head, LongInput
+from baselines.package_wording import Wording
 
 
 class ClassifierDefense(DetectorDefense):
@@ -44,6 +45,7 @@ class ClassifierDefense(DetectorDefense):
         mode: Mode = "message",
         on_injection: OnInjection = "withhold",
         read_errors: bool = True,
+        wording: Wording = "own",
     ) -> None:
         self.settings = ClassifierSettings(
             model_id=model_id,
@@ -66,6 +68,7 @@ class ClassifierDefense(DetectorDefense):
             mode=mode,
             on_injection=on_injection,
             read_errors=read_errors,
+            wording=wording,
         )
 
     @property

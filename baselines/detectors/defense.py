@@ -13,6 +13,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, tool_loop
 from baselines.detectors.detector import Detector
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, Mode, OnInjection
+from baselines.package_wording import Wording, withheld_notice
 
 
 class DetectorDefense:
@@ -25,6 +26,8 @@ class DetectorDefense:
         mode: What the detector reads, see `DetectInjections`.
         on_injection: What follows, see `DetectInjections`.
         read_errors: Whether it reads error texts, too.
+        wording: Whose notice stands in a withheld result's place: our `own`, or that of the installed
+            `package` agentdojo.
 
     Raises:
         ConfigError: If an option has a value it cannot have.
@@ -39,10 +42,12 @@ class DetectorDefense:
         mode: Mode = "message",
         on_injection: OnInjection = "withhold",
         read_errors: bool = True,
+        wording: Wording = "own",
     ) -> None:
         for option, value, known in (
             ("mode", mode, get_args(Mode)),
             ("on_injection", on_injection, get_args(OnInjection)),
+            ("wording", wording, get_args(Wording)),
         ):
             if value not in known:
                 raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
@@ -54,6 +59,12 @@ class DetectorDefense:
         self.mode: Mode = mode
         self.on_injection: OnInjection = on_injection
         self.read_errors = read_errors
+        self.wording: Wording = wording
+
+    @property
+    def notice(self) -> str:
+        """What stands in a withheld result's place."""
+        return withheld_notice() if self.wording == "package" else NOTICE
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent with the detector between the tools and the next model call.
@@ -62,7 +73,12 @@ class DetectorDefense:
             ConfigError: If the detector cannot be loaded.
         """
         detect = DetectInjections(
-            self.detector(), self.threshold, self.mode, self.on_injection, read_errors=self.read_errors
+            self.detector(),
+            self.threshold,
+            self.mode,
+            self.on_injection,
+            read_errors=self.read_errors,
+            notice=self.notice,
         )
         return tool_loop(
             model,
@@ -96,7 +112,6 @@ class DetectorDefense:
         """What the detector is, in a few words."""
         return "which gives a text a number"
 
-    @staticmethod
-    def prompts() -> dict[str, str]:
+    def prompts(self) -> dict[str, str]:
         """Every text this defense shows to a model, by name."""
-        return {"notice": NOTICE, "aborted": ABORTED}
+        return {"notice": self.notice, "aborted": ABORTED}

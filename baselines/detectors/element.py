@@ -38,6 +38,7 @@ class DetectInjections(BasePipelineElement):  # type: ignore[misc]
             including the result, results of the same turn as the tools returned them.
         on_injection: `withhold` the result, or `abort` the case.
         read_errors: Whether the error text of a failed call is read (and withheld) too.
+        notice: What stands in place of every text of a flagged result.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class DetectInjections(BasePipelineElement):  # type: ignore[misc]
         on_injection: OnInjection,
         *,
         read_errors: bool,
+        notice: str = NOTICE,
     ) -> None:
         self.detector = detector
         self.threshold = threshold
         self.mode: Mode = mode
         self.on_injection: OnInjection = on_injection
         self.read_errors = read_errors
+        self.notice = notice
 
     def query(
         self,
@@ -94,8 +97,8 @@ class DetectInjections(BasePipelineElement):  # type: ignore[misc]
         return "\n".join(text for text in (error, visible_text(message)) if text)
 
     def _withheld(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
-        content = rewrite_text(result["content"] or [], lambda _: NOTICE)
-        error = NOTICE if result["error"] and self.read_errors else result["error"]
+        content = rewrite_text(result["content"] or [], lambda _: self.notice)
+        error = self.notice if result["error"] and self.read_errors else result["error"]
         return {**result, "content": content, "error": error}
 
     def _note(self, result: ChatToolResultMessage, verdict: Verdict) -> None:

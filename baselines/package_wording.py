@@ -1,0 +1,45 @@
+"""AgentDojo's own sentences for three of its defenses, taken from the installed package when they are needed.
+
+The presets of this harness speak in their own words. What models are told is part of a defense, so a row
+that is compared with published runs needs the words those runs were made with (`wording: package`). They are
+read out of agentdojo's objects and so are exactly those of the installed version.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Wording = Literal["own", "package"]
+"""Whose sentences a defense uses: this project's, or agentdojo's."""
+
+
+def tool_filter_question() -> str:
+    """What `tool_filter` asks the model before it begins."""
+    from agentdojo.agent_pipeline.agent_pipeline import TOOL_FILTER_PROMPT  # 4 s of imports
+
+    return str(TOOL_FILTER_PROMPT)
+
+
+def withheld_notice() -> str:
+    """What stands in place of a tool result that a detector flagged."""
+    from agentdojo.agent_pipeline.pi_detector import PromptInjectionDetector
+    from agentdojo.types import text_content_block_from_string
+
+    (block,) = PromptInjectionDetector().transform([text_content_block_from_string("")])
+    return str(block["content"])
+
+
+def delimiting_explanation() -> str:
+    """What `spotlighting_with_delimiting` adds to the system message, without the space before it."""
+    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
+    from agentdojo.agent_pipeline.basic_elements import InitQuery
+
+    config = PipelineConfig(
+        llm=InitQuery(),  # stands where a model would: the pipeline is looked at and never run
+        model_id=None,
+        defense="spotlighting_with_delimiting",
+        system_message_name=None,
+        system_message="",
+    )
+    first = next(iter(AgentPipeline.from_config(config).elements))
+    return str(first.system_message).strip()

@@ -1,0 +1,44 @@
+"""Sentences of agentdojo's own defenses, read from the package where `wording: package` says so."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from agentdojo.agent_pipeline import agent_pipeline, pi_detector
+
+from agentsys.catalog import node
+from agentsys.errors import ConfigError
+from agentsys.runs.cell import instantiate
+from baselines.detectors.element import NOTICE
+from baselines.package_wording import delimiting_explanation, tool_filter_question, withheld_notice
+from baselines.tool_filter import QUESTION
+
+
+def test_the_sentences_stand_in_the_installed_package_letter_by_letter() -> None:
+    assert tool_filter_question() == agent_pipeline.TOOL_FILTER_PROMPT
+    assert f'"{withheld_notice()}"' in inspect.getsource(pi_detector)
+    pieces = inspect.getsource(agent_pipeline.AgentPipeline.from_config)
+    said = delimiting_explanation()
+    assert all(piece in pieces for piece in (said[:30], said[-20:]))
+    assert not said.startswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("preset", "text"),
+    [("tool_filter", QUESTION), ("protectai", NOTICE), ("piguard", NOTICE)],
+)
+def test_a_compat_preset_speaks_in_the_packages_words_and_the_preset_itself_in_ours(
+    preset: str, text: str
+) -> None:
+    own, compat = (
+        instantiate("defense", node("defense", name)).prompts() for name in (preset, f"{preset}_compat")
+    )
+    package = tool_filter_question() if preset == "tool_filter" else withheld_notice()
+    assert text in own.values() and package not in own.values()
+    assert package in compat.values() and text not in compat.values()
+
+
+def test_an_unknown_wording_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'theirs'.*own.*package"):
+        instantiate("defense", {**node("defense", "tool_filter"), "wording": "theirs"})
