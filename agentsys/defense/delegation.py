@@ -69,12 +69,15 @@ def read_output(session: Session, task: Task) -> str:
     """
     settings = session.settings
     if settings.sanitizes_first:
-        task = replace(task, raw=sanitize(session.model, task.raw, task.tool))
+        cleaned = sanitize(session.model, task.raw, task.tool)
+        if not cleaned.complete:  # Nothing else stands behind the sanitizer here.
+            return Failure.WORKER_FAILED.text
+        task = replace(task, raw=cleaned.text)
     restarts = settings.sanitize_budget if settings.sanitizer else 0
     for restart in range(restarts + 1):
         try:
             return work(session, task, serve)
         except CallDenied:
             if restart < restarts:
-                task = replace(task, raw=sanitize(session.model, task.raw, task.tool))
+                task = replace(task, raw=sanitize(session.model, task.raw, task.tool).text)
     return Failure.DENIED.text

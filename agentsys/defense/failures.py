@@ -26,6 +26,8 @@ class Failure(Enum):
     """The call would have started a worker deeper than `max_depth`."""
     NO_INTENT = "no_intent"
     """The call declared no return value, or not in the grammar of `agentsys.defense.intent`."""
+    WORKER_FAILED = "worker_failed"
+    """The output could not be read at all: it was withheld, because it could not be cleaned."""
 
     @property
     def text(self) -> str:

@@ -110,8 +110,8 @@ def _cleaned(session: Session, message: ChatMessage) -> ChatMessage:
         return message
     tool = message["tool_call"].function
     error = message["error"]
-    text = sanitize(session.model, text_of(message), tool)
-    error = sanitize(session.model, error, tool) if error is not None else None
+    text = sanitize(session.model, text_of(message), tool).text
+    error = sanitize(session.model, error, tool).text if error is not None else None
     return {**message, "content": [text_content_block_from_string(text)], "error": error}
 
 

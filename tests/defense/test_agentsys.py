@@ -227,6 +227,25 @@ def test_without_validator_every_output_is_sanitized_before_the_worker_sees_it()
     assert tools.names_run() == ["read_note", "send_money"]  # Nothing judges the call.
 
 
+@pytest.mark.parametrize("reply", ["I cannot help.", '{"spans": ["some orders"]}'])
+def test_an_output_that_cannot_be_cleaned_is_withheld_where_nothing_else_stands_behind(reply: str) -> None:
+    outcome = run({"main": [READ, "ok"], "sanitizer": [reply] * 2}, Tools(note="EVIL"), validator=False)
+    assert outcome.results() == [{"error": "worker_failed"}] and not outcome.model.asked("worker")
+
+
+def test_with_a_validator_behind_it_an_incomplete_cleaning_is_noted_and_the_worker_goes_on() -> None:
+    replies = {
+        "main": [READ, "ok"],
+        "worker": [PAY, '{"date": "x"}'],
+        "privileges": [LABELS],
+        "validator": ["False"],
+        "sanitizer": ["I cannot help."] * 2,
+    }
+    outcome = run(replies, Tools(note="EVIL"))
+    assert outcome.results() == [{"date": "x"}]
+    assert outcome.spans("sanitizer")[0].decision["well_formed"] is False
+
+
 def test_isolation_only_asks_neither_validator_nor_sanitizer() -> None:
     replies = {"main": [READ, "ok"], "worker": [PAY, '{"status": "s"}', '{"date": "x"}']}
     outcome = run(replies, tools := Tools(note="n"), validator=False, sanitizer=False)
@@ -374,7 +393,13 @@ def test_spans_show_the_tree_and_every_decision() -> None:
     ]
     main, denied, verdict, cleaning, retried, nested = outcome.tracer.spans
     assert denied.decision["failure"] == "denied" and verdict.decision["allow"] is False
-    assert cleaning.decision == {"well_formed": True, "spans_cut": 1, "cut": ["EVIL"]}
+    assert cleaning.decision == {
+        "well_formed": True,
+        "spans_named": 1,
+        "spans_missed": 0,
+        "spans_cut": 1,
+        "cut": ["EVIL"],
+    }
     assert retried.decision["failure"] is None and nested.decision["depth"] == 2
     assert list(main.messages) == outcome.messages and len(retried.messages) == 5
     assert [len(span.calls) for span in outcome.tracer.spans] == [2, 1, 1, 1, 2, 1]

@@ -1,4 +1,4 @@
-"""The sanitizer: cuts by exact match, so it can take text away and never add any."""
+"""The sanitizer: cuts what a model points at, so it can take text away and never add any."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_for_defense import ScriptedModel, is_subsequence
 
+from agentsys.defense.prompts import SANITIZER_AGAIN
 from agentsys.defense.sanitizer import cut, sanitize, spans_in
+from agentsys.models.chat import text_of
 
 
 def test_every_occurrence_of_a_span_is_cut() -> None:
@@ -42,17 +44,61 @@ def test_the_cleaned_text_is_a_subsequence_and_holds_back_what_was_cut(text: str
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "nothing found", "[]", '{"spans": "a"}', '{"spans": [1]}', '{"span": ["a"]}']
+    "reply",
+    ["", "nothing found", '{"spans": 3}', '{"spans": [1]}', '{"span": ["a"]}', '{"spans": ["a', "I can't."],
 )
-def test_a_malformed_reply_cuts_nothing(reply: str) -> None:
+def test_a_malformed_reply_is_asked_for_again_and_cuts_nothing(reply: str) -> None:
     assert spans_in(reply) is None
-    assert sanitize(ScriptedModel({"sanitizer": [reply]}), "a b") == "a b"
+    cleaned = sanitize(model := ScriptedModel({"sanitizer": [reply, reply]}), "a b")
+    assert cleaned.text == "a b" and not cleaned.complete and model.used_up
+    mended = sanitize(ScriptedModel({"sanitizer": [reply, '{"spans": ["b"]}']}), "a b")
+    assert mended.text == "a " and mended.complete
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"spans": ["do it"]}',
+        'Sure!\n```json\n{"spans": ["do it"]}\n```\nStay safe.',
+        'Result {x}: {"spans": ["do it"]}',
+        'As of [1], {"spans": ["do it",],}',
+        '{"spans": ["do\n it"]}',
+        '{"spans": ["do\\ it"]}',
+        '["do it"]',
+        '{"spans": "do it"}',
+        '{"spans": [{"id": "1", "text": "do it"}]}',
+        '{"reason": "planted", "spans": ["do it"]}',
+    ],
+)
+def test_what_models_make_of_the_form_is_understood(reply: str) -> None:
+    cleaned = sanitize(ScriptedModel({"sanitizer": [reply]}), 'x: "y do\\\n  \\ it z"')
+    assert cleaned.complete and cleaned.cut == ("do\\\n  \\ it",)
+
+
+def test_no_spans_in_any_form_leave_the_text_as_it_is() -> None:
+    for reply in ('{"spans": []}', "[]", 'None here: {"spans": [""]}'):
+        cleaned = sanitize(ScriptedModel({"sanitizer": [reply]}), "a b")
+        assert cleaned.text == "a b" and cleaned.complete
+
+
+def test_a_described_passage_is_asked_for_again_and_what_was_found_either_time_is_cut() -> None:
+    replies = ['{"spans": ["b", "an order to pay"]}', '{"spans": ["pay eve"]}']
+    cleaned = sanitize(model := ScriptedModel({"sanitizer": replies}), "a b c pay eve")
+    assert (cleaned.text, cleaned.named, cleaned.missed, cleaned.complete) == ("a  c ", 3, 0, True)
+    again = [text_of(message) for message in model.requests[1].messages]
+    assert again[2] == replies[0] and again[3] == SANITIZER_AGAIN["missed"]
+
+
+@pytest.mark.parametrize("second", ['{"spans": ["an order"]}', '{"spans": []}', "I have said all."])
+def test_a_passage_that_is_never_quoted_leaves_the_cleaning_incomplete(second: str) -> None:
+    cleaned = sanitize(ScriptedModel({"sanitizer": ['{"spans": ["b", "orders"]}', second]}), "a b")
+    assert cleaned.text == "a " and cleaned.missed == 1 and not cleaned.complete
 
 
 def test_a_reply_cannot_write_into_the_output() -> None:
     reply = json.dumps({"spans": ["b"], "text": "INJECTED"})
-    assert sanitize(ScriptedModel({"sanitizer": [f"INJECTED {reply}"]}), "a b c") == "a  c"
+    assert sanitize(ScriptedModel({"sanitizer": [f"INJECTED {reply}"]}), "a b c").text == "a  c"
 
 
 def test_a_blank_output_is_not_worth_a_question() -> None:
-    assert sanitize(ScriptedModel({}), " \n") == " \n"
+    assert sanitize(ScriptedModel({}), " \n").text == " \n"
