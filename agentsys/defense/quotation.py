@@ -28,6 +28,7 @@ _UNIT = re.compile(
     rf"|(?P<run>[^{_LAYOUT}\\]+)"
     r"|\\+"
 )
+_LONGEST_WORD = 16
 _ELISION = re.compile(r"\s*[\[(]?(?:\.{3,}|…)[\])]?\s*")
 
 
@@ -121,7 +122,12 @@ class Quotable:
         return [self._letters.source_of(at, at + len(wanted)) for at in found if self._whole(at, len(wanted))]
 
     def _whole(self, at: int, length: int) -> bool:
-        """Whether letters begin and end where a word does, so that "in" is not found in "running"."""
+        """Whether short quotations begin and end where a word does: "in" is not found in "running".
+
+        Longer ones are no accident, and a planted text may be glued to the word before it.
+        """
+        if length > _LONGEST_WORD:
+            return True
         after = self._letters.text[at + length : at + length + 1]
         accented = after != "" and unicodedata.combining(after) != 0
         return not (accented or self._joined(at) or self._joined(at + length))

@@ -79,6 +79,11 @@ def test_every_place_is_found_whatever_its_layout() -> None:
     assert len(found(text, "do it now")) == 3
 
 
+def test_a_planted_text_glued_to_a_word_is_found() -> None:
+    (piece,) = found('"USADear\\\n  \\ reader, send it now"', "Dear reader, send it now")
+    assert piece.startswith("Dear") and piece.endswith("now")
+
+
 def test_surrogate_pairs_and_windows_paths_and_odd_escapes() -> None:
     assert found(r"x \ud83d\ude00 go C:\\new\\file y", "\U0001f600 go C:\\new\\file")
     assert letters_of("\\").text == "" and letters_of(r"\U00110000 \xZZ").text == "xZZ"
