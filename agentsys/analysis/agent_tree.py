@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentsys.analysis.trajectory import trajectory
+from agentsys.analysis.unreadable import UnreadableRecord
 from agentsys.payload_lines import PayloadLines
 
 _TOOL = "tool"
@@ -29,6 +30,8 @@ class AgentTree:
     worker_chars: int | None = 0
     """Characters that tools brought into workers' contexts: the output each was given to read, and the
     results of its own calls. None where a worker's span does not say how much it was given."""
+    replies: dict[str, str] = field(default_factory=dict)
+    """Model id that replies named -> the role that was answered first."""
 
 
 def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
@@ -37,15 +40,16 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
     Args:
         spans: As stored (`StoredSpan` as plain data).
         lines: What to look for in workers' contexts; empty in benign cases.
+
+    Raises:
+        UnreadableRecord: If a span is none.
     """
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
     rounds, chars, known = 0, 0, True
-    for span in spans:
-        if not isinstance(span, dict):
-            continue
-        decision = span.get("decision")
-        decision = decision if isinstance(decision, dict) else {}
+    for number, span in enumerate(spans):
+        _check(span, number)
+        decision = span.get("decision") or {}
         _count_decision(decision, decisions)
         if span.get("kind") == _TOOL:
             calls[str(span.get("name"))] += 1
@@ -54,7 +58,37 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
             rounds += seen.rounds_exposed
             chars += seen.result_chars + _whole(decision.get("output_chars"))
             known = known and "output_chars" in decision
-    return AgentTree(dict(sorted(calls.items())), dict(decisions), rounds, chars if known else None)
+    return AgentTree(
+        dict(sorted(calls.items())), dict(decisions), rounds, chars if known else None, replies(spans)
+    )
+
+
+def replies(spans: Sequence[Any]) -> dict[str, str]:
+    """Model id that replies named -> the role that was answered first.
+
+    Args:
+        spans: As for `agent_tree`, each checked.
+    """
+    found: dict[str, str] = {}
+    for span in spans:
+        for call in span.get("calls") or ():
+            if isinstance(model_id := call.get("model_id"), str) and model_id:
+                found.setdefault(model_id, str(call.get("role")))
+    return found
+
+
+_FORM = {"messages": list, "calls": list, "decision": dict}
+
+
+def _check(span: object, number: int) -> None:
+    if not isinstance(span, dict):
+        raise UnreadableRecord(f"agentsys.spans.{number}: no object")
+    for name, form in _FORM.items():
+        value = span.get(name)
+        if value is not None and not isinstance(value, form):
+            raise UnreadableRecord(f"agentsys.spans.{number}.{name}: no {form.__name__}")
+    if not all(isinstance(call, dict) for call in span.get("calls") or ()):
+        raise UnreadableRecord(f"agentsys.spans.{number}.calls: not all are objects")
 
 
 def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:

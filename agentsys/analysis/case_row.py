@@ -16,6 +16,9 @@ NO_ATTACK = "none"
 UNRECORDED = "unrecorded"
 """The version's label where the file does not name one."""
 
+PROVEN_V1_2 = "v1.2 or later"
+"""The version's label where the file names none and the tasks of its pipeline are those of v1.2 on."""
+
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
@@ -23,7 +26,7 @@ class CaseRow:
 
     benchmark: str
     version: str
-    """The benchmark's version, or `unrecorded`."""
+    """The benchmark's version, `unrecorded`, or `v1.2 or later` where only that can be told."""
     model: str
     defense: str
     attack: str
@@ -31,7 +34,7 @@ class CaseRow:
     suite: str
     user_task_id: str
     injection_task_id: str | None
-    """None in benign cases, and for attacks that have no goal of their own."""
+    """None in benign cases. A denial of service stands on one of the suite's too, which it has no use for."""
     epoch: int
     """Which repetition, from 0; always 0 in foreign files, which do not record it."""
     utility: bool
@@ -43,7 +46,7 @@ class CaseRow:
     error_kind: str | None
     """Why the case errored; None where it did not."""
     simulated: bool
-    """Whether a simulated model was behind this case."""
+    """Whether a simulated model was behind this case: by its settings, or by what a reply says it is."""
     exposed_raw: bool | None
     """Whether a tool returned the payload; None where unknown and in benign cases."""
     exposed_shown: bool | None
@@ -104,11 +107,21 @@ class CaseRow:
     """Roles of all models that were sent the payload, in order; empty where unknown and in benign cases."""
     attempts: int | None = None
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
+    model_ids: Mapping[str, str] = field(default_factory=dict)
+    """Model id that replies named -> the id that was asked for (empty where that is not recorded)."""
+    apart: str | None = None
+    """The place that tells this pipeline from another one of the same name in the same folders; None
+    where there is no other."""
+
+    @property
+    def named_model(self) -> str:
+        """The model's name, with the place that tells it from another one of that name."""
+        return self.model if self.apart is None else f"{self.model} [{self.apart}]"
 
     @property
     def shown_model(self) -> str:
-        """The model's name as tables must show it: a simulated one is marked."""
-        return f"{self.model}{SIMULATED_MARK}" if self.simulated else self.model
+        """The model's name as tables must show it: told apart, and a simulated one marked."""
+        return f"{self.named_model}{SIMULATED_MARK}" if self.simulated else self.named_model
 
     @property
     def is_injection_task_alone(self) -> bool:
@@ -133,6 +146,7 @@ IDENTITY = (
     "user_task_id",
     "injection_task_id",
     "epoch",
+    "apart",
 )
 """The columns of `CaseRow.identity`."""
 

@@ -14,9 +14,11 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
-from agentsys.analysis.reading_notes import unknown_fields_note
+from agentsys.analysis.published_name import victim_of
+from agentsys.analysis.published_record import benchmark_of
 from agentsys.analysis.rescored_facts import RESCORED, rescored_facts
 from agentsys.analysis.trajectory import estimated_tokens, text_of, trajectory
+from agentsys.analysis.unknown_fields import unknown_fields_note
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 
 _REFUSAL = "[CALL ERROR]"
@@ -76,9 +78,9 @@ def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     record = _checked(stored)
     attack = _attack(record)
     return CaseRow(
-        benchmark="agentdojo",
+        benchmark=benchmark_of(record.suite_name),
         version=record.benchmark_version or UNRECORDED,
-        model=record.pipeline_name,
+        model=victim_of(record.pipeline_name).model,
         defense=_defense(record),
         attack=attack,
         suite=record.suite_name,

@@ -16,7 +16,8 @@ def known_length(version: str, suite: str, user_task_id: str) -> int | None:
     """Calls in the ground truth of one of AgentDojo's user tasks.
 
     Args:
-        version: The benchmark's version as recorded, or anything else for `FALLBACK_VERSION`.
+        version: The benchmark's version as recorded (`v1.2 or later` is taken for v1.2), or anything else for
+            `FALLBACK_VERSION`.
         suite: The suite's name.
         user_task_id: The user task's id.
 
@@ -24,7 +25,7 @@ def known_length(version: str, suite: str, user_task_id: str) -> int | None:
         None for tasks that AgentDojo does not have (those of forks, injection tasks run alone).
     """
     lengths = _lengths()
-    in_suite = lengths.get(version, lengths[FALLBACK_VERSION]).get(suite, {})
+    in_suite = lengths.get(version.partition(" ")[0], lengths[FALLBACK_VERSION]).get(suite, {})
     found: int | None = in_suite.get(user_task_id)
     return found
 

@@ -1,4 +1,4 @@
-"""Where the index of a folder lies: beside the runs, or in the user's cache where that cannot be written."""
+"""Where the index of a folder lies: beside runs of ours; in the user's cache for anyone else's."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import hashlib
 import os
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 NAME = "index.parquet"
+OWN = ".agentsys"
+"""The folder that our store keeps for itself inside a log folder; hidden, so never read as a case."""
 
 
 def place_of(root: Path) -> Path:
-    """Where the index of a folder is written, and looked for first."""
+    """Where the index of a folder is written, and looked for first.
+
+    A folder that is not ours is never written to.
+    """
     own = beside(root)
-    folder = own.parent if own.parent.exists() else root
-    return own if os.access(folder, os.W_OK) else _in_cache(root)
+    return own if own.parent.is_dir() and os.access(own.parent, os.W_OK) else _in_cache(root)
 
 
 def beside(root: Path) -> Path:
-    """In the folder that our store keeps for itself inside a log folder; hidden, so never read as a case."""
-    return root / ".agentsys" / NAME
+    """Its place in a log folder of ours."""
+    return root / OWN / NAME
 
 
 def _in_cache(root: Path) -> Path:
-    """In the user's cache folder, under a name made of the folder's real path."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    """In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-    return Path(home) / "agentsys" / "index" / f"{name}.parquet"
+    return user_cache_path("agentsys") / "index" / f"{name}.parquet"

@@ -20,6 +20,7 @@ from agentsys.analysis.case_row import UNRECORDED, CaseRow
 from agentsys.analysis.tags import Tasks, tag_of
 
 _OLDEST = "v1"
+_OR_LATER = " or later"
 """Published files that name no version are of this one."""
 
 
@@ -49,11 +50,11 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
     Args:
         benchmark: E.g. `agentdojo`. Parts after a `+`, here or in the version, name changes to the
             benchmark; with `append_injection` nothing is overwritten.
-        version: As recorded; published files without one are taken for v1.
+        version: As recorded; published files without one are taken for v1, `v1.2 or later` for v1.2.
     """
     name, *changed = benchmark.split("+")
     known = _data().get(name)
-    plain, *more = (_OLDEST if version == UNRECORDED else version).split("+")
+    plain, *more = (_OLDEST if version == UNRECORDED else version.removesuffix(_OR_LATER)).split("+")
     changes = {*changed, *more}
     if known is None or plain not in known["passed_by_doing_nothing"]:
         return None

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentsys.analysis.case_row import COLUMNS, IDENTITY, CaseRow
+from agentsys.analysis.case_row import COLUMNS, CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
-from agentsys.analysis.reading import first_of_each, nothing_found, result_rows
+from agentsys.analysis.names_file import Names
+from agentsys.analysis.reading import nothing_found, result_rows
 from agentsys.analysis.reading_notes import reading_notes
+from agentsys.analysis.settle import CHANGED, Settled, Told, settle
 from agentsys.analysis.unfinished import logdirs_of, unfinished_in, unfinished_lines
 from agentsys.errors import ConfigError
 
@@ -29,21 +31,25 @@ COUNTS = "agentsys_counts"
 _log = logging.getLogger(__name__)
 
 
-def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pd.DataFrame:
+def load_runs(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    names: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
     """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
 
     Args:
         paths: A log, pipeline or suite folder or a single file, or several.
+        names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
 
     Returns:
         Columns as explained in docs/data.md, in that order. Injection tasks run as user tasks are
         included; no metric counts them. Files that could not be used, cases stored twice and
         mixtures of benchmark versions are logged as warnings, a line each. `attrs["agentsys_counts"]`
         says what became of the files: `cases`, `skipped`, `repeated` and `other` add up to `seen`.
-        What was read is kept in an index beside the runs (docs/data.md#index).
+        What was read is kept in an index (docs/data.md#index).
 
     Raises:
-        ConfigError: If a path does not exist or none holds a case.
+        ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
     """
     from agentsys.analysis.columns import frame_of
 
@@ -55,19 +61,18 @@ def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
     skipped = [*unlisted, *skipped]
     if not len(cases):
         raise ConfigError(nothing_found(roots, skipped, other))
-    frame = _each_once(frame_of(cases))
-    repeated = len(cases) - len(frame)
+    frame, settled = _settled(frame_of(cases), Names(names))
     frame.attrs[COUNTS] = {
         "seen": len(cases) + len(skipped) + other,
         "cases": len(frame),
         "skipped": len(skipped),
-        "repeated": repeated,
+        "repeated": len(settled.repeated),
         "other": other,
     }
     own = logdirs_of(frame.loc[~frame["foreign"].astype(bool), "source"])
     for line in unfinished_lines(unfinished_in(roots, own)):
         _log.warning("%s", line)
-    for line in reading_notes(skipped, repeated, frame["version"].unique(), frame["notes"]):
+    for line in reading_notes(skipped, settled, frame):
         _log.warning("%s", line)
     return frame
 
@@ -142,10 +147,26 @@ def _sorted_out(lines: pa.Table) -> tuple[pa.Table, list[Skipped], int]:
     return cases, skipped, len(lines) - len(cases) - len(skipped)
 
 
-def _each_once(cases: pd.DataFrame) -> pd.DataFrame:
-    """The lines that count: of a case stored twice the first, or the first without error."""
-    if not cases.duplicated(list(IDENTITY)).any():
-        return cases
-    identities = cases[list(IDENTITY)].astype(object).where(cases[list(IDENTITY)].notna(), None)
-    counted = first_of_each([*identities.itertuples(index=False, name=None)], cases["status"].tolist())
-    return cases.iloc[counted].reset_index(drop=True)
+def _settled(cases: pd.DataFrame, names: Names) -> tuple[pd.DataFrame, Settled]:
+    """The lines that count, under the names that folders and tasks give them."""
+    found = settle([*_told(cases)], names)
+    columns = {name: _column(cases, found, name) for name in CHANGED}
+    frame = cases.assign(**columns).iloc[found.counted].reset_index(drop=True)
+    return frame, found
+
+
+def _told(cases: pd.DataFrame) -> Iterator[Told]:
+    columns = [_plain(cases[name]) for name in Told._fields]
+    return map(Told._make, zip(*columns, strict=True))
+
+
+def _plain(column: pd.Series[Any]) -> list[Any]:
+    """Values with None for every missing one."""
+    return [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
+
+
+def _column(cases: pd.DataFrame, found: Settled, name: str) -> pd.Series[Any]:
+    import pandas as pd
+
+    values = [getattr(told, name) for told in found.told]
+    return pd.Series(values, index=cases.index, dtype=cases[name].dtype)

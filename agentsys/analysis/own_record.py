@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentsys.analysis.agent_tree import agent_tree
+from agentsys.analysis.agent_tree import AgentTree, agent_tree
 from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.ground_truth import known_length
-from agentsys.analysis.reading_notes import unknown_fields_note
 from agentsys.analysis.trajectory import estimated_tokens, own_words, trajectory
+from agentsys.analysis.unknown_fields import unknown_fields_note
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
 from agentsys.runs.case import Case
-from agentsys.runs.record import SCHEMA_VERSION, CaseRecord, Exposure, RoleUsage
+from agentsys.runs.record import SCHEMA_VERSION, CaseRecord, Exposure, RoleUsage, is_simulated_id
 
 OWN_KEY = "agentsys"
 """Where our fields stand in the stored JSON."""
@@ -44,6 +44,7 @@ class _Block(BaseModel):
     written: dict[str, str] = {}
     versions: dict[str, str] = {}
     config_hash: str = ""
+    asked: dict[str, str] = {}
     measured: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
 
@@ -64,6 +65,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     messages = stored.get("messages")
     messages = messages if isinstance(messages, list) else []
     lines = () if benign else without_own_words(payload_lines(block.written.values()), own_words(messages))
+    tree = agent_tree(block.spans, lines)
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
@@ -78,7 +80,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         injection_success=None if benign else block.security,
         status=block.status,
         error_kind=block.error_kind,
-        simulated=block.simulated,
+        simulated=block.simulated or any(map(is_simulated_id, tree.replies)),
         exposed_raw=None if benign else block.exposure.exposed_raw,
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,
@@ -100,7 +102,8 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         attempts=block.scored_attempt + 1,
         ground_truth_length=_ground_truth_length(block),
         **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
-        **_of_spans(block.spans, lines, benign=benign),
+        model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
+        **_of_spans(tree, benign=benign),
     )
 
 
@@ -119,8 +122,7 @@ def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -
     }
 
 
-def _of_spans(spans: list[Any], lines: PayloadLines, *, benign: bool) -> dict[str, Any]:
-    tree = agent_tree(spans, lines)
+def _of_spans(tree: AgentTree, *, benign: bool) -> dict[str, Any]:
     return {
         "calls": tree.calls,
         "decisions": tree.decisions,

@@ -1,39 +1,20 @@
-"""AgentDojo's own JSON, old and new, -> `CaseRow`. The one place where meaning is read out of a name."""
+"""AgentDojo's own JSON, old and new, -> `CaseRow`. Folders are asked later (`agentsys.analysis.settle`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.analysis.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.analysis.ground_truth import known_length
-from agentsys.analysis.reading_notes import unknown_fields_note
+from agentsys.analysis.published_name import victim_of
 from agentsys.analysis.rescored_facts import RESCORED, rescored_facts
 from agentsys.analysis.trajectory import estimated_tokens, own_words, trajectory
+from agentsys.analysis.unknown_fields import unknown_fields_note
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
-
-_DEFENSE_SUFFIXES = {
-    "-tool_filter": "tool_filter",
-    "-repeat_user_prompt": "prompt_sandwiching",
-    "-spotlighting_with_delimiting": "spotlighting",
-    "-transformers_pi_detector": "protectai",
-    "-melon": "melon",
-}
-"""What agentdojo 0.1.35 (and MELON's fork of it) appends to a pipeline's name -> our name of the defense."""
-
-_REPLACE_RESULTS = frozenset({"protectai", "melon"})
-"""Defenses that put their own text in a tool result's place before it is stored: what the tool
-returned is then known only where the payload got through."""
-
-
-class Victim(NamedTuple):
-    """What a published pipeline's name says."""
-
-    model: str
-    defense: str
 
 
 class _Published(BaseModel):
@@ -60,20 +41,16 @@ _KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluat
 """The first two are written by newer versions of AgentDojo, the last by `agentsys rescore`."""
 
 
-def victim_of(pipeline_name: str) -> Victim:
-    """Model and defense of a pipeline named by AgentDojo's convention.
+_AGENTDYN = frozenset({"shopping", "github", "dailylife"})
+"""Suites of AgentDyn, a fork that calls itself agentdojo; no version of AgentDojo has them."""
 
-    Args:
-        pipeline_name: E.g. `gpt-4o-2024-05-13-tool_filter`.
 
-    Returns:
-        Model and our name of the defense; a suffix AgentDojo does not use stays in the model's name,
-        and the defense is then `none`.
+def benchmark_of(suite: str) -> str:
+    """The benchmark that a suite of AgentDojo's runner, or of a fork's, belongs to.
+
+    Means over suites of both would be numbers of neither.
     """
-    for suffix, defense in _DEFENSE_SUFFIXES.items():
-        if pipeline_name.endswith(suffix) and pipeline_name != suffix:
-            return Victim(pipeline_name.removesuffix(suffix), defense)
-    return Victim(pipeline_name, "none")
+    return "agentdyn" if suite in _AGENTDYN else "agentdojo"
 
 
 def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
@@ -92,7 +69,7 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     if attack != NO_ATTACK and record.security is None:
         raise UnreadableRecord("no `security` in it: the run was not finished")
     return CaseRow(
-        benchmark="agentdojo",
+        benchmark=benchmark_of(record.suite_name),
         version=record.benchmark_version or UNRECORDED,
         model=victim.model,
         defense=victim.defense,
@@ -117,11 +94,11 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         ground_truth_length=known_length(
             record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
         ),
-        **_of_messages(record, victim.defense, benign=attack == NO_ATTACK),
+        **_of_messages(record, benign=attack == NO_ATTACK),
     )
 
 
-def _of_messages(record: _Published, defense: str, *, benign: bool) -> dict[str, Any]:
+def _of_messages(record: _Published, *, benign: bool) -> dict[str, Any]:
     if not record.messages:
         return _unexplored()
     lines = () if benign else without_own_words(_lines(record.injections), own_words(record.messages))
@@ -129,7 +106,7 @@ def _of_messages(record: _Published, defense: str, *, benign: bool) -> dict[str,
     unknown = _unexplored() if not lines else {}
     shown = seen.injection_round is not None
     return {
-        "exposed_raw": None if defense in _REPLACE_RESULTS and not shown else shown,
+        "exposed_raw": shown,
         "exposed_shown": shown,
         "raw_round": seen.injection_round,
         "shown_round": seen.injection_round,

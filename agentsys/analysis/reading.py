@@ -6,20 +6,23 @@ A file of ASB's results holds many cases; each of its rows counts as a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from agentsys.analysis.asb_result import Row, asb_rows
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.listing import FolderId, Listing, Skipped, listed
+from agentsys.analysis.names_file import Names
 from agentsys.analysis.reading_notes import skipped_lines
+from agentsys.analysis.settle import CHANGED, Repeated, Settled, Told, settle
 from agentsys.analysis.stored_file import read_stored
 from agentsys.analysis.unfinished import Unfinished, logdirs_of, unfinished_in
 from agentsys.analysis.unreadable import UnreadableRecord
 from agentsys.errors import ConfigError
 
-__all__ = ["Reading", "Skipped", "first_of_each", "nothing_found", "read_cases", "skipped_lines"]
+__all__ = ["Reading", "Skipped", "nothing_found", "read_cases", "skipped_lines"]
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,26 @@ class Reading:
     """Files and unlisted folders that were met."""
     unfinished: tuple[Unfinished, ...] = ()
     """Log folders in which planned cases have no record yet."""
+    repeats: tuple[Repeated, ...] = ()
+    """The further files, each with the one that counts."""
+    settled: tuple[str, ...] = ()
+    """What folders' names and tasks decided about whose runs these are, one sentence each."""
 
 
-def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
+def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Reading:
     """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
 
     Args:
         paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
             are read once. Hidden files and folders are passed over.
+        names: What the user says of other people's folders; files of names beside those are found without it.
 
     Returns:
         The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
         first file counts, unless only the second one finished without error.
 
     Raises:
-        ConfigError: If a path does not exist, or no path holds a single case.
+        ConfigError: If a path does not exist, no path holds a single case, or a file of names is not one.
     """
     roots = [Path(path) for path in paths]
     listings = [listed(root) for root in roots]
@@ -78,16 +86,27 @@ def read_cases(paths: Iterable[str | os.PathLike[str]]) -> Reading:
             rows.append(line.case)
     if not rows:
         raise ConfigError(nothing_found(roots, skipped, other))
-    counted = first_of_each([row.identity for row in rows], [row.status for row in rows])
+    settled = settle([Told(*_told(row)) for row in rows], names or Names())
     own = logdirs_of(row.source for row in rows if not row.foreign)
     return Reading(
-        tuple(rows[place] for place in counted),
+        tuple(_named(rows[place], settled, place) for place in settled.counted),
         tuple(skipped),
-        len(rows) - len(counted),
+        len(settled.repeated),
         other,
         seen,
         unfinished_in(roots, own),
+        settled.repeated,
+        settled.notes,
     )
+
+
+_told = attrgetter(*Told._fields)
+_changed = attrgetter(*CHANGED)
+
+
+def _named(row: CaseRow, settled: Settled, place: int) -> CaseRow:
+    told = _changed(settled.told[place])
+    return row if told == _changed(row) else replace(row, **dict(zip(CHANGED, told, strict=True)))
 
 
 def files_once(listings: Iterable[Listing]) -> Iterator[str]:
@@ -108,24 +127,6 @@ def _once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Iterator[str]
             if folder not in met:
                 met.add(folder)
                 yield from files
-
-
-def first_of_each(identities: Sequence[Hashable], statuses: Sequence[str]) -> list[int]:
-    """Which of several stored cases count: of each case the first file, or the first without error.
-
-    Args:
-        identities: What no two counted cases share.
-        statuses: `ok` or `error`, of the same length.
-
-    Returns:
-        Places, in the order in which the cases were first met.
-    """
-    kept: dict[Hashable, int] = {}
-    for place, identity in enumerate(identities):
-        first = kept.setdefault(identity, place)
-        if statuses[first] == "error" and statuses[place] == "ok":
-            kept[identity] = place
-    return list(kept.values())
 
 
 def nothing_found(roots: Sequence[Path], skipped: Sequence[Skipped], other: int) -> str:

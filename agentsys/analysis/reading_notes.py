@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from agentsys.analysis.listing import Skipped
+from agentsys.analysis.settle import Repeated, Settled
+from agentsys.analysis.unknown_fields import UNKNOWN_FIELDS
 
-UNKNOWN_FIELDS = "unknown fields ignored: "
-"""Begins a case's note about fields of its file that this version does not know."""
-
-_LONGEST_NAME = 40
-
-
-def unknown_fields_note(names: Iterable[object]) -> tuple[str, ...]:
-    """The note of one file about such fields; none where there are none.
-
-    Args:
-        names: Keys of the stored JSON that nothing reads.
-    """
-    listed = sorted(repr(str(name)[:_LONGEST_NAME])[1:-1] for name in names)
-    return (UNKNOWN_FIELDS + ", ".join(listed),) if listed else ()
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def skipped_lines(skipped: Sequence[Skipped], limit: int = 5) -> list[str]:
@@ -29,29 +20,39 @@ def skipped_lines(skipped: Sequence[Skipped], limit: int = 5) -> list[str]:
     return [*lines, f"Skipped {rest} more file{'s' if rest > 1 else ''}."] if rest > 0 else lines
 
 
-def reading_notes(
-    skipped: Sequence[Skipped], repeated: int, versions: Iterable[str], notes: Iterable[Sequence[str]]
-) -> list[str]:
+def reading_notes(skipped: Sequence[Skipped], settled: Settled, cases: pd.DataFrame) -> list[str]:
     """All lines about some folders.
 
     Args:
         skipped: Files that could not be used.
-        repeated: Files of cases that are counted already.
-        versions: The benchmark's versions among the cases.
-        notes: Of each case.
+        settled: What became of the cases.
+        cases: Those that count, with the columns of `load_runs`.
     """
     return [
         *skipped_lines(skipped),
-        *_repeated(repeated),
-        *_versions(sorted(set(versions))),
-        *_unknown(notes),
+        *settled_lines(settled.notes),
+        *repeated_lines(settled.repeated),
+        *_versions(sorted(set(cases["version"]))),
+        *_unknown(cases["notes"]),
     ]
 
 
-def _repeated(count: int) -> Iterator[str]:
-    if count:
-        files = "1 file of a case that is" if count == 1 else f"{count} files of cases that are"
-        yield f"Left out {files} stored more than once."
+def settled_lines(notes: Sequence[str], limit: int = 12) -> list[str]:
+    """What was decided about whose runs these are: `limit` lines, then a count of the rest."""
+    rest = len(notes) - limit
+    return [*notes[:limit], f"{rest} more folders likewise."] if rest > 0 else list(notes)
+
+
+def repeated_lines(repeated: Sequence[Repeated]) -> Iterator[str]:
+    """One line on files of cases that are counted already, with the paths of the first; none without any."""
+    if repeated:
+        some = "1 file" if len(repeated) == 1 else f"{len(repeated)} files"
+        named = "; ".join(f"{file.source} (counted: {file.counted})" for file in repeated[:_NAMED])
+        more = f"; and {len(repeated) - _NAMED} more" if len(repeated) > _NAMED else ""
+        yield f"Left out: {some} of cases that are stored more than once: {named}{more}."
+
+
+_NAMED = 2
 
 
 def _versions(versions: Sequence[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from agentsys.analysis.error_rule import ErrorRule, outcome
 from agentsys.analysis.honesty_notes import honesty_notes
 from agentsys.analysis.metrics import OVERALL, Cell, MetricRow, measure
 from agentsys.analysis.reading import Reading
+from agentsys.analysis.reading_notes import repeated_lines
 from agentsys.analysis.replay_notes import replay_notes
 from agentsys.analysis.sheet import sheets
 from agentsys.analysis.unfinished import unfinished_lines
@@ -142,5 +143,4 @@ def _left_out(reading: Reading) -> Iterator[str]:
     alone = sum(case.is_injection_task_alone for case in reading.cases)
     if alone:
         yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
-    if reading.repeated:
-        yield f"Left out: {reading.repeated} files of cases that are stored more than once."
+    yield from repeated_lines(reading.repeats)

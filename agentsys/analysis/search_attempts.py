@@ -17,7 +17,7 @@ from agentsys.analysis.stored_file import json_of
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.errors import ConfigError
 from agentsys.runs.case import ATTEMPTS, Case
-from agentsys.runs.record import UNFINISHED, AttemptFacts, RoleUsage, SearchFacts
+from agentsys.runs.record import UNFINISHED, AttemptFacts, RoleUsage, SearchFacts, is_simulated_id
 
 ATTACKER = "attacker"
 """The role that proposes texts; every other role belongs to the attacked agent."""
@@ -81,8 +81,20 @@ class Searches:
     """Further folders of searches that are in `found` already."""
 
 
+class _Call(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    model_id: str = ""
+
+
+class _Span(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    calls: list[_Call] = []
+
+
 class _Block(BaseModel):
-    """What of a stored record is needed here; spans are not validated, for speed."""
+    """What of a stored record is needed here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -92,8 +104,16 @@ class _Block(BaseModel):
     simulated: bool
     security: bool
     usage: dict[str, RoleUsage] = {}
+    spans: list[_Span] = []
     attempt: AttemptFacts | None = None
     search: SearchFacts | None = None
+
+    @property
+    def is_simulated(self) -> bool:
+        """By the run's settings, or by what a reply says it is."""
+        return self.simulated or any(
+            is_simulated_id(call.model_id) for span in self.spans for call in span.calls
+        )
 
 
 def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
@@ -178,7 +198,7 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
     over = final is not None and attempts[-1].status == "ok"
     return Search(
         case=attempts[0].case,
-        simulated=any(block.simulated for block in attempts),
+        simulated=any(block.is_simulated for block in attempts),
         budget=final.budget if final is not None else facts[-1].number,
         attempts=len(facts),
         refused=sum(fact.refused is not None for fact in facts),

@@ -28,6 +28,8 @@ class _Part:
     provider: ChatModel
     identity: Mapping[str, Any]
     store: ReplyStore | None
+    model_id: str = ""
+    """The provider's id of it; empty where it has none (scripted models)."""
     gate: Gate = field(default_factory=Gate)
 
     def for_scene(self, scene: Scene) -> ChatModel:
@@ -56,6 +58,10 @@ class ModelStack:
     def simulated(self) -> bool:
         """Whether any provider behind it is simulated."""
         return any(part.card.simulated for part in (self.main, *self.roles.values()))
+
+    def model_id(self, role: str) -> str:
+        """The provider's id of the model that a role asks for; empty where it has none."""
+        return self.roles.get(role, self.main).model_id
 
     def for_scene(self, scene: Scene) -> ChatModel:
         """The model to use in one case. Cheap."""
@@ -113,4 +119,5 @@ def _part(
     fields = plain_node(node)
     card = model_card(fields)
     provider = finish(build_provider(fields, card))
-    return _Part(card, provider, identity(fields), store if card.cache else None)
+    asked = str(fields.get("model_id") or "")
+    return _Part(card, provider, identity(fields), store if card.cache else None, asked)

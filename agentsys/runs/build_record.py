@@ -17,7 +17,14 @@ from agentsys.benchmarks.data_hash import data_hash
 from agentsys.models.chat import system, user
 from agentsys.models.trace import ModelCall, Span
 from agentsys.runs.ground_truth_length import ground_truth_length
-from agentsys.runs.record import CaseRecord, Exposure, RoleUsage, StoredCall, StoredSpan
+from agentsys.runs.record import (
+    CaseRecord,
+    Exposure,
+    RoleUsage,
+    StoredCall,
+    StoredSpan,
+    is_simulated_id,
+)
 from agentsys.runs.run_case import CaseRun
 
 
@@ -31,7 +38,7 @@ def record_of(run: CaseRun) -> CaseRecord:
         case=case,
         status="ok" if run.error_kind is None else "error",
         error_kind=run.error_kind,
-        simulated=cell.stack.simulated,
+        simulated=cell.stack.simulated or any(is_simulated_id(call.model_id) for call in calls),
         utility=run.utility,
         security=run.security,
         scored_attempt=scored,
@@ -45,6 +52,7 @@ def record_of(run: CaseRun) -> CaseRecord:
         written=dict(run.written),
         versions={**_versions(), "data": data_hash(suite)},
         config_hash=cell.settings.config_hash,
+        asked={role: asked for role in usage_by_role(calls) if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
         attempt=run.attempt,
         search=run.search,

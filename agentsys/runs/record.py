@@ -11,6 +11,14 @@ from agentsys.runs.case import Case
 SCHEMA_VERSION = 1
 """Raised when a field of our block changes its meaning."""
 
+SIMULATED_ID = "simulated"
+"""The model id that every reply of the simulated model bears, served or not."""
+
+
+def is_simulated_id(model_id: str) -> bool:
+    """Whether a reply with this model id came from the simulated model; proxies may put a path before it."""
+    return model_id.rpartition("/")[2] == SIMULATED_ID
+
 
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -137,7 +145,7 @@ class CaseRecord(_Stored):
     """A value of `ErrorKind`, or `scorer`, `config`, `not_injectable`,
     `injection_breaks_environment`, `defense`; in an attempt also `unfinished` (stopped under way)."""
     simulated: bool
-    """Whether any model behind this case was simulated."""
+    """Whether any model behind this case was simulated: by its settings, or by what a reply says it is."""
     utility: bool
     security: bool
     """AgentDojo's sense: True means that the injection task was carried out."""
@@ -160,6 +168,8 @@ class CaseRecord(_Stored):
     """Packages, Python and `data` (hash of the environment's data)."""
     config_hash: str = ""
     """Hash of the resolved config this case ran with."""
+    asked: dict[str, str] = {}
+    """Role -> the model id that was asked for; what answered stands in the spans' calls."""
     measured: dict[str, Any] = {}
     """What the benchmark measures besides the two scores; keys are its own (docs/benchmarks.md)."""
     attempt: AttemptFacts | None = None

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from stored_cases import case_of, store_own
+from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis import index, index_place
 from agentsys.analysis.load import COUNTS, case_rows, load_runs
@@ -44,6 +44,8 @@ def _settled(path: Path) -> Path:
 
 
 def _runs(folder: Path, *suites: str) -> Path:
+    """A log folder of ours."""
+    (folder / index_place.OWN).mkdir(parents=True, exist_ok=True)
     for suite in suites:
         _settled(store_own(folder, case_of(suite=suite)))
     return folder
@@ -173,7 +175,17 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     load_runs(tmp_path)
     assert len(read) == 1
-    assert not (tmp_path / ".agentsys").exists()
+    assert not index_place.beside(tmp_path).exists()
+    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.parquet"))
+
+
+def test_a_folder_that_is_not_ours_is_never_written_to(tmp_path: Path, read: list[str]) -> None:
+    _settled(store_published(tmp_path))
+    before = sorted(tmp_path.rglob("*"))
+    load_runs(tmp_path)
+    load_runs(tmp_path)
+    assert len(read) == 1
+    assert sorted(tmp_path.rglob("*")) == before
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.parquet"))
 
 

@@ -140,7 +140,8 @@ def test_rows_skipped_repeated_and_other_files_add_up_to_the_files_seen(
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].startswith(f"Skipped {tmp_path}/half.json: not valid JSON, perhaps cut off")
     assert lines[1:] == [
-        "Left out 1 file of a case that is stored more than once.",
+        "Left out: 1 file of cases that are stored more than once: "
+        f"{tmp_path / 'b' / case_of().key} (counted: {one}).",
         "Cases of 2 benchmark versions are kept apart: v1, v1.2.2.",
     ]
 

@@ -119,7 +119,8 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
     store_own(tmp_path / "a", case_of(attack="none", user_task_id="injection_task_1"))
     notes = " ".join(report(read_cases([tmp_path / "a", tmp_path / "b"]), replicates=10).notes)
     assert "Left out: 1 runs of injection tasks" in notes
-    assert "Left out: 1 files of cases that are stored more than once" in notes
+    assert "Left out: 1 file of cases that are stored more than once" in notes
+    assert f"{tmp_path / 'b' / case_of().key} (counted: {tmp_path / 'a' / case_of().key})" in notes
 
 
 def test_footnote_says_where_overall_covers_fewer_suites() -> None:

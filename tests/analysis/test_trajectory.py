@@ -89,7 +89,6 @@ def test_spans_give_calls_verdicts_and_what_workers_were_given() -> None:
         {"kind": "validator", "decision": {"allow": False}},
         {"kind": "validator", "decision": {"allow": True}},
         {"kind": "sanitizer", "decision": {"spans_cut": 2}},
-        "no span",
     ]
     tree = agent_tree(spans, LINES)
     assert tree.calls == {"get_bill": 1, "read_file": 2}

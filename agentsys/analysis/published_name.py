@@ -1,0 +1,86 @@
+"""Whose run a foreign file is: model and defense, read out of the name of its folder or pipeline.
+
+The one place where meaning is read out of a name: AgentDojo's form has no fields for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+NO_DEFENSE = "none"
+
+_DEFENSES = {
+    "tool_filter": "tool_filter",
+    "repeat_user_prompt": "prompt_sandwiching",
+    # AgentDojo's own wording, which `defense=spotlighting` does not use.
+    "spotlighting_with_delimiting": "spotlighting_compat",
+    "transformers_pi_detector": "protectai",
+    "piguard_detector": "piguard",
+    "prompt_guard_2_detector": "prompt_guard_2",
+    "melon": "melon",
+    "drift": "drift",
+    "progent": "progent",
+    "camel": "camel",
+}
+"""What agentdojo 0.1.35, AgentDyn and MELON's fork append to a pipeline's name -> our name of the defense."""
+
+_SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_DEFENSES)})", re.DOTALL | re.IGNORECASE)
+
+REPLACE_RESULTS = frozenset(
+    {"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"},
+)
+"""Defenses that put their own text in a tool result's place before it is stored (or keep results out of the
+messages): what the tool returned is then known only where the payload got through."""
+
+NAMELESS = frozenset({"local", "vllm_parsed"})
+"""What AgentDojo calls a model of one's own server, whichever it is."""
+
+OTHER_WORDS = frozenset({"tool_filter", "melon", "drift", "progent", "camel"})
+"""Defenses that ask models, whose published runs were made with other prompts than ours of that name."""
+
+
+class Victim(NamedTuple):
+    """What a published pipeline's name says."""
+
+    model: str
+    defense: str
+
+
+def victim_of(name: str) -> Victim:
+    """Model and defense of a pipeline, or of its folder, named as AgentDojo and its forks do.
+
+    Args:
+        name: E.g. `gpt-4o-2024-05-13-tool_filter` or `gpt-4o-mini-2024-07-18+camel`.
+
+    Returns:
+        Model and our name of the defense; an ending that is not known stays in the model's name, and the
+        defense is then `none`.
+    """
+    found = _SUFFIX.fullmatch(name)
+    if found is None:
+        return Victim(name, NO_DEFENSE)
+    return Victim(found["model"], _DEFENSES[found["defense"].lower()])
+
+
+def settled_victim(folder: str, stored: Victim) -> Victim:
+    """What folder and file say together: where they disagree, the folder decides.
+
+    Args:
+        folder: The pipeline folder's name.
+        stored: What the file's own fields say.
+
+    Returns:
+        A folder whose name ends in no known defense says nothing about the defense: the file's stays. A
+        model's name that the folder merely spells as a path allows stays as the file has it.
+    """
+    told = victim_of(folder)
+    model = stored.model if _spelled(told.model) == _spelled(stored.model) else told.model
+    if told.defense == NO_DEFENSE or stored.defense.startswith(f"{told.defense}_"):  # e.g. a part of DRIFT
+        return Victim(model, stored.defense)
+    return Victim(model, told.defense)
+
+
+def _spelled(name: str) -> str:
+    """A name as folders spell it."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
