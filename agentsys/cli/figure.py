@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.cli.stored_runs import read_stored
+from agentsys.cli.stored_runs import NamesOption, read_stored
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -37,6 +37,7 @@ def figure(
         ErrorRule,
         typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
     ] = ErrorRule.REPORT,
+    names: NamesOption = None,
 ) -> None:
     """Draw a figure of the paper from stored runs."""
     from agentsys.analysis.figures.catalog import FIGURES, make_figure
@@ -46,6 +47,6 @@ def figure(
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
-    reading = read_stored([*runs, *(more_runs or [])])
+    reading = read_stored([*runs, *(more_runs or [])], names)
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
         print(path)

@@ -12,7 +12,7 @@ from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
 from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.report import report as measured
-from agentsys.cli.stored_runs import read_stored
+from agentsys.cli.stored_runs import NamesOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 from agentsys.runs.store import write_atomically
@@ -41,9 +41,10 @@ def report(
         ErrorRule,
         typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
     ] = ErrorRule.REPORT,
+    names: NamesOption = None,
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
-    reading = read_stored(folders)
+    reading = read_stored(folders, names)
     made = html_report(
         reading,
         measured(reading, errors),

@@ -5,24 +5,43 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from agentsys.analysis.reading import Reading, read_cases, skipped_lines
+from agentsys.analysis.names_file import Names
+from agentsys.analysis.reading import Reading, read_cases
+from agentsys.analysis.reading_notes import settled_lines, skipped_lines
 from agentsys.cli.terminal import one_line
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
 
 
-def read_stored(folders: Iterable[Path]) -> Reading:
-    """The cases under some folders; a line on standard error for each file that could not be used.
+NamesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--names", metavar="FILE", help="YAML: model, defense, version of other people's folders, by pattern."
+    ),
+]
+"""The option of every command that reads folders; a command's parameter has None as its default."""
+
+
+def read_stored(folders: Iterable[Path], names: Path | None = None) -> Reading:
+    """The cases under some folders.
+
+    On standard error: a line for each file that could not be used, and what folders' names decided.
+
+    Args:
+        folders: Or single files.
+        names: What the user says of other people's folders.
 
     Raises:
-        ConfigError: If a folder does not exist or none holds a case.
+        ConfigError: If a folder does not exist, none holds a case, or a file of names is not one.
     """
-    reading = read_cases(folders)
-    for line in skipped_lines(reading.skipped):
+    reading = read_cases(folders, Names(names))
+    for line in (*skipped_lines(reading.skipped), *settled_lines(reading.settled)):
         print(one_line(line), file=sys.stderr)
     return reading
 

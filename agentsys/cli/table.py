@@ -24,7 +24,7 @@ from agentsys.analysis.write_html import html_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import FILE_WIDTH, read_stored, shown_width
+from agentsys.cli.stored_runs import FILE_WIDTH, NamesOption, read_stored, shown_width
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -64,6 +64,7 @@ def table(
     by: Annotated[
         str | None, typer.Option(metavar="TAG", help="Below the table, the cases with and without this tag.")
     ] = None,
+    names: NamesOption = None,
 ) -> None:
     """Show a table of the paper: our numbers with 95% intervals beside the printed ones."""
     chosen = TABLES.get(int(number)) if number.isdecimal() else None
@@ -77,7 +78,7 @@ def table(
             " give another --format, or use agentsys results DIR --fixed --format csv."
         )
     folders = [*runs, *(more_runs or [])]
-    reading = read_stored(folders)
+    reading = read_stored(folders, names)
     filled = fill(chosen, reading.cases, errors)
     document = paper_document(filled, reading, errors, logdir=_logdir(folders, reading))
     if fixed or by is not None:
