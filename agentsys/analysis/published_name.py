@@ -25,7 +25,10 @@ _DEFENSES = {
 }
 """What agentdojo 0.1.35, AgentDyn and MELON's fork append to a pipeline's name -> our name of the defense."""
 
-_SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_DEFENSES)})", re.DOTALL | re.IGNORECASE)
+_ENDINGS = {**_DEFENSES, **{name: name for name in _DEFENSES.values()}}
+"""Our names as well: folders of re-scored records bear them."""
+
+_SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_ENDINGS)})", re.DOTALL | re.IGNORECASE)
 
 REPLACE_RESULTS = frozenset(
     {"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"},
@@ -60,7 +63,7 @@ def victim_of(name: str) -> Victim:
     found = _SUFFIX.fullmatch(name)
     if found is None:
         return Victim(name, NO_DEFENSE)
-    return Victim(found["model"], _DEFENSES[found["defense"].lower()])
+    return Victim(found["model"], _ENDINGS[found["defense"].lower()])
 
 
 def settled_victim(folder: str, stored: Victim) -> Victim:

@@ -113,7 +113,7 @@ def settle(cases: Sequence[Told], names: Names) -> Settled:
     notes: list[str] = []
     named = _with_versions(_with_names(cases, places, names, notes), places, notes)
     marked = _kept_apart(_with_marks(named, places), places, names, notes)
-    counted = _first_of_each([case.identity for case in marked], [case.status for case in marked])
+    counted = _first_of_each(marked)
     repeated = tuple(_repeated(marked, counted))
     return Settled(marked, counted, repeated, (*notes, *names.unused()))
 
@@ -121,7 +121,7 @@ def settle(cases: Sequence[Told], names: Names) -> Settled:
 def _with_names(
     cases: Sequence[Told], places: Sequence[RunPlace], names: Names, notes: list[str]
 ) -> list[Told]:
-    renamed: dict[tuple[str, Victim, Victim], int] = defaultdict(int)
+    renamed: defaultdict[tuple[str, Victim, Victim, bool], int] = defaultdict(int)
     found: list[Told] = []
     for case, place in zip(cases, places, strict=True):
         if not case.foreign or not place.named:
@@ -131,7 +131,7 @@ def _with_names(
         told = settled_victim(place.folder.rpartition("/")[2], stored)
         settled = Victim(said.model or told.model, said.defense or told.defense)
         if settled != stored:
-            renamed[place.folder, stored, settled] += 1
+            renamed[place.folder, stored, settled, settled != told] += 1
         version = said.version if said.version and case.version == UNRECORDED else case.version
         hidden = settled.defense in REPLACE_RESULTS and not case.exposed_shown
         found.append(
@@ -143,8 +143,9 @@ def _with_names(
             )
         )
     notes += [
-        f"{folder}: {count} files name {_pair(stored)}; counted as {_pair(settled)}, by the folder."
-        for (folder, stored, settled), count in renamed.items()
+        f"{folder}: {count} files name {_pair(stored)}; counted as {_pair(settled)}, by"
+        f" {'the file of names' if by_user else 'the folder'}."
+        for (folder, stored, settled, by_user), count in renamed.items()
     ]
     return found
 
@@ -214,7 +215,10 @@ def _kept_apart(
     labels = {model: _labels(folders, home) for model, folders in clashing.items()}
     for model, by_place in labels.items():
         listed = "; ".join(f"[{label}] {place}" for place, label in sorted(by_place.items()))
-        notes.append(f"Several pipelines are called {model[2]}; they are kept apart: {listed}.")
+        notes.append(
+            f"Several pipelines are called {model[2]}; they are kept apart (or say what each is:"
+            f" --names FILE): {listed}."
+        )
     return [
         case._replace(apart=known.get(place.home, known.get(place.folder)))
         if (known := labels.get(_model(case)))
@@ -281,14 +285,21 @@ def _evidence_of(case: Told) -> Any:
     return None if case.status == "error" else tuple(getattr(case, name) for name in _EVIDENCE)
 
 
-def _first_of_each(identities: Sequence[Hashable], statuses: Sequence[str]) -> list[int]:
-    """Which of several stored cases count: of each case the first file, or the first without error."""
+def _first_of_each(cases: Sequence[Told]) -> list[int]:
+    """Which of several stored cases count: of each case the first file, or the first of the better ones.
+
+    One without error is better than one with, and messages are better than scores alone.
+    """
     kept: dict[Hashable, int] = {}
-    for place, identity in enumerate(identities):
-        first = kept.setdefault(identity, place)
-        if statuses[first] == "error" and statuses[place] == "ok":
-            kept[identity] = place
+    for place, case in enumerate(cases):
+        first = kept.setdefault(case.identity, place)
+        if first != place and _worth(case) > _worth(cases[first]):
+            kept[case.identity] = place
     return list(kept.values())
+
+
+def _worth(case: Told) -> tuple[bool, bool]:
+    return case.status == "ok", case.trajectory_length is not None
 
 
 def _repeated(cases: Sequence[Told], counted: Sequence[int]) -> Iterator[Repeated]:

@@ -8,10 +8,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentsys.analysis.names_file import Names
 from agentsys.audit.trace_answer import AnswerTrace, answer_rows, answer_trace
 from agentsys.audit.trace_benign import (
     BenignTrace,
@@ -74,6 +75,8 @@ class TraceAudit:
     """Files that are no usable record, hollow ones aside, and benign ones that could not be scored again."""
     destroyed: tuple[DestroyedRow, ...] = ()
     answer_text: tuple[AnswerRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What folders' names decided about whose runs these are, one sentence each."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json`; shares that are undefined are None."""
@@ -83,13 +86,16 @@ class TraceAudit:
         return found
 
 
-def trace_audit(paths: Iterable[str | os.PathLike[str]], version: str | None = None) -> TraceAudit:
+def trace_audit(
+    paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: Names | None = None
+) -> TraceAudit:
     """Look through stored runs.
 
     Args:
         paths: Folders or files of AgentDojo, of DRIFT or of ours.
         version: The benchmark's version that benign records are scored with again; None takes the one each
             names.
+        names: What the user says of other people's folders.
 
     Raises:
         ConfigError: If a path or the version does not exist, there is no record, or a benign one names no
@@ -99,13 +105,14 @@ def trace_audit(paths: Iterable[str | os.PathLike[str]], version: str | None = N
         benchmark(version)
     roots = list(paths)
     looked = _Looked(version)
+    stored = records(roots, names)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
-        for record in records(roots):
+        for record in stored:
             looked.at(record)
     if not (looked.attacked or looked.benign or looked.skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    return _found(looked)
+    return replace(_found(looked), notes=stored.notes)
 
 
 @dataclass

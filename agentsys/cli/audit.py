@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
 
 if TYPE_CHECKING:
+    from agentsys.analysis.names_file import Names
     from agentsys.audit.report import AuditReport
     from agentsys.cli.audit_request import AuditRequest
 
@@ -54,14 +56,17 @@ def audit(
     plugin_path: Annotated[
         list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
     ] = None,
+    names: NamesOption = None,
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
+    from agentsys.analysis.names_file import Names
     from agentsys.cli.audit_request import audit_request
 
+    said = Names(names)
     request = audit_request(overrides or [], config_dir or [], plugin_path or [])
     # Before the work is done: a file that is not there must not show after a minute.
     compared = _expectation(request, expected) if strict or expected is not None else None
-    found = _found(request)
+    found = _found(request, said)
     _write(found, form, out, every_task=every_task)
     if write_expected is not None:
         _write_expected(found, write_expected)
@@ -77,7 +82,7 @@ def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
     return shipped_expectation(request.benchmark, request.version)
 
 
-def _found(request: AuditRequest) -> AuditReport:
+def _found(request: AuditRequest, names: Names) -> AuditReport:
     from rich.console import Console
 
     from agentsys.audit.report import AuditReport
@@ -89,9 +94,13 @@ def _found(request: AuditRequest) -> AuditReport:
     if not request.runs:
         return AuditReport(static)
     with Console(stderr=True).status("Looking through the stored runs ..."):
+        from agentsys.analysis.reading_notes import settled_lines
         from agentsys.audit.trace_audit import trace_audit
 
-        return AuditReport(static, trace_audit(request.runs, request.version))
+        traces = trace_audit(request.runs, request.version, names)
+    for line in settled_lines(traces.notes):
+        print(one_line(line), file=sys.stderr)
+    return AuditReport(static, traces)
 
 
 def _write(found: AuditReport, form: AuditFormat, out: Path | None, *, every_task: bool) -> None:

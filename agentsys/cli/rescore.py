@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from agentsys.analysis.names_file import Names
+from agentsys.analysis.reading_notes import settled_lines
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import shown_width
+from agentsys.cli.stored_runs import NamesOption, shown_width
 from agentsys.cli.terminal import one_line
 
 if TYPE_CHECKING:
@@ -47,13 +49,17 @@ def rescore(
     form: Annotated[
         RescoreFormat, typer.Option("--format", help="csv gives one line per record.")
     ] = RescoreFormat.TABLE,
+    names: NamesOption = None,
 ) -> None:
     """Execute recorded tool calls again, score them officially and fixed, and show every flip's reason."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
     from agentsys.rescoring.rescore import rescore as rescored
     from agentsys.rescoring.write_rescored import write_rescored
 
-    found = rescored(runs, version, [name.strip() for name in (fixes or "").split(",") if name.strip()])
+    chosen = [name.strip() for name in (fixes or "").split(",") if name.strip()]
+    found = rescored(runs, version, chosen, Names(names))
+    for line in settled_lines(found.notes):
+        print(one_line(line), file=sys.stderr)
     _print(found, form)
     if out is not None:
         written = write_rescored(found.cases, out)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentsys.analysis.listing import listed
-from agentsys.analysis.reading import files_once
+from agentsys.analysis.case_row import UNRECORDED, CaseRow
+from agentsys.analysis.listing import Listing, Skipped, listed
+from agentsys.analysis.names_file import Names
+from agentsys.analysis.published_name import NO_DEFENSE, victim_of
+from agentsys.analysis.reading import files_once, told_of
+from agentsys.analysis.settle import Told, settle
+from agentsys.analysis.stored_file import read_stored
+from agentsys.analysis.unreadable import UnreadableRecord
 from agentsys.rescoring.read_trajectory import read_trajectory
+from agentsys.rescoring.tasks import versions
 from agentsys.rescoring.trajectory import Trajectory
 from agentsys.rescoring.unusable import Obstacle, Unusable
 
@@ -23,33 +30,88 @@ class SkippedRecord:
     reason: str
 
 
-def records(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Trajectory | SkippedRecord | None]:
-    """Every record under some paths.
+@dataclass(frozen=True)
+class Records:
+    """The records under some paths, each read when it is asked for."""
+
+    unlisted: Sequence[Skipped]
+    files: Sequence[str]
+    told: dict[str, Told]
+    """File -> whose run it is."""
+    counted: dict[str, str]
+    """File that is not counted -> the one of the same case that is."""
+    notes: tuple[str, ...]
+    """What folders' names decided about whose runs these are, one sentence each."""
+
+    def __iter__(self) -> Iterator[Trajectory | SkippedRecord | None]:
+        """The record; why it is none; None for a JSON file that is something else.
+
+        Errored records are among the first.
+        """
+        for folder in self.unlisted:
+            yield SkippedRecord(folder.path, Obstacle.UNREADABLE, folder.reason)
+        for path in self.files:
+            try:
+                record = read_trajectory(path)
+            except Unusable as fault:
+                yield SkippedRecord(path, fault.obstacle, str(fault))
+                continue
+            if path in self.counted:
+                reason = f"another file of this case is counted: {self.counted[path]}"
+                yield SkippedRecord(path, Obstacle.REPEATED, reason)
+                continue
+            yield record if record is None or path not in self.told else _named(record, self.told[path])
+
+
+def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Records:
+    """Every record under some paths, named and counted as `agentsys results` does.
 
     Args:
         paths: Log, pipeline or suite folders or single files, in any mixture; overlaps are read once.
-
-    Yields:
-        The record; why it is none; None for a JSON file that is something else. Errored records are
-        among the first.
+        names: What the user says of other people's folders.
 
     Raises:
-        ConfigError: If a path does not exist.
+        ConfigError: If a path does not exist, or a file of names is not one.
     """
     listings = [listed(Path(path)) for path in paths]
-    for listing in listings:
-        for folder in listing.unlisted:
-            yield SkippedRecord(folder.path, Obstacle.UNREADABLE, folder.reason)
-    met: set[tuple[str | None, ...]] = set()
-    for path in files_once(listings):
-        try:
-            trajectory = read_trajectory(path)
-        except Unusable as fault:
-            yield SkippedRecord(path, fault.obstacle, str(fault))
-            continue
-        if trajectory is not None and trajectory.identity in met:
-            yield SkippedRecord(path, Obstacle.REPEATED, "another file of this case was counted already")
-            continue
-        if trajectory is not None and trajectory.error is None:
-            met.add(trajectory.identity)
-        yield trajectory
+    files = list(files_once(listings))
+    rows = [row for path in files if (row := _row(path)) is not None]
+    settled = settle([told_of(row) for row in rows], names or Names())
+    return Records(
+        _unlisted(listings),
+        files,
+        dict(zip((row.source for row in rows), settled.told, strict=True)),
+        {file.source: file.counted for file in settled.repeated},
+        settled.notes,
+    )
+
+
+def _row(path: str) -> CaseRow | None:
+    try:
+        return read_stored(path)
+    except UnreadableRecord:
+        return None  # why, is said when the record is read
+
+
+def _unlisted(listings: Iterable[Listing]) -> list[Skipped]:
+    return [folder for listing in listings for folder in listing.unlisted]
+
+
+def _named(record: Trajectory, told: Told) -> Trajectory:
+    """A record under the name of its pipeline; of its version only what a version is called."""
+    pipeline = record.pipeline
+    if told.foreign and not _says(record, told):
+        pipeline = told.model if told.defense == NO_DEFENSE else f"{told.model}-{told.defense}"
+    version = told.version if told.version in versions() and record.version in (None, UNRECORDED) else None
+    return replace(
+        record,
+        pipeline=pipeline if told.apart is None else f"{pipeline} [{told.apart}]",
+        version=version or record.version,
+        simulated=told.simulated,
+    )
+
+
+def _says(record: Trajectory, told: Told) -> bool:
+    """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
+    stored = victim_of(record.pipeline)
+    return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)

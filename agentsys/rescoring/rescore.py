@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 
+from agentsys.analysis.names_file import Names
 from agentsys.errors import ConfigError
 from agentsys.rescoring.explain import explain
 from agentsys.rescoring.final_answer import utility_of_final_answer
@@ -44,10 +45,15 @@ class Rescoring:
     """JSON files that hold no case."""
     fixes: tuple[str, ...] = ()
     """Fixes of checks that every case was scored under as well."""
+    notes: tuple[str, ...] = ()
+    """What folders' names decided about whose runs these are, one sentence each."""
 
 
 def rescore(
-    paths: Iterable[str | os.PathLike[str]], version: str | None = None, fixes: Sequence[str] = ()
+    paths: Iterable[str | os.PathLike[str]],
+    version: str | None = None,
+    fixes: Sequence[str] = (),
+    names: Names | None = None,
 ) -> Rescoring:
     """Score stored records again.
 
@@ -55,6 +61,7 @@ def rescore(
         paths: Log, pipeline or suite folders or single files, in any mixture.
         version: The benchmark's version; None takes the one that each record names.
         fixes: Fixes to score under beside the official checks; empty means every fix of a check.
+        names: What the user says of other people's folders.
 
     Raises:
         ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
@@ -63,10 +70,12 @@ def rescore(
     if version is not None:
         benchmark(version)
     roots = list(paths)
-    found = Rescoring(fixes=fixes_of_checks(fixes))
+    chosen = fixes_of_checks(fixes)
+    stored = records(roots, names)
+    found = Rescoring(fixes=chosen, notes=stored.notes)
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):
-        for record in records(roots):
+        for record in stored:
             _add(found, record, version)
     if not found.cases and not found.skipped:
         where = ", ".join(f"'{root}'" for root in roots)

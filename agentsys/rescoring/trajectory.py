@@ -84,12 +84,6 @@ class Trajectory:
         return self.user_task_id.startswith("injection_task_")
 
     @property
-    def identity(self) -> tuple[str | None, ...]:
-        """What no two counted records share."""
-        tasks = (self.suite, self.user_task_id, self.injection_task_id)
-        return (self.form, self.benchmark, self.version, self.pipeline, *tasks, self.attack)
-
-    @property
     def name(self) -> str:
         """Suite, tasks and attack, e.g. `banking user_task_1 x injection_task_2 (direct)`."""
         if self.injection_task_id is None:
