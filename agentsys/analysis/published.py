@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from agentsys.analysis.metrics import TARGETED_ASR
-from agentsys.analysis.published_record import victim_of
+from agentsys.analysis.published_name import victim_of
 
 _PACKAGE = Path(__file__).parents[1]
 _OUR_NAMES = {"asr": TARGETED_ASR}

@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -216,7 +215,7 @@ def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path)
     assert "bad.json: not valid JSON" in outcome.stderr
 
 
-def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo_nor_much_time(tmp_path: Path) -> None:
+def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path: Path) -> None:
     for user in range(40):
         for goal in range(25):
             fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
@@ -227,8 +226,6 @@ def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo_nor_much_
         "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
-    started = time.monotonic()
     outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert outcome.returncode == 0, outcome.stderr
     assert "1000" in outcome.stdout
-    assert time.monotonic() - started < 5.0  # 0.5 s on a quiet machine; the limit allows for a busy one
