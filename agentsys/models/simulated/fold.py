@@ -14,7 +14,10 @@ from functools import lru_cache
 
 # A line that a double-quoted YAML string continues: backslash, newline, indent, escaped space.
 _CONTINUED = re.compile(r"\\\r?\n[ \t]*(?:\\(?= ))?")
-_ESCAPE = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\x([0-9A-Fa-f]{2})|\\U([0-9A-Fa-f]{8})|\\(.)", re.DOTALL)
+# Any number of backslashes: a Python repr or YAML that was put into JSON is escaped once more on the way.
+_ESCAPE = re.compile(
+    r"((?:\\+u[0-9A-Fa-f]{4})+)|\\+(?:x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL
+)
 _LAYOUT_ESCAPES = frozenset("nrtNLP_ ")
 _SYNTAX_ESCAPES = frozenset("\\\"'")
 _LAST_CODE_POINT = 0x10FFFF
@@ -45,7 +48,7 @@ def _unescaped(match: re.Match[str]) -> str:
     """What one escape stands for. Backslashes and quotes vanish on both sides of a comparison."""
     utf16, byte, code_point, other = match.groups()
     if utf16 is not None:
-        return bytes.fromhex(utf16.replace("\\u", "")).decode("utf-16-be", "replace")
+        return bytes.fromhex(utf16.replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
     if byte is not None:
         return chr(int(byte, 16))
     if code_point is not None:
