@@ -28,6 +28,8 @@ from agentsys.analysis.honesty import (
 from agentsys.analysis.limits import Bound, cap_of, floor_of, limits_of
 
 _UNDEFENDED = "none"
+SLOPPY = "simulated, sloppiness "
+"""How the note of a case begins whose model was made sloppy."""
 
 
 class _Sheet(NamedTuple):
@@ -57,6 +59,7 @@ def honesty_notes(
     for sheet, lines in sheets.items():
         prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
         found = [
+            *_sloppy(lines),
             *_limits(sheet, lines),
             *_floors(lines, resampler, rule),
             *_detectable(lines, resampler, rule),
@@ -71,6 +74,13 @@ def limit_notes(cases: Iterable[CaseRow]) -> list[str]:
     sheets = _sheets(cases)
     found = [note for sheet, lines in sheets.items() for note in _limits(sheet, lines)]
     return [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *dict.fromkeys(found)]
+
+
+def _sloppy(lines: _Lines) -> Iterator[str]:
+    """What a simulated model was made to do wrong, as its records say."""
+    said = {note for cases in lines.values() for case in cases for note in case.notes}
+    for note in sorted(note for note in said if note.startswith(SLOPPY)):
+        yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
 
 
 def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:

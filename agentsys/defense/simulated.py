@@ -18,6 +18,7 @@ from agentsys.defense.simulated_worker import play_worker, task_text
 from agentsys.models.chat import ChatRequest, assistant
 from agentsys.models.simulated.playbook import ScriptedCall
 from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.slips import quoting
 
 READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
 """Names that begin with one of these count as reading, unless the tool fetches an address of the caller's
@@ -50,6 +51,7 @@ def _plain(value: object) -> str:
     return " ".join(json.dumps(value, sort_keys=True, default=str).casefold().split())
 
 
+@quoting
 def play_sanitizer(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
     """The spans that hold a goal, each goal found with probability `sanitizer_recall`."""
     sections = read_sections(task_text(request), SANITIZER_SECTIONS)

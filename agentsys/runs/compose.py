@@ -170,7 +170,9 @@ def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristi
     before = _leaves(without(pristine[group, choice], hidden))
     after = _leaves(without(values[group], hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
-    changed = [f"+{k}={after.get(k)}" for k in keys if before.get(k) != after.get(k)]
+    # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
+    opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
+    changed = [f"+{k}={after.get(k)}" for k in keys if k not in opened and before.get(k) != after.get(k)]
     name = values[group].get("name") or name_from_file(choice, values[group]) or choice
     return replayed_name(str(name), values[group]) + "".join(changed) + artefact_mark(values[group])
 

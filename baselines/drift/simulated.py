@@ -13,6 +13,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.playbook import ScriptedCall
 from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.slips import quoting
 from agentsys.models.tagged_calls import between, read_tools
 from baselines.drift import checklist, isolator, permission, plan, validator
 from baselines.drift.checklist import CONDITIONS, NAME, REQUIRED
@@ -73,6 +74,7 @@ def _names(listed: str) -> list[str]:
     return re.findall(r"'([^']*)'", listed)
 
 
+@quoting
 def play_isolator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
     """The places that hold a goal, each goal found with probability `sanitizer_recall`."""
     _, question = _texts(request)

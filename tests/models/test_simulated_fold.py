@@ -80,3 +80,12 @@ def test_folding_any_text_never_raises_and_has_no_double_space(text: str) -> Non
 )
 def test_a_value_stands_in_a_text_only_as_a_whole(needle: str, hay: str, stands: bool) -> None:
     assert stands_in(needle, folded_reading(hay)) is stands
+
+
+def test_a_text_that_was_escaped_twice_reads_as_it_did() -> None:
+    shown = str(
+        {"Hotel": "Rating: 4.7\nReviews: Très \u4e2d good\tand \u20ac 5"}
+    )  # AgentDojo shows a dict so.
+    for written in (shown, json.dumps(shown), json.dumps({"value": json.dumps(shown)})):
+        assert stands_in("4.7", folded_reading(written))
+        assert stands_in(fold("Très 中 good and € 5"), folded_reading(written))

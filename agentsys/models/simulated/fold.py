@@ -15,9 +15,7 @@ from functools import lru_cache
 # A line that a double-quoted YAML string continues: backslash, newline, indent, escaped space.
 _CONTINUED = re.compile(r"\\\r?\n[ \t]*(?:\\(?= ))?")
 # Any number of backslashes: a Python repr or YAML that was put into JSON is escaped once more on the way.
-_ESCAPE = re.compile(
-    r"((?:\\+u[0-9A-Fa-f]{4})+)|\\+(?:x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL
-)
+_ESCAPE = re.compile(r"((?:\\+u[0-9A-Fa-f]{4})+)|\\+(?:x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _LAYOUT_ESCAPES = frozenset("nrtNLP_ ")
 _SYNTAX_ESCAPES = frozenset("\\\"'")
 _LAST_CODE_POINT = 0x10FFFF

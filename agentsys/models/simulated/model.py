@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentdojo.types import ChatAssistantMessage
+
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, Scene
 from agentsys.models.estimated_usage import estimated_usage
@@ -12,6 +14,8 @@ from agentsys.models.simulated.index import PlaybookIndex
 from agentsys.models.simulated.mind import PlaybookMind, mind_for
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
+from agentsys.models.simulated.slips import slipped
+from agentsys.models.simulated.sloppiness import sloppiness_of
 
 _PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
 
@@ -26,10 +30,12 @@ class SimulatedModel:
         validator_false_accept: Probability that a validator lets through what it should deny.
         validator_false_deny: Probability that a validator denies what it should let through.
         sanitizer_recall: Probability that a sanitizer finds a given goal.
+        sloppiness: One rate for all slips, or rates of single ones (see `sloppiness.PARTS`); 0 writes exactly
+            what was asked for.
         seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
 
     Raises:
-        ConfigError: If a probability is not between 0 and 1.
+        ConfigError: If a probability is not between 0 and 1, or a slip is unknown.
     """
 
     def __init__(
@@ -41,11 +47,18 @@ class SimulatedModel:
         validator_false_accept: float = 0.0,
         validator_false_deny: float = 0.0,
         sanitizer_recall: float = 1.0,
+        sloppiness: float | Mapping[str, float] = 0.0,
         seed: int = 0,
     ) -> None:
         self._name = name
         self.options = SimulatedOptions(
-            susceptibility, verbatim, validator_false_accept, validator_false_deny, sanitizer_recall, seed
+            susceptibility,
+            verbatim,
+            validator_false_accept,
+            validator_false_deny,
+            sanitizer_recall,
+            seed,
+            sloppiness_of(name, sloppiness),
         )
         _check(name, self.options)
         self._roles: Mapping[str, SimulatedRole] = {}
@@ -77,9 +90,17 @@ class SimulatedModel:
                 f"Model '{self._name}' is simulated and has no playbook; "
                 "hand it one with `.scripted(playbook, roles)`."
             )
-        handler = self._roles.get(request.role)
-        message = plain_agent(request, self._mind) if handler is None else handler(request, self._mind)
-        return ChatReply(message, estimated_usage(request, message), cost_usd=0.0, model_id="simulated")
+        mind, handler = self._mind, self._roles.get(request.role)
+
+        def play(asked: ChatRequest) -> ChatAssistantMessage:
+            return plain_agent(asked, mind) if handler is None else handler(asked, mind)
+
+        message = play(request)
+        sloppy = mind.options.sloppiness
+        if sloppy.rates:
+            message = slipped(message, request, mind, play, handler)
+        usage, notes = estimated_usage(request, message), (sloppy.note,) if sloppy.rates else ()
+        return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=notes)
 
     def _copy(
         self, index: PlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None

@@ -10,6 +10,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest
 from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
+from agentsys.models.simulated.sloppiness import NEAT, Sloppiness
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class SimulatedOptions:
     sanitizer_recall: float = 1.0
     """That a sanitizer finds a given goal."""
     seed: int = 0
+    sloppiness: Sloppiness = NEAT
+    """Rates of the ways in which replies depart from what was asked for."""
 
 
 class Mind(Protocol):
