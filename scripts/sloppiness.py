@@ -3,24 +3,27 @@
 Usage: python scripts/sloppiness.py [--defenses agentsys melon] [--limit 3] [--parts fenced_json all]
 
 For each shipped defense: benign utility, utility under attack and targeted ASR of a simulated model (not an
-LLM) that writes exactly what was asked for; then what changes, in points, when every reply that a slip fits has
-it (a tenth of them for slips that end a conversation), and when all come together at 0.3. The same cases each
-time: per suite at most `--limit` without attack and as many under `--attack`, AgentDojo v1.2.2, seed 0. The
-table goes to stdout, the rest to stderr.
+LLM) that writes exactly what was asked for; then what changes, in points, when every reply that a slip fits
+has it (a tenth of them for slips that end a conversation), and when all come together at 0.3. The same cases
+each time: per suite at most `--limit` without attack and as many under `--attack`, AgentDojo v1.2.2, seed 0.
+The table goes to stdout, the rest to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from agentsys.catalog import known
 from agentsys.errors import ConfigError
-from agentsys.models.simulated.sloppiness import ENDING, PARTS
+from agentsys.models.simulated.sloppiness import ENDING, NEAT, PARTS, Sloppiness, sloppiness_of
+from agentsys.runs.plan import Job
 from agentsys.runs.run_case import CaseRun, guarded, new_run, play
 from agentsys.runs.session import prepare
 
@@ -45,28 +48,27 @@ class NotRunnable(Exception):
     """A defense that needs something that is not installed; the message says what."""
 
 
-def scores(defense: str, sloppiness: str, attack: str, limit: int) -> Scores:
-    """Run one defense's cases.
+def jobs_of(defense: str, attack: str, limit: int) -> tuple[Job, ...]:
+    """A defense's cases: at most `limit` of each suite without attack, and as many under it.
 
-    Args:
-        defense: Name of its YAML.
-        sloppiness: As for `model.sloppiness=`.
-        attack: Name of the attack's YAML.
-        limit: Cases per suite, without attack and under it.
+    Raises:
+        NotRunnable: If the defense cannot be built here.
+    """
+    chosen = ["model=simulated", f"defense={defense}", f"attack=none,{attack}", f"limit={limit}"]
+    with tempfile.TemporaryDirectory() as logdir:
+        try:
+            return prepare([*chosen, f"benchmark.version={VERSION}", f"logdir={logdir}"]).plan.jobs
+        except ConfigError as error:
+            raise NotRunnable(str(error)) from None
+
+
+def scores(jobs: Sequence[Job], sloppiness: Sloppiness) -> Scores:
+    """Run cases with a model that is this sloppy.
 
     Raises:
         NotRunnable: If the defense cannot run here.
     """
-    with tempfile.TemporaryDirectory() as logdir:
-        chosen = ["model=simulated", f"model.sloppiness={sloppiness}", f"defense={defense}", f"limit={limit}"]
-        chosen += [f"attack=none,{attack}", f"benchmark.version={VERSION}", f"logdir={logdir}"]
-        try:
-            jobs = prepare(chosen).plan.jobs
-        except ConfigError as error:
-            raise NotRunnable(str(error)) from None
-        runs = [new_run(job) for job in jobs]
-        for run in runs:
-            _play(run)
+    runs = [_played(_sloppy(job, sloppiness)) for job in jobs]
     fine = [run for run in runs if run.error_kind is None]
     benign = [run for run in fine if run.job.case.injection_task_id is None]
     attacked = [run for run in fine if run.job.case.injection_task_id is not None]
@@ -78,29 +80,41 @@ def scores(defense: str, sloppiness: str, attack: str, limit: int) -> Scores:
     return Scores(values, len(fine), len(runs) - len(fine))
 
 
-def _play(run: CaseRun) -> None:
+def _sloppy(job: Job, sloppiness: Sloppiness) -> Job:
+    """The case with another model: preparing it anew for each slip would take most of the time."""
+    stack = job.cell.stack
+    provider: Any = copy.copy(stack.main.provider)
+    provider.options = replace(provider.options, sloppiness=sloppiness)
+    stack = replace(stack, main=replace(stack.main, provider=provider))
+    return replace(job, cell=replace(job.cell, stack=stack))
+
+
+def _played(job: Job) -> CaseRun:
+    run = new_run(job)
     guarded(run, lambda: play(run))
     if run.ends_run:
         raise NotRunnable(run.error)
+    return run
 
 
 def _percent(results: Sequence[bool]) -> float:
     return 100 * sum(results) / len(results) if results else float("nan")
 
 
-def option(part: str) -> str:
-    """The value of `model.sloppiness` for one part alone, or for all."""
+def sloppiness(part: str) -> Sloppiness:
+    """One slip alone, or all."""
     if part == ALL:
-        return str(ALL_RATE)
-    return f"{{{part}:{ENDING_RATE if part in ENDING else FITTING}}}"
+        return sloppiness_of("simulated", ALL_RATE)
+    return sloppiness_of("simulated", {part: ENDING_RATE if part in ENDING else FITTING})
 
 
-def line(job: tuple[str, tuple[str, ...], str, int]) -> tuple[str, int]:
-    """One defense's row and its errored cases; or why it has none."""
-    defense, parts, attack, limit = job
+def line(asked: tuple[str, tuple[str, ...], str, int]) -> tuple[str, int]:
+    """One defense's row and its errored cases; or why it has none, and -1."""
+    defense, parts, attack, limit = asked
     try:
-        neat = scores(defense, "0.0", attack, limit)
-        found = [scores(defense, option(part), attack, limit) for part in parts]
+        jobs = jobs_of(defense, attack, limit)
+        neat = scores(jobs, NEAT)
+        found = [scores(jobs, sloppiness(part)) for part in parts]
     except NotRunnable as why:
         return f"{defense}: not run: {why}", -1
     cells = [" / ".join(f"{value:.0f}" for value in neat.values), *(_cell(neat, one) for one in found)]

@@ -176,3 +176,10 @@ def test_the_listed_tasks_are_those_that_agentdojo_passes_untouched() -> None:
                     passed.add((name, task.ID))
         listed = _limits(version).passed_by_doing_nothing
         assert passed == {(suite, task) for suite, tasks in listed.items() for task in tasks}
+
+
+def test_a_sloppy_simulated_model_is_named_under_the_table_with_its_rates() -> None:
+    cases = [row(simulated=True, notes=("simulated, sloppiness 0.3", "another note"))]
+    (note,) = [note for note in honesty_notes(cases, replicates=50) if "sloppiness" in note]
+    assert note.startswith("simulated, sloppiness 0.3: ")
+    assert not any("sloppiness" in note for note in honesty_notes([row(simulated=True)], replicates=50))

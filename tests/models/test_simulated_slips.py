@@ -167,6 +167,11 @@ def test_cases_differ_in_what_slips() -> None:
     assert found == {"x", REFUSAL}
 
 
+def test_the_time_of_day_in_an_output_changes_no_draw() -> None:
+    stamps = [f"sent: 2026-11-21 23:33:{n % 60:02}.{n:06}" for n in range(40)]
+    assert len({text_of(ask(Says("x"), {"refusals": 0.5}, stamp).message) for stamp in stamps}) == 1
+
+
 def test_one_rate_stands_for_all_parts_and_a_tenth_for_those_that_end() -> None:
     rates = SimulatedModel(sloppiness=0.3).options.sloppiness.rates
     assert rates.keys() == PARTS.keys()
