@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -197,3 +198,11 @@ def test_a_reply_names_the_parts_and_rates_it_was_made_with() -> None:
 def test_a_wrong_rate_or_part_is_named(value: Any, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         SimulatedModel(sloppiness=value)
+
+
+@pytest.mark.parametrize("name", ["agentsys", "drift"])
+def test_roles_that_quote_say_so(name: str) -> None:
+    played = ("agentsys.defense.simulated", "baselines.drift.simulated")[name == "drift"]
+    roles = import_module(played).ROLES
+    quote = {role for role, handler in roles.items() if getattr(handler, "quotes_the_request", False)}
+    assert quote == ({"sanitizer"} if name == "agentsys" else {"drift_isolator"})

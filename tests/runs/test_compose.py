@@ -48,6 +48,13 @@ def test_the_same_choice_with_another_option_has_another_label_and_hash() -> Non
     assert plain.config_hash != deeper.config_hash
 
 
+def test_an_option_that_became_several_is_labelled_by_these() -> None:
+    (one,) = compose(["model=simulated", "model.sloppiness=0.3"])
+    (named,) = compose(["model=simulated", "model.sloppiness={refusals:0.1,fenced_json:0.5}"])
+    assert one.labels["model"] == "simulated+sloppiness=0.3"
+    assert named.labels["model"] == "simulated+sloppiness.fenced_json=0.5+sloppiness.refusals=0.1"
+
+
 def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
     (here,) = compose(["model=gpt-4o"])
     (there,) = compose(["model=gpt-4o", "model.timeout_s=7", "model.api_key_env=MINE"])
