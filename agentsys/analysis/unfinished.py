@@ -30,7 +30,7 @@ class Unfinished(NamedTuple):
         """E.g. `unfinished: 67 of 96 missing (agentsys not begun; none lacks 19).`"""
         several = len({model for model, _ in self.missing}) > 1
         parts = []
-        not_begun_first = sorted(self.missing.items(), key=lambda item: item[1][0] < item[1][1])
+        not_begun_first = sorted(self.missing.items(), key=lambda item: (item[1][0] < item[1][1], item[0]))
         for (model, defense), (lacking, planned) in not_begun_first:
             name = f"{model} / {defense}" if several else defense
             parts.append(f"{name} not begun" if lacking == planned else f"{name} lacks {lacking}")

@@ -22,7 +22,7 @@ from agentsys.analysis.flips import FlipGroup, flip_grid, flip_groups, flip_line
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import NamesOption, read_stored, shown_width
+from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width
 from agentsys.cli.terminal import one_line
 
 
@@ -60,6 +60,7 @@ def compare(
 ) -> None:
     """Compare defenses on the same cases: differences, 95% intervals, p-values and flipped cases."""
     reading = read_stored(folders, names)
+    say_unfinished(reading)
     found = compared(reading.cases, baseline, metric or COMPARED_METRICS, errors)
     groups = flip_groups(found.flips, flips)
     if form is CompareFormat.TABLE:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.error_rule import ErrorRule
-from agentsys.cli.stored_runs import NamesOption, read_stored
+from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -48,5 +48,6 @@ def figure(
         raise ConfigError(unknown_name("figure", name, FIGURES))
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
     reading = read_stored([*runs, *(more_runs or [])], names)
+    say_unfinished(reading)
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
         print(path)

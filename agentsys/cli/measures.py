@@ -16,7 +16,7 @@ from agentsys.analysis.measures_document import measures_csv, measures_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import NamesOption, read_stored, shown_width
+from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width
 
 
 class MeasuresFormat(StrEnum):
@@ -37,6 +37,7 @@ def measures(
 ) -> None:
     """Show untrusted tokens, exposure rounds, cost per solved task and tokens per role of stored runs."""
     reading = read_stored(folders, names)
+    say_unfinished(reading)
     rows = measured(reading.cases)
     if form is MeasuresFormat.TABLE:
         document = measures_document(rows)

@@ -18,7 +18,7 @@ from agentsys.analysis.report import Report, report
 from agentsys.analysis.report_table import report_table
 from agentsys.analysis.together import together
 from agentsys.analysis.variants import variant_report, variants_of
-from agentsys.cli.stored_runs import NamesOption, read_stored, shown_width
+from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width
 from agentsys.cli.terminal import one_line
 
 
@@ -67,6 +67,8 @@ def results(
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     reading = read_stored(folders, names)
+    if form in _WITHOUT_CAPTION:
+        say_unfinished(reading)
     if as_one is not None:
         reading = replace(reading, cases=together(reading.cases, as_one))
     if fixed or by is not None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from agentsys.analysis.names_file import Names
 from agentsys.analysis.reading import Reading, read_cases
 from agentsys.analysis.reading_notes import settled_lines, skipped_lines
+from agentsys.analysis.unfinished import unfinished_lines
 from agentsys.cli.terminal import one_line
 
 FILE_WIDTH = 160
@@ -44,6 +45,12 @@ def read_stored(folders: Iterable[Path], names: Path | None = None) -> Reading:
     for line in (*skipped_lines(reading.skipped), *settled_lines(reading.settled)):
         print(one_line(line), file=sys.stderr)
     return reading
+
+
+def say_unfinished(reading: Reading) -> None:
+    """Tell on standard error which planned cases have no record, beside what has no room for notes."""
+    for line in unfinished_lines(reading.unfinished):
+        print(one_line(line), file=sys.stderr)
 
 
 def shown_width() -> int:

@@ -24,7 +24,7 @@ from agentsys.analysis.write_html import html_document
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import FILE_WIDTH, NamesOption, read_stored, shown_width
+from agentsys.cli.stored_runs import FILE_WIDTH, NamesOption, read_stored, say_unfinished, shown_width
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -79,6 +79,8 @@ def table(
         )
     folders = [*runs, *(more_runs or [])]
     reading = read_stored(folders, names)
+    if form in (TableFormat.CSV, TableFormat.PARQUET):
+        say_unfinished(reading)
     filled = fill(chosen, reading.cases, errors)
     document = paper_document(filled, reading, errors, logdir=_logdir(folders, reading))
     if fixed or by is not None:

@@ -83,6 +83,9 @@ def test_snapshots_are_shown_under_the_papers_names_and_strangers_under_their_ow
     assert short_model("gpt-4o-mini-2024-07-18") == "gpt-4o-mini"
     assert short_model("claude-3-7-sonnet-20250219") == "claude-3.7-sonnet"
     assert short_model("my-model") == "my-model"
+    assert short_model("replay:gpt-4o-mini-2024-07-18") == "gpt-4o-mini"
+    assert short_model("replay:gpt-4o-2024-05-13-tool_filter") == "gpt-4o"
+    assert short_model("replay:my-model") == "replay:my-model"
     papers = {number.model for number in published_numbers()}
     assert set(model_names().values()) <= papers
 

@@ -9,7 +9,9 @@ import orjson
 import pytest
 from small_runs import Silent, records_in
 
-ARCHIVE = Path(__file__).parents[2].parent / "shared/data/traces/agentdojo-gpt-4o-mini-2024-07-18.tar.gz"
+TRACES = Path(__file__).parents[2].parent / "shared/data/traces"
+MINI, FILTERED = "gpt-4o-mini-2024-07-18", "gpt-4o-2024-05-13-tool_filter"
+ARCHIVE = TRACES / f"agentdojo-{MINI}.tar.gz"
 KNOWN = {
     ("workspace", "user_task_16", "injection_task_4"),
     ("workspace", "user_task_39", "injection_task_4"),
@@ -57,3 +59,80 @@ def test_replayed_runs_score_as_they_were_recorded(tmp_path: Path) -> None:
     }
     assert (overall["benign_utility"], overall["utility_under_attack"]) == (63.54, 48.27)
     assert overall["targeted_asr"] == pytest.approx(30.66 + 2 / 240 * 100 / 4, abs=0.01)
+
+
+def unpacked(folder: Path, *pipelines: str) -> Path:
+    for name in pipelines:
+        archive = TRACES / f"agentdojo-{name}.tar.gz"
+        if not archive.exists():
+            pytest.skip(f"the published runs are not here ({archive.name})")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.slow
+def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(tmp_path: Path) -> None:
+    from agentsys.analysis.paper.filled import fill
+    from agentsys.analysis.paper.layout import TABLES
+    from agentsys.analysis.reading import read_cases
+    from agentsys.analysis.report import report
+    from agentsys.runs.session import Session, prepare
+
+    traces = unpacked(tmp_path / "traces", MINI, FILTERED)
+
+    def replayed(pipelines: str, defenses: str) -> Session:
+        return prepare(
+            [
+                "model=replay",
+                f"model.traces={traces}",
+                f"model.pipeline={pipelines}",
+                f"defense={defenses}",
+                "benchmark.version=v1",
+                "user_tasks=[0,1,2,3]",
+                f"logdir={tmp_path / 'runs'}",
+            ]
+        )
+
+    both = replayed(f"{MINI},{FILTERED}", "none,tool_filter_compat")
+    assert (len(both.plan.todo), len({job.case.key for job in both.plan.jobs})) == (64, 64)
+    both.execute(Silent())
+    assert replayed(MINI, "none").plan.todo == ()
+    reading = read_cases([tmp_path / "runs"])
+    ok = [case for case in reading.cases if case.status == "ok"]
+    recorded = {
+        (name, path.parts[-4], path.parts[-3]): orjson.loads(path.read_bytes())["utility"]
+        for name in (MINI, FILTERED)
+        for path in (traces / name).glob("*/user_task_[0123]/none/none.json")
+    }
+    ours = {(case.model.removeprefix("replay:"), case.suite, case.user_task_id): case.utility for case in ok}
+    assert ours == recorded, "each answers from its own records, and only under its own defense"
+    assert {(case.model, case.defense) for case in ok} == {
+        (f"replay:{MINI}", "none"),
+        (f"replay:{FILTERED}", "tool_filter_compat"),
+    }
+    (filled,) = [
+        row
+        for row in fill(TABLES[2], reading.cases).rows
+        if (row.model, row.defense) == ("gpt-4o-mini", "none")
+    ]
+    assert filled.cells[0].paper == 63.54
+    assert filled.cells[0].ours is not None
+    differ = [note for note in report(reading).notes if "texts differed from the record in" in note]
+    assert len(differ) == 2
+
+
+@pytest.mark.slow
+def test_agentsys_on_the_undefended_agents_answers_gives_errors_and_no_numbers(tmp_path: Path) -> None:
+    from agentsys.runs.session import prepare
+
+    overrides = [
+        "model=replay",
+        f"model.traces={unpacked(tmp_path / 'traces', MINI)}",
+        "benchmark.version=v1.1",
+    ]
+    runs = ["defense=agentsys,agentsys_isolation_only,agentsys_no_validator", f"logdir={tmp_path / 'runs'}"]
+    outcome = prepare([*overrides, *runs]).execute(Silent())
+    assert (outcome.finished, outcome.errors) == (291, 291)
+    records = records_in(tmp_path / "runs").values()
+    assert all("has no `intent`, which this defense's tools demand" in record["error"] for record in records)

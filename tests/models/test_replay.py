@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ from agentdojo.types import ChatMessage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentsys.analysis import replay_notes
 from agentsys.errors import ConfigError
+from agentsys.models import replay_check
 from agentsys.models.chat import (
     ChatModel,
     ChatRequest,
     RecordedInjections,
     Scene,
     SceneModel,
+    ToolSpec,
     assistant,
     system,
     text_of,
@@ -197,6 +201,74 @@ def test_helper_role_with_a_conversation_of_its_own_diverges(tmp_path: Path) -> 
     store(tmp_path, OLD_FORM)
     message = diverged(replay(tmp_path), [system("You validate."), user("Allow send_money?")], "validator")
     assert "role 'validator'" in message
+
+
+INTENT = ToolSpec(
+    "read_file", "", {"properties": {"file_path": {}, "intent": {}}, "required": ["file_path", "intent"]}
+)
+"""The tool of the records, with a parameter that a defense added."""
+
+
+@pytest.mark.parametrize("asked", [2, 4])
+def test_a_recorded_call_without_what_the_tools_demand_now_diverges(tmp_path: Path, asked: int) -> None:
+    store(tmp_path, OLD_FORM)
+    request = ChatRequest([live(m) for m in OLD_FORM[:asked]], tools=[INTENT])
+    with pytest.raises(ModelError) as caught:
+        replay(tmp_path).complete(request)
+    assert caught.value.kind is ErrorKind.REPLAY_DIVERGED
+    assert re.search(r"read_file\(file_path='bill.txt'\) has no `intent`.*another defense", str(caught.value))
+
+
+def test_a_case_without_calls_is_judged_by_another_one_of_its_suite(tmp_path: Path) -> None:
+    store(tmp_path, [*OLD_FORM[:2], says("Done.")])
+    request = ChatRequest([live(m) for m in OLD_FORM[:2]], tools=[INTENT])
+    assert text_of(replay(tmp_path).complete(request).message) == "Done."
+    with_calls = store(tmp_path, OLD_FORM).rename(tmp_path / "kept.json")
+    store(tmp_path, [*OLD_FORM[:2], says("Done.")])
+    other = tmp_path / "gpt-4o/banking/user_task_1/none/none.json"
+    other.parent.mkdir(parents=True)
+    with_calls.rename(other)
+    with pytest.raises(ModelError, match="has no `intent`"):
+        replay(tmp_path).complete(request)
+
+
+def test_a_recorded_call_that_failed_for_want_of_a_parameter_is_the_models_own_slip(tmp_path: Path) -> None:
+    failed = [*OLD_FORM[:3], tool(CALL, "", error="ValidationError: intent"), says("Sorry.")]
+    store(tmp_path, failed)
+    request = ChatRequest([live(m) for m in failed[:4]], tools=[INTENT])
+    assert text_of(replay(tmp_path).complete(request).message) == "Sorry."
+
+
+def test_a_value_that_is_a_defenses_refusal_now_diverges(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM)
+    refused = [live(m) for m in [*OLD_FORM[:3], tool(CALL, '{"error": "no_intent"}')]]
+    message = diverged(replay(tmp_path), refused)
+    assert 'message 4: tool result 1 is a value in the record and {"error": "no_intent"} here' in message
+
+
+@pytest.mark.parametrize(
+    "text", ['{"error": 3}', '{"error": "x", "b": 1}', '["error"]', "{error}", "{" * 2000]
+)
+def test_other_results_that_look_alike_are_texts(tmp_path: Path, text: str) -> None:
+    store(tmp_path, OLD_FORM)
+    _, notes = play(replay(tmp_path), changed(3, text))
+    assert notes == ["tool result 1 differs from the record (first difference at character 1)"]
+
+
+def test_a_refusal_that_was_recorded_as_one_is_the_record(tmp_path: Path) -> None:
+    messages = changed(3, '{"error": "denied"}')
+    store(tmp_path, messages)
+    assert play(replay(tmp_path), messages)[1] == []
+
+
+def test_what_a_simulated_model_said_is_named_so(tmp_path: Path) -> None:
+    store(tmp_path, OLD_FORM, agentsys={"simulated": True})
+    request = ChatRequest([live(m) for m in OLD_FORM[:2]])
+    assert replay(tmp_path).complete(request).model_id == "simulated"
+
+
+def test_the_note_about_a_text_is_the_one_that_tables_count() -> None:
+    assert replay_check.DIFFERS == replay_notes.DIFFERS
 
 
 def test_helper_role_inside_the_recorded_conversation_is_answered(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""The plan that is kept with a run: the very cases, small, and the union of several plans."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from small_runs import Silent
+
+from agentsys.runs.case import Case
+from agentsys.runs.session import prepare
+from agentsys.runs.stored_plan import FOLDER, as_stored, plan_file, stored_plans
+
+NAMES = st.sampled_from(["a", "b/c", "d e", "ü", "..", "x__y"])
+CASES = st.builds(
+    Case,
+    benchmark=NAMES,
+    version=NAMES,
+    suite=NAMES,
+    user_task_id=NAMES,
+    injection_task_id=st.none() | NAMES,
+    attack=NAMES,
+    model=NAMES,
+    defense=NAMES,
+    epoch=st.integers(0, 2),
+)
+
+
+def store(logdir: Path, cases: list[Case]) -> Path:
+    path, data = plan_file(logdir, as_stored(cases))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def keys(logdir: Path) -> set[str]:
+    return {key for cell in stored_plans(logdir) for key in cell.keys}
+
+
+def grid(users: int, injections: int, **fields: str) -> list[Case]:
+    plain = {
+        "benchmark": "agentdojo",
+        "version": "v1.2.2",
+        "suite": "slack",
+        "attack": "direct",
+        "model": "m",
+    }
+    pairs = product(range(users), range(injections))
+    return [
+        Case(
+            **{**plain, "defense": "none", **fields},
+            user_task_id=f"user_task_{user}",
+            injection_task_id=f"injection_task_{injection}",
+        )
+        for user, injection in pairs
+    ]
+
+
+@given(st.lists(CASES, max_size=12))
+def test_the_keys_of_a_stored_plan_are_those_of_its_cases(cases: list[Case]) -> None:
+    stored = as_stored(cases)
+    again = type(stored).model_validate_json(stored.model_dump_json())
+    assert {key for cell in again.cells for key in cell.keys} == {case.key for case in cases}
+
+
+def test_a_hundred_thousand_cases_take_two_bytes_each(tmp_path: Path) -> None:
+    cases = [case for number in range(10) for case in grid(1000, 10, defense=f"d{number}")]
+    assert store(tmp_path, cases).stat().st_size < 200_000
+    assert len(keys(tmp_path)) == 100_000
+
+
+def test_the_same_plan_is_one_file_and_others_add_up(tmp_path: Path) -> None:
+    one, other = grid(2, 2), grid(3, 1, defense="agentsys")
+    assert store(tmp_path, one) == store(tmp_path, one)
+    store(tmp_path, other)
+    assert len(list((tmp_path / FOLDER).iterdir())) == 2
+    assert keys(tmp_path) == {case.key for case in [*one, *other]}
+
+
+def test_a_damaged_plan_and_no_plan_tell_nothing(tmp_path: Path) -> None:
+    assert stored_plans(tmp_path) == []
+    store(tmp_path, grid(1, 1)).write_bytes(b'{"cells": 3}')
+    store(tmp_path, grid(2, 1))
+    assert len(keys(tmp_path)) == 2
+
+
+def test_every_run_keeps_its_plan(tmp_path: Path) -> None:
+    small = ["benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
+    for overrides in (["user_tasks=[0]"], ["user_tasks=[0]"], ["user_tasks=[1]", "epochs=2"]):
+        session = prepare([*small, *overrides])
+        session.execute(Silent())
+        assert {job.case.key for job in session.plan.jobs} <= keys(tmp_path / "runs")
+    assert len(keys(tmp_path / "runs")) == 3
+    assert len(list((tmp_path / "runs" / FOLDER).iterdir())) == 2
+
+
+def test_a_dry_run_keeps_no_plan(tmp_path: Path) -> None:
+    prepare(["limit=1", f"logdir={tmp_path / 'runs'}"], rehearsal=True)
+    assert stored_plans(tmp_path / "runs") == []
+
+
+def test_reading_plans_needs_no_benchmark() -> None:
+    look = "import sys, agentsys.runs.stored_plan; print({'agentdojo', 'hydra', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
