@@ -1,0 +1,50 @@
+"""`agentsys run` twice into one folder: what it says of finished, replaced and missing cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentsys.cli import app
+
+SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]", "executor.workers=1"]
+
+
+def said(logdir: Path, *arguments: str) -> str:
+    shown = CliRunner().invoke(app, ["run", *SMALL, f"logdir={logdir}", *arguments])
+    assert shown.exit_code == 0, shown.output
+    return " ".join(shown.output.split())
+
+
+def test_again_says_where_the_old_records_are_and_a_plain_run_finds_nothing_to_do(tmp_path: Path) -> None:
+    logdir = tmp_path / "runs"
+    assert "kept in" not in said(logdir)
+    assert "2 finished before, 0 to run" in said(logdir)
+    again = said(logdir, "--again")
+    assert "0 finished before, 2 to run" in again
+    assert f"2 of them have a record: it is kept in {logdir}/.agentsys/aside" in again
+    assert "2 finished before, 0 to run" in said(logdir)
+
+
+def test_a_dry_run_with_again_moves_nothing(tmp_path: Path) -> None:
+    said(tmp_path / "runs")
+    said(tmp_path / "runs", "--again", "--dry-run")
+    assert not (tmp_path / "runs/.agentsys/aside").exists()
+
+
+def test_an_interrupted_run_says_what_it_did_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(self: object, record: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentsys.cli.progress.PlainProgress.finished", stops)
+    shown = CliRunner().invoke(
+        app, ["run", *SMALL, f"logdir={tmp_path / 'runs'}", "defense=none,prompt_sandwiching"]
+    )
+    assert shown.exit_code == 130
+    assert "unfinished: 3 of 4 missing (prompt_sandwiching not begun; none lacks 1)." in " ".join(
+        shown.output.split()
+    )
