@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentsys.analysis.bootstrap import CONFIDENCE
-from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK
+from agentsys.analysis.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 from agentsys.analysis.compare import Comparison
 from agentsys.analysis.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
 from agentsys.analysis.document import Document, Grid, GridCell, cells
 from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.metrics import OVERALL, POOLED
 from agentsys.analysis.numbers_as_text import MISSING
+from agentsys.analysis.provenance_notes import provenance_notes
 from agentsys.analysis.sheet import METRIC_TITLES
 from agentsys.analysis.suite_grid import MOST_ACROSS
 
@@ -155,7 +156,13 @@ def _notes(found: Comparison) -> Iterator[str]:
     yield from _EXPLAINED
     if any(contest.field.model.endswith(SIMULATED_MARK) for contest in found.pairings):
         yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
+    yield from provenance_notes(_compared(found))
     yield from count_notes(found)
+
+
+def _compared(found: Comparison) -> list[CaseRow]:
+    pairs = [pair for pairing in found.pairings.values() for pair in pairing.pairs]
+    return [case for pair in pairs for case in (pair.baseline, pair.defense)]
 
 
 def count_notes(found: Comparison) -> Iterator[str]:

@@ -26,6 +26,7 @@ from agentsys.analysis.honesty import (
     workspace_split,
 )
 from agentsys.analysis.limits import Bound, cap_of, floor_of, limits_of
+from agentsys.analysis.provenance_notes import provenance_notes
 
 _UNDEFENDED = "none"
 SLOPPY = "simulated, sloppiness "
@@ -54,8 +55,9 @@ def honesty_notes(
         seed: Of the bootstrap.
     """
     resampler = Resampler(replicates, seed)
-    sheets = _sheets(cases)
-    notes = changed_benchmark_notes(sheet.benchmark for sheet in sheets)
+    listed = list(cases)
+    sheets = _sheets(listed)
+    notes = [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *provenance_notes(listed)]
     for sheet, lines in sheets.items():
         prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
         found = [

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agentsys.analysis.document import Document, Grid, cells
 from agentsys.analysis.escaping import csv_cell
@@ -34,23 +34,24 @@ _NOTES = (
 )
 
 
-def measures_document(rows: Sequence[MeasureRow]) -> Document:
+def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Document:
     """One line per cell: untrusted text and cost, then tokens per role.
 
     Args:
         rows: From `agentsys.analysis.measures.measures`; the pooled ones are shown.
+        notes: What else has to be said of their cases.
     """
     found: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     for row in rows:
         if row.suite == POOLED:
             found[row.model, row.defense, row.attack, _version(row)][row.measure] = row.value
-    notes = (*changed_benchmark_notes(row.benchmark for row in rows), *_NOTES)
-    return Document([("Cost and untrusted text", [_measures(found), _roles(found)])], notes)
+    said = (*changed_benchmark_notes(row.benchmark for row in rows), *notes, *_NOTES)
+    return Document([("Cost and untrusted text", [_measures(found), _roles(found)])], said)
 
 
 def _version(row: MeasureRow) -> str:
-    """The version, behind the benchmark's label where that names a change of what models read."""
-    return f"{row.benchmark} {row.version}" if "+" in row.benchmark else row.version
+    """The version, behind the benchmark's label unless that is plain AgentDojo."""
+    return row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
 
 
 def measures_csv(rows: Sequence[MeasureRow]) -> str:

@@ -59,7 +59,7 @@ def compare(
     names: NamesOption = None,
 ) -> None:
     """Compare defenses on the same cases: differences, 95% intervals, p-values and flipped cases."""
-    reading = read_stored(folders, names)
+    reading = read_stored(folders, names, whole_names=form in (CompareFormat.CSV, CompareFormat.JSON))
     say_unfinished(reading)
     found = compared(reading.cases, baseline, metric or COMPARED_METRICS, errors)
     groups = flip_groups(found.flips, flips)

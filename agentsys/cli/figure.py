@@ -47,7 +47,7 @@ def figure(
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
-    reading = read_stored([*runs, *(more_runs or [])], names)
+    reading = read_stored([*runs, *(more_runs or [])], names, whole_names=True)
     say_unfinished(reading)
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
         print(path)

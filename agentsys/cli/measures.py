@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from rich.console import Console
 from agentsys.analysis.measures import MeasureRow
 from agentsys.analysis.measures import measures as measured
 from agentsys.analysis.measures_document import measures_csv, measures_document
+from agentsys.analysis.provenance_notes import provenance_notes
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
@@ -36,21 +38,21 @@ def measures(
     names: NamesOption = None,
 ) -> None:
     """Show untrusted tokens, exposure rounds, cost per solved task and tokens per role of stored runs."""
-    reading = read_stored(folders, names)
+    reading = read_stored(folders, names, whole_names=form is MeasuresFormat.CSV)
     say_unfinished(reading)
-    rows = measured(reading.cases)
+    rows, notes = measured(reading.cases), provenance_notes(reading.cases)
     if form is MeasuresFormat.TABLE:
-        document = measures_document(rows)
+        document = measures_document(rows, notes)
         Console(width=max(needed_width(document), shown_width())).print(terminal_document(document))
     else:
-        sys.stdout.write(_text(rows, form))
+        sys.stdout.write(_text(rows, notes, form))
 
 
-def _text(rows: list[MeasureRow], form: MeasuresFormat) -> str:
+def _text(rows: list[MeasureRow], notes: Sequence[str], form: MeasuresFormat) -> str:
     match form:
         case MeasuresFormat.CSV:
             return measures_csv(rows)
         case MeasuresFormat.MARKDOWN:
-            return markdown_document(measures_document(rows))
+            return markdown_document(measures_document(rows, notes))
         case _:
-            return latex_document(measures_document(rows))
+            return latex_document(measures_document(rows, notes))

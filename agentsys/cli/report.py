@@ -11,6 +11,7 @@ import typer
 from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
 from agentsys.analysis.html_report.paper_figures import paper_figures
+from agentsys.analysis.reading import Reading
 from agentsys.analysis.report import report as measured
 from agentsys.cli.stored_runs import NamesOption, read_stored
 from agentsys.cli.terminal import one_line
@@ -28,7 +29,8 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.html", help=f"Where to write it; default: {DEFAULT_NAME} in the first DIR."
+            metavar="FILE.html",
+            help=f"Where to write it; default: {DEFAULT_NAME} in the first DIR; of foreign runs: here.",
         ),
     ] = None,
     max_cases: Annotated[
@@ -53,13 +55,15 @@ def report(
         figures=paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
-    path = out or _beside(folders[0])
+    path = out or _beside(folders[0], reading)
     _write(path, made.html)
     print(_summary(path, made))
 
 
-def _beside(folder: Path) -> Path:
-    return (folder if folder.is_dir() else folder.parent) / DEFAULT_NAME
+def _beside(folder: Path, reading: Reading) -> Path:
+    """Beside runs of ours; nothing is ever written into anyone else's folder."""
+    ours = any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases)
+    return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_NAME
 
 
 def _write(path: Path, html: str) -> None:

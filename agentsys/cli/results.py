@@ -66,7 +66,7 @@ def results(
     names: NamesOption = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
-    reading = read_stored(folders, names)
+    reading = read_stored(folders, names, whole_names=form in _WITHOUT_CAPTION)
     if form in _WITHOUT_CAPTION:
         say_unfinished(reading)
     if as_one is not None:

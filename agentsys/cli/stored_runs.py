@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from agentsys.analysis.names_file import Names
 from agentsys.analysis.reading import Reading, read_cases
 from agentsys.analysis.reading_notes import settled_lines, skipped_lines
+from agentsys.analysis.short_names import with_short_names
 from agentsys.analysis.unfinished import unfinished_lines
 from agentsys.cli.terminal import one_line
 
@@ -29,7 +31,7 @@ NamesOption = Annotated[
 """The option of every command that reads folders; a command's parameter has None as its default."""
 
 
-def read_stored(folders: Iterable[Path], names: Path | None = None) -> Reading:
+def read_stored(folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False) -> Reading:
     """The cases under some folders.
 
     On standard error: a line for each file that could not be used, and what folders' names decided.
@@ -37,6 +39,7 @@ def read_stored(folders: Iterable[Path], names: Path | None = None) -> Reading:
     Args:
         folders: Or single files.
         names: What the user says of other people's folders.
+        whole_names: Whether what is read is for other programs; tables have long names cut.
 
     Raises:
         ConfigError: If a folder does not exist, none holds a case, or a file of names is not one.
@@ -44,7 +47,7 @@ def read_stored(folders: Iterable[Path], names: Path | None = None) -> Reading:
     reading = read_cases(folders, Names(names))
     for line in (*skipped_lines(reading.skipped), *settled_lines(reading.settled)):
         print(one_line(line), file=sys.stderr)
-    return reading
+    return reading if whole_names else replace(reading, cases=with_short_names(reading.cases))
 
 
 def say_unfinished(reading: Reading) -> None:

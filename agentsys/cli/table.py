@@ -78,7 +78,7 @@ def table(
             " give another --format, or use agentsys results DIR --fixed --format csv."
         )
     folders = [*runs, *(more_runs or [])]
-    reading = read_stored(folders, names)
+    reading = read_stored(folders, names, whole_names=form in (TableFormat.CSV, TableFormat.PARQUET))
     if form in (TableFormat.CSV, TableFormat.PARQUET):
         say_unfinished(reading)
     filled = fill(chosen, reading.cases, errors)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from agentdojo.types import MessageContentBlock
 
 from agentsys.analysis.case_row import SIMULATED_MARK
+from agentsys.analysis.short_names import short_name
 
 Form = Literal["agentdojo", "agentsys", "drift"]
 """Who wrote the file: AgentDojo's runner (old or new), ours, or DRIFT's."""
@@ -71,7 +72,7 @@ class Trajectory:
         """The pipeline's name as tables must show it: simulated ones are marked, and DRIFT's, which name no
         defense."""
         defense = " (drift)" if self.form == "drift" else ""
-        return f"{self.pipeline}{defense}{SIMULATED_MARK if self.simulated else ''}"
+        return f"{short_name(self.pipeline)}{defense}{SIMULATED_MARK if self.simulated else ''}"
 
     @property
     def is_benign(self) -> bool:
