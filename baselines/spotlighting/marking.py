@@ -44,8 +44,8 @@ _RULE = (
 class Delimiting:
     """A mark before the text and one after it, with nothing in between (AgentDojo's form).
 
-    The weakest variant: a known mark can be forged. `escape` takes both marks out of the text;
-    AgentDojo does not, so switch it off to repeat its numbers exactly.
+    The weakest variant: a known mark can be forged. `escape` takes both marks out of the text; AgentDojo
+    does not. Its words are not ours: to repeat its numbers, use `SpotlightingCompat`.
     """
 
     start: str = "<<"

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 import pytest
-from agentdojo.agent_pipeline.agent_pipeline import load_system_message
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig, load_system_message
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import get_text_content_as_str
@@ -16,9 +16,11 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.element import ModelElement
 from agentsys.models.trace import Tracer, tracing
 from baselines.prompt_sandwiching import Remind
 from baselines.spotlighting import Spotlighting
+from baselines.spotlighting.compat import SpotlightingCompat
 from baselines.spotlighting.elements import Spotlight, UnmarkArguments
 from baselines.spotlighting.marking import PRIVATE_USE, Datamarking, Delimiting
 
@@ -207,3 +209,38 @@ def test_bad_options_are_the_users_errors(arguments: Any, message: str) -> None:
 
 def test_spotlighting_is_a_defense() -> None:
     assert isinstance(Spotlighting(), Defense)
+
+
+def test_compat_is_what_agentdojo_builds_itself_words_included() -> None:
+    suite, reply = get_suite("v1.2.2", "banking"), assistant("Done.")
+    runtime = runtime_returning(a="one >>", broken=ValueError("two"))
+    script = [calls("a", "broken", "unknown"), reply]
+    ours, theirs = ScriptedModel(list(script)), ScriptedModel(list(script))
+    config = PipelineConfig(
+        llm=ModelElement(theirs),
+        model_id=None,
+        defense="spotlighting_with_delimiting",
+        system_message_name=None,
+        system_message=load_system_message(None),
+    )
+    SpotlightingCompat().pipeline(ours, suite).query("Go.", runtime)
+    AgentPipeline.from_config(config).query("Go.", runtime)
+    assert ours.seen == theirs.seen
+    first, *_ = ours.seen[1]
+    added = SpotlightingCompat().prompts()["system_message_addition"]
+    assert text_of(first) == f"{load_system_message(None)} {added}"
+    assert added != Spotlighting(escape=False).prompts()["system_message_addition"]
+    done, failed, unknown = results(ours.seen[1])
+    assert (text_of(done), failed["error"], unknown["error"]) == (
+        "<<one >>>>",
+        "ValueError: two",
+        "Invalid tool unknown provided.",
+    )
+
+
+def test_compat_keeps_a_suites_own_system_message() -> None:
+    suite = copy.copy(get_suite("v1.2.2", "banking"))
+    suite.system_message = "You pay bills."
+    model = ScriptedModel([assistant("Done.")])
+    SpotlightingCompat().pipeline(model, suite).query("Go.", runtime_returning())
+    assert text_of(model.seen[0][0]).startswith("You pay bills. ")
