@@ -46,10 +46,13 @@ def write_tools(tools: Sequence[ToolSpec]) -> str:
 
 
 def read_tools(text: str) -> list[ToolSpec]:
-    """The tools that `write_tools` wrote into this text; none if there are none."""
+    """The tools that `write_tools` wrote into this text; none if there are none, or no such lines."""
     body = between(text, TOOLS)
-    rows = [json.loads(line) for line in body.strip().split("\n")] if body and body.strip() else []
-    return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows]
+    try:
+        rows = [json.loads(line) for line in body.strip().split("\n")] if body and body.strip() else []
+        return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []  # somebody else's system message
 
 
 def write_reply(thought: str, calls: str, answer: str) -> str:

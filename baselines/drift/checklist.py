@@ -71,7 +71,7 @@ def readable_entries(text: str) -> list[Any] | None:
 
 _LONGEST = 20_000
 """Characters of a text that is mended."""
-_LOOKS = 12
+_LOOKS = 6
 """Looks at the text for each of its characters. A checklist takes 2 to 5, a model in a loop a thousand."""
 
 
@@ -84,21 +84,31 @@ def mend(text: str) -> str:
     if len(text) > _LONGEST:
         raise ValueError(f"{len(text)} characters are too many to mend")
     try:
-        return repair_json(_Paced(text))
+        return repair_json(_Paced(text, [1000 + _LOOKS * len(text)]))
     except AssertionError:  # json-repair 0.55.1: a fence inside a string that never ends
         raise ValueError("json_repair cannot read it") from None
 
 
 class _Paced(str):
-    """A text that can be looked at so often and no oftener."""
+    """A text that can be looked at so often and no oftener; its parts and sums share what is left."""
 
-    __slots__ = ("looks",)
+    __slots__ = ("left",)
+    left: list[int]
+
+    def __new__(cls, text: str, left: list[int]) -> _Paced:
+        made = super().__new__(cls, text)
+        made.left = left
+        return made
 
     def __getitem__(self, place: Any) -> str:
-        self.looks = getattr(self, "looks", 0) + 1
-        if self.looks > 1000 + _LOOKS * len(self):
+        self.left[0] -= 1
+        if self.left[0] < 0:
             raise ValueError("json_repair goes over it again and again")
-        return super().__getitem__(place)
+        found = super().__getitem__(place)
+        return _Paced(found, self.left) if isinstance(place, slice) else found
+
+    def __add__(self, more: str) -> _Paced:
+        return _Paced(super().__add__(more), self.left)
 
 
 def aligned(checklist: str, plan: Sequence[str]) -> str:
