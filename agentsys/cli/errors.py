@@ -46,4 +46,6 @@ def exit_status(command: Callable[[], object]) -> int:
 
 
 def _say(text: str) -> None:
-    print(one_line(text), file=sys.stderr)
+    from agentsys.models.secrets import without_credentials
+
+    print(without_credentials(one_line(text)), file=sys.stderr)

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from agentsys.cli.terminal import one_line
 from agentsys.runs.record import CaseRecord
 from agentsys.runs.totals import Totals, duration
 
@@ -51,7 +52,7 @@ class LiveProgress:
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._note = f"stopping ({why}): finishing {running} cases; Ctrl-C again drops them"
+        self._note = f"stopping ({one_line(why)}): finishing {running} cases; Ctrl-C again drops them"
 
     def _drawn(self) -> Group:
         totals = self._totals
@@ -94,7 +95,7 @@ class PlainProgress:
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._print(f"stopping ({why}): finishing {running} cases; Ctrl-C again drops them")
+        self._print(f"stopping ({one_line(why)}): finishing {running} cases; Ctrl-C again drops them")
 
     def _say(self) -> None:
         totals = self._totals

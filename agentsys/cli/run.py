@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentsys.cli.terminal import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -187,7 +189,9 @@ _HOW_REPLAYED = (
 
 
 def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    from agentsys.models.secrets import without_credentials
+
+    console.print(without_credentials(printable(line)), markup=False, highlight=False, soft_wrap=True)
 
 
 def _escaped(text: str) -> str:

@@ -35,11 +35,13 @@ def config(
     """Print the resolved config as YAML, one document for each combination of a sweep."""
     import yaml
 
+    from agentsys.models.secrets import masked
     from agentsys.runs.compose import compose
 
     for settings in compose(overrides or [], config_dir or []):
         print("---")
-        print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).rstrip())
+        shown = masked(settings.model_dump(mode="json"))
+        print(printable(yaml.safe_dump(shown, sort_keys=False)).rstrip())
 
 
 @app.command("defense")

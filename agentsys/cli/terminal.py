@@ -6,6 +6,7 @@ rename a terminal) and rich markup. Everything printed that we did not write goe
 
 from __future__ import annotations
 
+import logging
 import sys
 import unicodedata
 from typing import TYPE_CHECKING
@@ -37,6 +38,22 @@ def as_cell(text: str) -> Text:
     from rich.text import Text
 
     return Text(one_line(text))
+
+
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def filter_logs() -> None:
+    """Let warnings and logged lines, ours and other packages', pass through `printable` as well.
+
+    They may quote what a server said. Shown as without this: from warnings on, on stderr, the message alone.
+    """
+    shown = logging.StreamHandler()
+    shown.setFormatter(_Printable())
+    logging.basicConfig(level=logging.WARNING, handlers=[shown])
+    logging.captureWarnings(True)
 
 
 def forgive_encoding() -> None:

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.catalog import config_path, known, node
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.runs.interpolation import refuse_environment
 from agentsys.runs.settings import Settings
 
 
@@ -37,7 +38,9 @@ def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
 
 
 def _complete(name: str, config_dirs: Sequence[Path]) -> dict[str, Any]:
-    config = OmegaConf.create(node("attack", name, config_dirs))
+    written = node("attack", name, config_dirs)
+    refuse_environment({"attack": {"base": written}})
+    config = OmegaConf.create(written)
     open_keys = sorted(str(key) for key in OmegaConf.missing_keys(config))
     if open_keys:
         raise ConfigError(

@@ -22,7 +22,9 @@ from omegaconf.errors import OmegaConfBaseException
 from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.secrets import without_credentials
 from agentsys.runs.base_attack import with_base
+from agentsys.runs.interpolation import refuse_environment
 from agentsys.runs.named_files import artefact_mark, name_from_file, replayed_name, with_content
 from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, checked_settings, without
 
@@ -115,6 +117,7 @@ class _Resolver:
     def __call__(self, overrides: Sequence[str]) -> DictConfig:
         try:
             config = hydra_compose("config", [*self._searchpath, *overrides], return_hydra_config=True)
+            refuse_environment(OmegaConf.to_container(_ours(config)))
             OmegaConf.resolve(config.model)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(_explain(error, overrides, self)) from None
@@ -172,7 +175,8 @@ def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristi
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
-    changed = [f"+{k}={after.get(k)}" for k in keys if k not in opened and before.get(k) != after.get(k)]
+    differing = [k for k in keys if k not in opened and before.get(k) != after.get(k)]
+    changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
     name = values[group].get("name") or name_from_file(choice, values[group]) or choice
     return replayed_name(str(name), values[group]) + "".join(changed) + artefact_mark(values[group])
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 import agentsys
 from agentsys.benchmarks.fixes.catalog import expanded
 from agentsys.errors import ConfigError
+from agentsys.models.secrets import masked
 
 NOT_IDENTITY = {
     "model": {
@@ -103,7 +104,7 @@ class Settings(BaseModel):
         others = {name: without(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code}
         given = {key: value for key, value in further.items() if value}
-        found: dict[str, Any] = _without_credentials({**groups, **given})
+        found: dict[str, Any] = masked(_without_credentials({**groups, **given}))
         return {**found, "seed": self.seed, "versions": _versions()}
 
     @property

@@ -101,3 +101,12 @@ def test_show_defense_prints_what_it_does_and_falls_back_on_its_docstring(own: l
     assert "undeclared keys are cut off" in shown.output
     shown = CliRunner().invoke(app, ["show", "defense", "wordy", *own])
     assert "It speaks to models through: system, odd." in shown.output
+
+
+def test_show_config_masks_credentials_in_addresses() -> None:
+    result = CliRunner().invoke(
+        app, ["show", "config", "model=served", "model.base_url=http://me:PASSWORD@h/v1"]
+    )
+    assert result.exit_code == 0, result.exception
+    assert "http://***@h/v1" in result.output
+    assert "PASSWORD" not in result.output

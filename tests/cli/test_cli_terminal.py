@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -42,3 +44,31 @@ def test_markup_in_a_cell_is_shown_and_not_obeyed(text: str) -> None:
     with console.capture() as capture:
         console.print(as_cell(text))
     assert capture.get() == f"{text}\n"
+
+
+def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
+    script = (
+        "import logging, warnings; from agentsys.cli.terminal import filter_logs; filter_logs();"
+        "logging.getLogger('any.package').warning('said %s', '\\x1b[31mred');"
+        "warnings.warn('odd \\x1b]0;title');"
+        "logging.getLogger('x').info('not shown')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("said \\x1b[31mred\n")
+    assert "odd \\x1b]0;title" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "not shown" not in done.stderr
+
+
+def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
+    from agentsys.cli.progress import PlainProgress
+    from agentsys.cli.run import _say
+    from agentsys.runs.totals import Totals
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=1000)
+    with console.capture() as capture:
+        PlainProgress(Totals(1), console).stopping("unknown_model: \x1b]0;PWNED\x07", 1)
+        _say(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
+    assert "\x1b" not in capture.get()
+    assert "\\x1b]0;PWNED" in capture.get()
+    assert "http://***@host/v1" in capture.get()

@@ -227,3 +227,48 @@ def test_a_users_own_folder_adds_choices(tmp_path: Path) -> None:
 def test_a_missing_config_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         compose([], [tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        '+model.extra_body={user: "${oc.env:SECRETX}"}',
+        '+model.extra_body={a: [{b: "x ${ oc.env : SECRETX,none}"}]}',
+        "model.name=${oc.env:SECRETX}",
+        'attack.template="Do {goal} ${oc.env:SECRETX}"',
+        "model.name=a${oc.decode:${oc.env:SECRETX}}",
+        'model.model_id="${oc.env:SECRETX}",b',
+    ],
+)
+def test_an_environment_variable_goes_into_no_setting_that_is_stored(
+    override: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRETX", "sk-TOPSECRET-999")
+    with pytest.raises(ConfigError) as caught:
+        compose(["model=served", "attack=template", "attack.template=x", override])
+    assert "SECRETX" in str(caught.value)
+    assert "sk-TOPSECRET" not in str(caught.value)
+
+
+def test_the_log_folder_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRATCH", "/scratch/me")
+    (found,) = compose(["logdir=${oc.env:SCRATCH}/runs"])
+    assert found.logdir == Path("/scratch/me/runs")
+
+
+def test_an_attack_that_another_wraps_reads_no_environment_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRETX", "sk-TOPSECRET-999")
+    (tmp_path / "attack").mkdir()
+    (tmp_path / "attack" / "mine.yaml").write_text(
+        '_target_: agentsys.attacks.template.TemplateAttack\nname: "${oc.env:SECRETX}"\ntemplate: x\n'
+    )
+    with pytest.raises(ConfigError, match="SECRETX"):
+        compose(["attack=pair", "attack.base=mine"], [tmp_path])
+
+
+def test_credentials_in_an_address_stand_in_no_label() -> None:
+    (found,) = compose(["+defense.server=http://me:secret@host/v1"])
+    assert found.labels["defense"].endswith("+server=http://***@host/v1")
+    assert "secret" not in str(found.identity)
