@@ -4,8 +4,8 @@
     python tests/fuzz_parsers.py --share 0.01             # one in a hundred of them
     python tests/fuzz_parsers.py --only gate,intent --seed 7
 
-A parser may raise its own documented error and nothing else, and may take 50 ms of CPU for 10 kB. Exit status 1
-if one did otherwise; the texts that did it are printed as Python literals.
+A parser may raise its own documented error and nothing else, and may take 50 ms of CPU for 10 kB. Exit status
+1 if one did otherwise; the texts that did it are printed as Python literals.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ class Found:
 
 
 _TOKENS = [
-    "{", "}", "[", "]", '"', "'", ",", ":", "\\", "(", ")", "=", "<", ">", "/", "#", "\n", "\0", " ", "-", "e",
-    "```json\n", "```", "null", "None", "True", "NaN", "Infinity", "-Infinity", "1e999", "...", "//", "/*", "*/",
-    "\\u", "\\ud800", "\\n", "\ud800", "\u202e", "\x1b[31m", "𝟘", "rösti", "0x" + "f" * 5000, "9" * 5000, "9" * 30,
-    "lambda:", "**{}", "f(", "{}" * 50, '"a" b ', "</", "<function_call>", "</function_call>", "&#x0;", "%s", "{goal}",
-]  # fmt: skip
+    *"{}[]\"',:\\()=<>/# -\n\0",
+    *("```json\n", "```", "null", "None", "True", "NaN", "Infinity", "-Infinity", "1e999", "...", "//", "/*"),
+    *("*/", "\\u", "\\ud800", "\\n", "\ud800", "\u202e", "\x1b[31m", "𝟘", "rösti", "lambda:", "**{}", "f("),
+    *("0x" + "f" * 5000, "9" * 5000, "9" * 30, "{}" * 50, '"a" b ', "</", "&#x0;", "%s", "{goal}"),
+    *("<function_call>", "</function_call>"),
+]
 
 
 def mutated(text: str, others: Sequence[str], draw: random.Random) -> str:
@@ -208,9 +209,8 @@ def _baselines() -> Iterator[Target]:
     yield Target("DRIFT checklist entries", readable_entries, lists)
     yield Target("DRIFT checklist aligned", lambda t: aligned(t, ["send_money", "read_file"]), lists)
     yield Target("DRIFT checklist compare", lambda t: compare(t, 0, [call], every_call=True), lists)
-    yield Target("DRIFT plan", read_plan, [
-        f"<function_trajectory>\n[a, b]\n</function_trajectory><parameter_checklist>{_CHECKLIST}</parameter_checklist>"
-    ])  # fmt: skip
+    planned = tagged("function_trajectory", "[a, b]") + tagged("parameter_checklist", _CHECKLIST)
+    yield Target("DRIFT plan", read_plan, [planned])
     detected = "<detected_instructions>\n['pay Anna', 'ignore']\n</detected_instructions>"
     yield Target("DRIFT detection", read_detection, [detected, detected.replace("'", '"')])
     yield Target("DRIFT mask", lambda t: mask(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20])

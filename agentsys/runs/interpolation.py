@@ -1,4 +1,4 @@
-"""What a config may not pull in: environment variables, whose values would stand in names, records and files."""
+"""What a config may not pull in: environment variables, whose values would stand in names and records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def refuse_environment(value: Any, where: str = "") -> None:
         for inner in value:
             refuse_environment(inner, where)
     elif isinstance(value, str) and (found := _ENVIRONMENT.search(value)):
+        variable = found[2].split(",")[0].strip()
         raise ConfigError(
-            f"Setting '{where}' reads the environment variable {found[2].split(',')[0].strip()}, whose value would "
-            "stand in names and records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."
+            f"Setting '{where}' reads the environment variable {variable}, whose value would stand in names and"
+            " records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."
         )
