@@ -32,6 +32,6 @@ def refuse_environment(value: Any, where: str = "") -> None:
     elif isinstance(value, str) and (found := _ENVIRONMENT.search(value)):
         variable = found[2].split(",")[0].strip()
         raise ConfigError(
-            f"Setting '{where}' reads the environment variable {variable}, whose value would stand in names and"
-            " records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."
+            f"Setting '{where}' reads the environment variable {variable}, whose value would stand in names"
+            " and records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."
         )

@@ -1,4 +1,4 @@
-"""Parsers of what models and servers say take mutated replies: few here, the full counts by `fuzz_parsers.py`."""
+"""Parsers of what models and servers say take mutated replies: few here, all by `fuzz_parsers.py`."""
 
 from __future__ import annotations
 
