@@ -265,7 +265,7 @@ def test_an_attack_that_another_wraps_reads_no_environment_variable(
         '_target_: agentsys.attacks.template.TemplateAttack\nname: "${oc.env:SECRETX}"\ntemplate: x\n'
     )
     with pytest.raises(ConfigError, match="SECRETX"):
-        compose(["attack=pair", "attack.base=mine"], [tmp_path])
+        compose(["attack=injection_round", "attack.round=2", "attack.base=mine"], [tmp_path])
 
 
 def test_credentials_in_an_address_stand_in_no_label() -> None:
