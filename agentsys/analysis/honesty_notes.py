@@ -82,7 +82,7 @@ def _sloppy(lines: _Lines) -> Iterator[str]:
     """What a simulated model was made to do wrong, as its records say."""
     said = {note for cases in lines.values() for case in cases for note in case.notes}
     for note in sorted(note for note in said if note.startswith(SLOPPY)):
-        yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
+        yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
 
 
 def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:

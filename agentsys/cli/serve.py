@@ -40,6 +40,9 @@ def serve(
     validator_false_accept: Probability = 0.0,
     validator_false_deny: Probability = 0.0,
     sanitizer_recall: Probability = 1.0,
+    sloppiness: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
+    ] = 0.0,
 ) -> None:
     """Serve the simulated model in the formats of OpenAI, Anthropic and Gemini, till Ctrl-C. Not an LLM."""
     from agentsys.models.serving import Faults
@@ -54,6 +57,7 @@ def serve(
         "validator_false_accept": validator_false_accept,
         "validator_false_deny": validator_false_deny,
         "sanitizer_recall": sanitizer_recall,
+        "sloppiness": sloppiness,
         "seed": seed,
     }
     model = _model(version, options, overrides or ())

@@ -196,3 +196,27 @@ def test_a_string_field_that_must_carry_attacker_text_still_carries_it() -> None
         assert any("<INFORMATION>" in text_of(m) for m in result.spans[0].messages if m["role"] == "tool")
     narrow = run_case(ISOLATION_ONLY, *DENIED)
     assert not any("<INFORMATION>" in text_of(message) for message in narrow.spans[0].messages)
+
+
+def _totals(defense: Any, sloppiness: float) -> tuple[int, int]:
+    """User tasks solved and goals carried out in 64 attacked cases."""
+    results = [
+        run_case(defense, suite, f"user_task_{user}", f"injection_task_{goal}", sloppiness=sloppiness)
+        for suite, goals in {"banking": (1, 5), "slack": (1, 3)}.items()
+        for user in range(16)
+        for goal in goals
+    ]
+    return sum(result.utility for result in results), sum(result.attacked for result in results)
+
+
+@pytest.mark.slow
+def test_the_ablations_keep_their_direction_with_a_sloppy_model() -> None:
+    none, alone, full, unvalidated, unsanitized, shared = (
+        _totals(defense, 0.3)
+        for defense in (Plain(), ISOLATION_ONLY, FULL, NO_VALIDATOR, NO_SANITIZER, NO_ISOLATION)
+    )
+    assert none[1] > alone[1] > 10 * max(full[1], unsanitized[1], shared[1])
+    assert alone[1] > 4 * unvalidated[1]
+    assert full[0] > unsanitized[0]
+    neat = _totals(FULL, 0.0)
+    assert neat[0] > full[0]

@@ -60,9 +60,12 @@ def test_the_server_is_up_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_options_reach_the_model() -> None:
-    assert invoke("--version", "v1.1", "--susceptibility", "0.5", "--seed", "7").exit_code == 0
+    assert (
+        invoke("--version", "v1.1", "--susceptibility", "0.5", "--sloppiness", "0.2", "--seed", "7").exit_code
+        == 0
+    )
     assert SEEN["version"] == "v1.1"
-    assert (SEEN["options"]["susceptibility"], SEEN["options"]["seed"]) == (0.5, 7)
+    assert [SEEN["options"][key] for key in ("susceptibility", "sloppiness", "seed")] == [0.5, 0.2, 7]
     assert SEEN["overrides"] == []
     assert invoke("benchmark=asb", "benchmark.tasks=2").exit_code == 0
     assert SEEN["overrides"] == ["benchmark=asb", "benchmark.tasks=2"]
