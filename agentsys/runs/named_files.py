@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from agentsys.catalog import node
 from agentsys.errors import ConfigError
 from agentsys.models.recorded_folder import pipeline_folder, records_digest
-from agentsys.runs.settings import Settings
-from agentsys.runs.source_code import code_of
+from agentsys.runs.settings import NOT_IDENTITY, Settings, without
+from agentsys.runs.source_code import code_of, content_digest, is_file
 
 
 def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
@@ -31,7 +30,9 @@ def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
 def _with_content(
     settings: Settings, config_dirs: Sequence[Path], digests: dict[tuple[Path, str], str]
 ) -> Settings:
-    files = {key: _digest(key, path) for key, path in _named(settings.attack, "attack")}
+    groups = {group: without(getattr(settings, group), hidden) for group, hidden in NOT_IDENTITY.items()}
+    found = [*_in_options(groups), *_named(settings.attack, "attack")]
+    files = {key: _digest(key, path) for key, path in found}
     folder = recorded_folder(settings.model)
     if folder is not None:
         key = folder, settings.labels["attack"]
@@ -40,8 +41,7 @@ def _with_content(
         files["model.traces"] = digests[key]
     names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
     others = {str(name): node("model", str(name), config_dirs) for name in names if name is not None}
-    groups = (settings.model, settings.defense, settings.attack, settings.benchmark)
-    code = code_of([*groups, *others.values()])
+    code = code_of([settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()])
     return settings.model_copy(update={"files": files, "others": others, "code": code})
 
 
@@ -93,6 +93,15 @@ def artefact_mark(attack: Mapping[str, Any]) -> str:
     return f"+artefact={_digest('attack.artefact', Path(file))[:8]}" if isinstance(file, str) and file else ""
 
 
+def _in_options(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
+    """Options that hold the path of a file, a defense's list of words for one."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _in_options(inner, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, str) and ("." in value or "/" in value) and is_file(Path(value)):
+        yield prefix, Path(value)
+
+
 def _named(attack: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Path]]:
     base = attack.get("base")
     for option in ("file", "artefact"):
@@ -105,6 +114,6 @@ def _named(attack: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Path]]
 
 def _digest(key: str, path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return content_digest(path)
     except OSError as error:
         raise ConfigError(f"{key} {path} cannot be read: {error.strerror}. Give an existing file.") from None

@@ -169,22 +169,35 @@ def _files_named(tree: ast.Module, folder: Path) -> Iterator[Path]:
     """The files that a text in the source names, seen from the folder it is in."""
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(text, str) and "." in text and len(text) <= _LONGEST_NAME and text.isprintable():
-            try:
-                path = (folder / text).resolve()
-                if path.is_file():
-                    yield path
-            except OSError:  # a name the file system refuses, or a folder that may not be looked into
-                continue
+        if isinstance(text, str) and "." in text and is_file(folder / text):
+            yield (folder / text).resolve()
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file; any text may be asked about, also one that no file system takes for a name."""
+    text = str(path)
+    try:
+        return text.isprintable() and len(path.name) <= _LONGEST_NAME and path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def content_digest(path: Path) -> str:
+    """The beginning of the hash of a file's content.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    size = path.stat().st_size
+    content = path.read_bytes() if size < _LARGE else str(size).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _digest(path: Path) -> str:
     try:
-        size = path.stat().st_size
-        content = path.read_bytes() if size < _LARGE else str(size).encode()
+        return content_digest(path)
     except OSError:
         return "unreadable"
-    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _forget(files: Iterable[Path]) -> None:

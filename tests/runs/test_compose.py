@@ -119,6 +119,22 @@ def test_a_replay_depends_on_the_recorded_runs_of_its_attack_and_on_no_others(tm
     assert now() != before
 
 
+def test_the_content_of_a_file_that_an_option_names_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.txt"
+    (tmp_path / "defense").mkdir()
+    (tmp_path / "defense/mine.yaml").write_text(f"_target_: x.Y\nlists: {{words: {rules}}}\n")
+
+    def now() -> str:
+        return compose(["defense=mine"], [tmp_path])[0].config_hash
+
+    missing = now()
+    rules.write_text("one")
+    before = now()
+    assert before != missing
+    rules.write_text("two")
+    assert now() != before
+
+
 def test_a_model_that_plays_a_role_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:
     mine = tmp_path / "model/mine.yaml"
     mine.parent.mkdir()
