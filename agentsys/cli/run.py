@@ -167,6 +167,8 @@ def _table(session: Session, console: Console) -> None:
 
 
 def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
+    for text in outcome.tracebacks:
+        _say(console, f"Code broke; its cases are errors, and each record keeps this:\n{printable(text)}")
     if outcome.errors:
         _say(console, f"{outcome.errors} cases ended in an error and are in no rate. {_RESUME}")
     if outcome.fatal is not None:

@@ -1,7 +1,7 @@
 """Where a model and its wrappers are put together, and the only place.
 
-`Recorded(ByRole(Retried(Cached(provider))))`: what the defense sees is booked once, roles may go to
-different models, and a hit of the cache is no attempt.
+`Recorded(ByRole(Blamed(Retried(Cached(provider)))))`: what the defense sees is booked once, roles may go
+to different models, a hit of the cache is no attempt, and a bug in an adapter is not taken for the defense's.
 """
 
 from __future__ import annotations
@@ -11,13 +11,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentsys.errors import ConfigError
 from agentsys.models.cache import Cached, ReplyStore
 from agentsys.models.card import ModelCard, model_card, plain_node
-from agentsys.models.chat import ChatModel, RecordedInjections, Scene, SceneModel
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, RecordedInjections, Scene, SceneModel
+from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
 from agentsys.models.recorded import Recorded
 from agentsys.models.retry import ONCE, Gate, Retried, RetryPolicy
 from agentsys.models.roles import ByRole
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """A model whose own bugs are told from those of the defense that asks it."""
+
+    model: ChatModel
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask the wrapped model.
+
+        Raises:
+            ModelError, ConfigError: As the wrapped model does.
+            ModelCodeFailed: If it raised anything else.
+        """
+        try:
+            return self.model.complete(request)
+        except (ModelError, ConfigError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -39,7 +67,7 @@ class _Part:
             role_matters = bool(self.identity.get("send_role"))
             model = Cached(model, self.store, self.identity, scene.epoch, role_matters=role_matters)
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
-        return Retried(model, policy, gate=self.gate)
+        return Blamed(Retried(model, policy, gate=self.gate))
 
 
 @dataclass(frozen=True)

@@ -75,3 +75,7 @@ class ModelError(Exception):
         self.retry_after_s = retry_after_s
         self.attempts = 1
         """Requests sent in all before giving up; set by the retry wrapper."""
+
+
+class ModelCodeFailed(Exception):
+    """A model's own code raised what no model may raise: a bug in an adapter; the cause is chained."""

@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
-from pydantic import BaseModel
 
 from agentsys.models.chat import assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.secrets import without_key
+from agentsys.storable import as_json
 
 
 def visible_text(message: ChatMessage) -> str:
@@ -56,21 +55,9 @@ class CallIds:
         return self._unanswered.popleft() if self._unanswered else "call_unknown"
 
 
-def plain(value: object) -> object:
-    """Pydantic values (nested function calls, for one) as JSON-ready data; a `default` for encoders."""
-    if isinstance(value, BaseModel):
-        return value.model_dump()
-    if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)
-
-
 def encode(value: object) -> bytes:
-    """A value as JSON; texts that UTF-8 cannot carry (lone surrogates) are escaped."""
-    try:
-        return orjson.dumps(value, default=plain)
-    except TypeError:
-        return json.dumps(value, default=plain).encode()
+    """A value as JSON; what JSON cannot carry is replaced (see agentsys.storable)."""
+    return as_json(value)
 
 
 def arguments_json(call: FunctionCall) -> str:

@@ -5,31 +5,46 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple, replace
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 import agentsys
 from agentsys.benchmarks.data_hash import data_hash
-from agentsys.models.chat import system, user
+from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
 from agentsys.runs.ground_truth_length import ground_truth_length
 from agentsys.runs.record import (
+    AttemptFacts,
     CaseRecord,
     Exposure,
     RoleUsage,
+    SearchFacts,
     StoredCall,
     StoredSpan,
     is_simulated_id,
 )
 from agentsys.runs.run_case import CaseRun
+from agentsys.storable import storable
+
+_MOST_TOKENS = 2**53
+"""In one call; also the largest whole number that JSON's readers agree on."""
 
 
 def record_of(run: CaseRun) -> CaseRecord:
-    """Our block of the stored JSON."""
+    """Our block of the stored JSON. What no file can hold (half a surrogate pair, say) is replaced."""
+    try:
+        return _record(run)
+    except ValueError:  # pydantic's: a text that is none, arguments nested too deeply to be copied
+        return _record(_storable(run))
+
+
+def _record(run: CaseRun) -> CaseRecord:
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
     calls = [call for span in run.tracer.spans for call in span.calls]
@@ -38,6 +53,7 @@ def record_of(run: CaseRun) -> CaseRecord:
         case=case,
         status="ok" if run.error_kind is None else "error",
         error_kind=run.error_kind,
+        traceback=run.traceback,
         simulated=cell.stack.simulated or any(is_simulated_id(call.model_id) for call in calls),
         utility=run.utility,
         security=run.security,
@@ -50,7 +66,7 @@ def record_of(run: CaseRun) -> CaseRecord:
         seed=cell.settings.seed,
         injection_mode=str(getattr(cell.benchmark, "injection", "folded")),
         written=dict(run.written),
-        versions={**_versions(), "data": data_hash(suite)},
+        versions={**_versions(), **_data(suite)},
         config_hash=cell.settings.config_hash,
         asked={role: asked for role in usage_by_role(calls) if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
@@ -82,6 +98,40 @@ def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
     }
 
 
+def _data(suite: TaskSuite[Any]) -> dict[str, str]:
+    """The data's hash; nothing where a suite from outside has data that cannot be hashed."""
+    try:
+        return {"data": data_hash(suite)}
+    except Exception:  # noqa: BLE001 - a label on a record must not cost the case
+        return {}
+
+
+def _storable(run: CaseRun) -> CaseRun:
+    """The run with everything that models, attacks and suites made up as data that can be stored."""
+    spans = [
+        replace(
+            span,
+            name=storable(span.name),
+            messages=storable(span.messages),
+            decision=storable(span.decision),
+            calls=[
+                replace(c, model_id=storable(c.model_id), notes=tuple(storable(c.notes))) for c in span.calls
+            ],
+        )
+        for span in run.tracer.spans
+    ]
+    return replace(
+        run,
+        tracer=replace(run.tracer, spans=spans),
+        written=storable(run.written),
+        measured=storable(run.measured),
+        error=storable(run.error),
+        traceback=storable(run.traceback),
+        attempt=run.attempt and AttemptFacts.model_validate(storable(run.attempt)),
+        search=run.search and SearchFacts.model_validate(storable(run.search)),
+    )
+
+
 def usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
     """Tokens, requests and cost per role. A role with one unpriced call has no known cost."""
     roles: dict[str, list[ModelCall]] = {}
@@ -92,17 +142,23 @@ def usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
 
 def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
     costs = [call.cost_usd for call in calls]
+    usage = sum((_believable(call.usage) for call in calls), Usage())
     return RoleUsage(
         calls=len(calls),
         requests=sum(0 if call.from_cache else call.attempts for call in calls),
         cache_hits=sum(call.from_cache for call in calls),
-        prompt=sum(call.usage.prompt for call in calls),
-        completion=sum(call.usage.completion for call in calls),
-        cached=sum(call.usage.cached for call in calls),
-        reasoning=sum(call.usage.reasoning for call in calls),
+        prompt=usage.prompt,
+        completion=usage.completion,
+        cached=usage.cached,
+        reasoning=usage.reasoning,
         cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
         latency_s=sum(call.latency_s for call in calls),
     )
+
+
+def _believable(usage: Usage) -> Usage:
+    """Counts that every reader can hold; a larger one is a server's nonsense."""
+    return Usage(*(min(count, _MOST_TOKENS) for count in astuple(usage)))
 
 
 def _stored(span: Span, scored: int) -> StoredSpan:
@@ -122,12 +178,13 @@ def _stored(span: Span, scored: int) -> StoredSpan:
 
 
 def _stored_call(call: ModelCall) -> StoredCall:
+    usage = _believable(call.usage)
     return StoredCall(
         role=call.role,
-        prompt=call.usage.prompt,
-        completion=call.usage.completion,
-        cached=call.usage.cached,
-        reasoning=call.usage.reasoning,
+        prompt=usage.prompt,
+        completion=usage.completion,
+        cached=usage.cached,
+        reasoning=usage.reasoning,
         cost_usd=call.cost_usd,
         latency_s=call.latency_s,
         model_id=call.model_id,
@@ -141,10 +198,14 @@ def plain(message: ChatMessage) -> dict[str, Any]:
     """A message with its tool calls as plain dicts."""
     found: dict[str, Any] = dict(message)
     if found.get("tool_calls"):
-        found["tool_calls"] = [call.model_dump() for call in found["tool_calls"]]
+        found["tool_calls"] = [_plain_call(call) for call in found["tool_calls"]]
     if "tool_call" in found:
-        found["tool_call"] = found["tool_call"].model_dump()
+        found["tool_call"] = _plain_call(found["tool_call"])
     return found
+
+
+def _plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
+    return call if isinstance(call, dict) else call.model_dump()
 
 
 def _prompt(run: CaseRun) -> list[ChatMessage]:

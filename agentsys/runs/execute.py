@@ -9,12 +9,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentsys.runs.finish_case import finish_case
+from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.record import CaseRecord
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.searches import Searches
 from agentsys.runs.store import Store, StoreError
+
+_TRACEBACKS = 3
+"""Most tracebacks that an outcome holds; each stands in its case's record."""
 
 
 class Listener(Protocol):
@@ -45,6 +48,8 @@ class Outcome:
     """Why the run stopped early (a bad key, a full disk); None otherwise."""
     interrupted: bool = False
     """Whether the user stopped it."""
+    tracebacks: tuple[str, ...] = ()
+    """Of code that broke: one for each error kind and message, the first few."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,9 @@ def execute(jobs: Sequence[Job], *, workers: int, store: Store, listener: Listen
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-    return Outcome(state.finished, state.errors, state.fatal, state.interrupted)
+    return Outcome(
+        state.finished, state.errors, state.fatal, state.interrupted, tuple(state.tracebacks.values())
+    )
 
 
 class _State:
@@ -94,6 +101,7 @@ class _State:
         self.finished = self.errors = 0
         self.fatal: str | None = None
         self.interrupted = False
+        self.tracebacks: dict[tuple[str | None, str], str] = {}
 
     def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
@@ -128,6 +136,8 @@ class _State:
             return
         self.finished += 1
         self.errors += result.record.status == "error"
+        if result.record.traceback and len(self.tracebacks) < _TRACEBACKS:
+            self.tracebacks.setdefault(_place(result.record), result.record.traceback)
         self.listener.finished(result.record)
         if result.fatal is not None:
             self._stop(result.fatal)
@@ -144,11 +154,22 @@ class _State:
         self.listener.stopping("interrupted", len(self.running))
 
 
+def _place(record: CaseRecord) -> tuple[str | None, str]:
+    """What tells one bug from another: the error kind, and the line of code that raised."""
+    lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
+    return record.error_kind, lines[-1] if lines else ""
+
+
 def _run_and_store(job: Job, store: Store, searches: Searches) -> _Done | None:
     """None: the run is ending, and the case's search stopped before it was done."""
     try:
         done = finish_case(job, store, searches)
+        store.write(done.record, done.agentdojo)
     except SearchStopped:
         return None
-    store.write(done.record, done.agentdojo)
+    except StoreError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
+        done = lost_case(job, error)
+        store.write(done.record, done.agentdojo)
     return _Done(done.record, done.fatal)

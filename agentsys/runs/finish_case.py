@@ -10,7 +10,7 @@ from agentsys.attacks.attacker import ROLE
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
 from agentsys.runs.record import CaseRecord
-from agentsys.runs.run_case import CaseRun, guarded, new_run, play, run_case
+from agentsys.runs.run_case import CaseRun, guarded, new_run, play, run_case, traceback_of
 from agentsys.runs.search_job import needs_search, texts_for
 from agentsys.runs.searches import Found, Searches
 from agentsys.runs.store import Store
@@ -35,6 +35,14 @@ def finish_case(job: Job, store: Store, searches: Searches) -> FinishedJob:
         SearchStopped: If the run is ending; then there is nothing to store.
     """
     return _searched(job, store, searches) if needs_search(job) else _of_run(run_case(job))
+
+
+def lost_case(job: Job, error: BaseException) -> FinishedJob:
+    """What is stored where making a record of a case went wrong: that it did, and where."""
+    run = new_run(job)
+    run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
+    run.traceback = traceback_of(error)
+    return _of_run(run)
 
 
 def _of_run(run: CaseRun) -> FinishedJob:

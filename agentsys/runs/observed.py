@@ -12,7 +12,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.errors import ConfigError
 from agentsys.models.element import QueryResult
-from agentsys.models.errors import ModelError
+from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.trace import Tracer
 
 
@@ -51,7 +51,7 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
 
         Raises:
             AbortAgentError: As the pipeline does; AgentDojo scores the messages it carries.
-            ModelError, ConfigError: As the pipeline does.
+            ModelError, ModelCodeFailed, ConfigError: As the pipeline does.
             PipelineFailed: If it raised anything else.
         """
         self.tracer.attempt = self.attempts
@@ -66,9 +66,9 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
                 self.environment = abort.task_environment
                 root.decision = {"aborted": str(abort)}
                 raise
-            except (ModelError, ConfigError):
+            except (ModelError, ModelCodeFailed, ConfigError):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise PipelineFailed(f"{type(error).__name__}: {error}") from error
             root.messages = self.messages = result[3]
             self.environment = result[2]

@@ -142,8 +142,10 @@ class CaseRecord(_Stored):
     status: Literal["ok", "error"]
     """`error` cases count neither as a success nor as a failure; the next run tries them again."""
     error_kind: str | None = None
-    """A value of `ErrorKind`, or `scorer`, `config`, `not_injectable`,
-    `injection_breaks_environment`, `defense`; in an attempt also `unfinished` (stopped under way)."""
+    """A value of `ErrorKind` or one of the kinds below it in docs/errors.md; in an attempt also `unfinished`
+    (stopped under way)."""
+    traceback: str | None = None
+    """Python's own, where a model's, a defense's, an attack's or a check's code broke."""
     simulated: bool
     """Whether any model behind this case was simulated: by its settings, or by what a reply says it is."""
     utility: bool

@@ -10,17 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
+from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
-from agentsys.contracts import AttackKind, FinishedCase, Measured, NotInjectable
+from agentsys.contracts import AttackKind, Defense, FinishedCase, Measured, NotInjectable
 from agentsys.errors import ConfigError
-from agentsys.models.chat import Scene
-from agentsys.models.errors import Consequence, ModelError
+from agentsys.models.chat import ChatModel, Scene
+from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
 from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.observed import Observed, PipelineFailed
 from agentsys.runs.plan import Job
@@ -46,6 +49,8 @@ class CaseRun:
     noop: bool = False
     error: str | None = None
     error_kind: str | None = None
+    traceback: str | None = None
+    """Where somebody's code broke."""
     ends_run: bool = False
     """Whether every further case would fail alike (a bad key)."""
     started: float = 0.0
@@ -55,6 +60,13 @@ class CaseRun:
     """Where it is an attempt of a search."""
     search: SearchFacts | None = None
     """Where its text was searched for."""
+
+
+_LONGEST_TRACEBACK = 20_000
+
+
+class AttackFailed(Exception):
+    """An attack's own code raised; the cause is chained."""
 
 
 class SearchFailed(Exception):
@@ -114,10 +126,14 @@ def guarded(run: CaseRun, action: Callable[[], None]) -> None:
             _failed(run, "not_injectable", str(error))
         except InjectionBreaksEnvironment as error:
             _failed(run, "injection_breaks_environment", str(error))
+        except ModelCodeFailed as error:
+            _broke(run, "model", error.__cause__)
         except PipelineFailed as error:
-            _failed(run, "defense", f"{error} ({_where(error.__cause__)})")
+            _broke(run, "defense", error.__cause__)
+        except AttackFailed as error:
+            _broke(run, "attack", error.__cause__)
         except Exception as error:  # noqa: BLE001 - a checker's bug must not lose the other cases
-            _failed(run, "scorer", f"{type(error).__name__}: {error} ({_where(error)})")
+            _broke(run, "scorer", error)
     run.duration_s = time.perf_counter() - start
 
 
@@ -139,7 +155,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
     elif texts is not None:
         run.written = dict(texts)
     elif injection_task is not None:
-        run.written = dict(cell.attack.injections(suite, user_task, injection_task, cell.victim))
+        run.written = _written(run.job, suite, user_task, injection_task)
     if recorded is None and getattr(cell.attack, "searched", False):
         # What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases.
         scene = replace(scene, attack="", payload=_digest(run.written))
@@ -150,8 +166,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
     model = cell.stack.for_scene(scene)
     drive = getattr(suite, "driven", None)
     driven = model if drive is None else drive(model, user_task, injection_task)
-    pipeline = cell.defense.pipeline(driven, suite)
-    observed = Observed(pipeline, run.tracer)
+    observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer)
     try:
         run.utility, run.security = suite.run_task_with_pipeline(
             observed,
@@ -180,6 +195,26 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
         run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 
+def _written(
+    job: Job, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+) -> dict[str, str]:
+    try:
+        return dict(job.cell.attack.injections(suite, user_task, injection_task, job.cell.victim))
+    except (NotInjectable, ModelError, ModelCodeFailed, ConfigError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise AttackFailed from error
+
+
+def _pipeline(defense: Defense, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+    try:
+        return defense.pipeline(model, suite)
+    except (ModelError, ModelCodeFailed, ConfigError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise PipelineFailed(f"{type(error).__name__}: {error}") from error
+
+
 def scene_of(job: Job) -> Scene:
     """The case as scripted models are told of it."""
     case = job.case
@@ -199,6 +234,19 @@ def _failed(run: CaseRun, kind: str, message: str) -> None:
     run.utility = run.security = False
     run.error_kind, run.error = kind, message
     run.messages = run.messages or run.tracer.last_main_messages
+
+
+def _broke(run: CaseRun, kind: str, error: BaseException | None) -> None:
+    """Code raised what it should not have: whoever mends it needs its traceback."""
+    _failed(run, kind, f"{type(error).__name__}: {error} ({_where(error)})")
+    run.traceback = traceback_of(error)
+
+
+def traceback_of(error: BaseException | None) -> str:
+    """Python's own traceback, the middle of a very long one (a runaway recursion) left out."""
+    text = "".join(traceback.format_exception(error))
+    half = _LONGEST_TRACEBACK // 2
+    return text if len(text) <= 2 * half else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def _where(error: BaseException | None) -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
 
 from agentsys.errors import ConfigError
 from agentsys.runs.case import Case
 from agentsys.runs.record import CaseRecord
 from agentsys.runs.stored_plan import as_stored, plan_file
+from agentsys.storable import as_json
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
@@ -86,9 +86,9 @@ class Store:
             StoreError: If the disk is full or the folder cannot be written.
         """
         path = self.root / key_of(record)
-        block = record.model_dump(mode="json", exclude={"spans"})
-        block["spans"] = [span.model_dump() for span in record.spans]
-        data = orjson.dumps({**agentdojo, "agentsys": block}, default=_plain, option=orjson.OPT_INDENT_2)
+        block = dict(record)
+        block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
+        data = as_json({**agentdojo, "agentsys": block}, indent=True)
         try:
             self._keep_aside_if_corrupt(path)
             write_atomically(path, data)
@@ -154,8 +154,3 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _plain(value: object) -> object:
-    """Values orjson does not know: pydantic models as dicts, anything else as text."""
-    return value.model_dump() if isinstance(value, BaseModel) else str(value)

@@ -95,10 +95,12 @@ def test_errors_are_stored_and_tried_again(tmp_path: Path) -> None:
     session = planned(tmp_path, broken(tmp_path, "bug"))
     outcome = session.execute(Silent())
     assert (outcome.finished, outcome.errors, outcome.fatal) == (3, 3, None)
+    assert len(outcome.tracebacks) == 1
     for record in records_in(tmp_path / "runs").values():
         assert record["agentsys"]["status"] == "error"
         assert record["agentsys"]["error_kind"] == "defense"
         assert "ZeroDivisionError: a bug" in record["error"]
+        assert "ZeroDivisionError: a bug" in record["agentsys"]["traceback"]
         assert len(record["messages"]) >= 2
     again = planned(tmp_path, broken(tmp_path, "bug"))
     assert (len(again.plan.todo), again.plan.failed_before) == (3, 3)
