@@ -9,7 +9,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.types import MessageContentBlock
 
-from agentsys.benchmarks.twins import deep_copy, twins
+from agentsys.benchmarks.twins import alike, deep_copy, twins
 from agentsys.models.trace import Tracer, current_tracer
 
 Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
@@ -40,7 +40,7 @@ def checked_on_copies(check: Check) -> Check:
         except Exception:  # noqa: BLE001 - whatever it was: it comes again below, or came of the sharing
             pass
         else:
-            if before == pre_environment and after == task_environment:
+            if alike(before, pre_environment) and alike(after, task_environment):
                 return passed
         # It changed what it was given, perhaps on both sides at once: on copies that share nothing.
         before, after = deep_copy(pre_environment), deep_copy(task_environment)

@@ -40,6 +40,41 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
     return copied
 
 
+def alike(first: object, second: object) -> bool:
+    """Whether two environments are equal, one that contains itself included.
+
+    Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
+    """
+    try:
+        return bool(first == second)
+    except RecursionError:
+        return _alike_parts(first, second)
+
+
+def _alike_parts(first: object, second: object) -> bool:
+    pairs, seen = [(first, second)], set[tuple[int, int]]()
+    while pairs:
+        one, other = pairs.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
+        if isinstance(one, BaseModel) and type(one) is type(other):
+            pairs += zip(_kept_by(one), _kept_by(other), strict=True)
+        elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+            pairs += [(value, other[key]) for key, value in one.items()]
+        elif isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
+            pairs += zip(one, other, strict=True)
+        elif isinstance(one, BaseModel | dict | list | tuple) or one != other:
+            return False
+    return True
+
+
+def _kept_by(model: object) -> tuple[object, ...]:
+    """What makes up a pydantic model: the same as its `==` compares."""
+    assert isinstance(model, BaseModel)
+    return vars(model), model.__pydantic_extra__, model.__pydantic_private__
+
+
 def _joined(first: Any, second: Any) -> Any:
     """`first` where `second` equals it; else `second`, in whose parts the same was done."""
     kind = type(first)

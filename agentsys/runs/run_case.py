@@ -12,7 +12,6 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
@@ -20,6 +19,7 @@ from agentdojo.types import ChatMessage
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.twins import alike
 from agentsys.contracts import AttackKind, Defense, FinishedCase, Measured, NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
@@ -183,7 +183,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
         run.security = not run.utility
     fresh = user_task.init_environment(suite.load_and_inject_default_environment(dict(run.written)))
-    run.noop = _same(fresh, observed.environment)
+    run.noop = observed.environment is not None and alike(fresh, observed.environment)
     measure = getattr(suite, "measured", None)
     if measure is not None and observed.environment is not None:
         after = observed.environment
@@ -224,10 +224,6 @@ def scene_of(job: Job) -> Scene:
 
 def _digest(written: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(dict(written), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _same(before: TaskEnvironment, after: TaskEnvironment | None) -> bool:
-    return after is not None and bool(before == after)
 
 
 def _failed(run: CaseRun, kind: str, message: str) -> None:

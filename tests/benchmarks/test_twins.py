@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import checked_on_copies
-from agentsys.benchmarks.twins import twins
+from agentsys.benchmarks.twins import _alike_parts, alike, deep_copy, twins
 
 
 class Item(BaseModel):
@@ -142,3 +142,62 @@ def test_a_checks_own_failure_is_let_through() -> None:
 
     with pytest.raises(LookupError, match="no such mail"):
         run(check)
+
+
+class Shop(TaskEnvironment):
+    """An environment that contains itself, as some suites' do: the order knows its shop."""
+
+    stock: list[int] = Field(default_factory=list)
+    order: Any = None
+
+
+def shop(*stock: int) -> Shop:
+    made = Shop(stock=list(stock))
+    made.order = Item(value={"shop": made, "items": [made]})
+    return made
+
+
+def test_an_environment_that_contains_itself_is_compared() -> None:
+    with pytest.raises(RecursionError):
+        assert shop(1) == shop(1)
+    assert alike(shop(1), shop(1))
+    assert not alike(shop(1), shop(2))
+    other = shop(1)
+    other.order.value["items"].append(1)
+    assert not alike(shop(1), other)
+    other.order = Shop(stock=[1])
+    assert not alike(shop(1), other)
+    assert not alike(shop(1), [])
+
+
+def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> None:
+    before, after = shop(1), shop(1, 2)
+
+    def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
+        assert pre is not before
+        assert post is not after
+        assert post.order.value["shop"] is post, "a copy contains itself, too"
+        grown = len(post.stock) - len(pre.stock)
+        post.stock.clear()  # what a check does to its copies is seen by nobody
+        pre.stock.append(9)
+        return grown == 1
+
+    scored = checked_on_copies(check)
+    for _ in range(2):
+        assert scored(None, [], before, after, []) is True  # type: ignore[arg-type]
+    assert (before.stock, after.stock) == ([1], [1, 2])
+
+
+def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_contain_themselves() -> None:
+    def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
+        pre.stock.append(9)
+        return post.stock == [1]
+
+    assert checked_on_copies(check)(None, [], shop(1), shop(1), []) is True  # type: ignore[arg-type]
+
+
+@settings(max_examples=100, deadline=None)
+@given(WORLDS, WORLDS)
+def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
+    for first, second in ((one, other), (one, deep_copy(one))):
+        assert _alike_parts(first, second) == (first == second)
