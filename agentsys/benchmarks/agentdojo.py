@@ -10,6 +10,7 @@ from typing import Any, cast
 from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.benchmarks.clock import DEFAULT, parsed_clock, read_case_clocks
 from agentsys.benchmarks.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
 from agentsys.benchmarks.fixes.catalog import FIXES, expanded
@@ -33,9 +34,10 @@ class AgentDojo:
         modules: Python modules imported first, so that a fork can register suites of its own.
         fixes: Repairs of checks and data (see agentsys.benchmarks.fixes). Official scores stay what they
             are; those that change what models read are part of the benchmark's name.
+        clock: The time that tools read: where each case's clock starts, or `real`.
 
     Raises:
-        ConfigError: If a version, suite, module, fix or way of injection is not known.
+        ConfigError: If a version, suite, module, fix or way of injection is not known, or the clock no time.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class AgentDojo:
         user_name: str = "Emma Johnson",
         modules: Sequence[str] = (),
         fixes: Sequence[str] | str = (),
+        clock: str = DEFAULT,
     ) -> None:
         if injection not in _INJECTIONS:
             raise ConfigError(unknown_name("benchmark.injection", injection, _INJECTIONS))
@@ -54,6 +57,7 @@ class AgentDojo:
         self.version = version
         self.injection = cast("Injection", injection)
         self.fixes = expanded(fixes)
+        self.clock = parsed_clock(clock)
         changes = [injection] if injection != "folded" else []
         changes += [name for name in self.fixes if FIXES[name].changes_runs]
         self.name = "+".join(["agentdojo", *changes])
@@ -105,6 +109,7 @@ def adapted(
     """
     replacing = EnvironmentLoader(suite, injection)
     loader: EnvironmentLoader | AppendingLoader = replacing
+    read_case_clocks(suite)
     copied = copy.copy(suite)
     if "append_injection" in fixes:
         loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.errors import ConfigError
-from agentsys.rescoring.clock import recorded_now, restamped
 from agentsys.rescoring.flip import Reason, Score
 from agentsys.rescoring.reexecute import reexecute, retold
-from agentsys.rescoring.same_text import same_text
+from agentsys.rescoring.same_text import same_text, stamps
 from agentsys.rescoring.score import checked, score
 from agentsys.rescoring.tasks import suite_for, tasks_for, versions
 from agentsys.rescoring.trajectory import Trajectory
@@ -78,11 +76,20 @@ def _with_the_records_clock(trajectory: Trajectory, version: str, which: Score) 
         return None
     suite = suite_for(trajectory, version)
     tasks = tasks_for(trajectory, suite, version)
-    since = datetime.datetime.now()  # without a time zone, as tools stamp
-    done = reexecute(trajectory, tasks, suite)
-    then = replace(done, after=restamped(done.after, since, now))
-    found: bool | None = getattr(checked(trajectory, tasks, suite, then), which)
+    done = reexecute(trajectory, tasks, suite, now)
+    found: bool | None = getattr(checked(trajectory, tasks, suite, done), which)
     return found
+
+
+def recorded_now(trajectory: Trajectory) -> datetime.datetime | None:
+    """The first stamp of the clock in what a record's tools returned; None where there is none."""
+    for text in trajectory.tool_texts:
+        for found in stamps(text):
+            try:
+                return datetime.datetime.fromisoformat(found)
+            except ValueError:  # digits that are no date
+                continue
+    return None
 
 
 def _difference_in_data(trajectory: Trajectory, version: str) -> str:

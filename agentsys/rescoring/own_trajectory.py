@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
@@ -35,6 +36,7 @@ class _Block(BaseModel):
     spans: list[Any] = []
     written: dict[str, str] = {}
     versions: dict[str, str] = {}
+    clock: datetime | None = None
     exposure: Exposure = Exposure()
 
 
@@ -75,6 +77,7 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         security=block.security if case.injection_task_id is not None else None,
         error=error,
         data_hash=block.versions.get("data"),
+        clock=block.clock,
         simulated=block.simulated,
         exposed_raw=block.exposure.exposed_raw,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from agentdojo.agent_pipeline.tool_execution import is_string_list
@@ -12,6 +13,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.models.tool_text import tool_text
 from agentsys.rescoring.tasks import Tasks
 from agentsys.rescoring.trajectory import RecordedCall, Trajectory
@@ -27,7 +29,9 @@ class Execution:
     """Of each call that was executed, whether its tool returned an error."""
 
 
-def reexecute(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Execution:
+def reexecute(
+    trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], clock: datetime | None = None
+) -> Execution:
     """Do again what was done.
 
     Args:
@@ -35,13 +39,16 @@ def reexecute(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Ex
             their defaults: then tools return other texts, and the checks judge the same calls.
         tasks: The record's tasks in the suite's version.
         suite: Of `agentsys.benchmarks.agentdojo.AgentDojo`.
+        clock: Where the clock that tools read begins; None: where the record's began, or, if it does not
+            say, where any case's begins.
 
     Raises:
         ValueError: If an injection vector is not one of the suite's.
         InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
     """
     before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
-    failed = tuple(error is not None for _, error in _results(trajectory.executed, suite, after))
+    with reading(clock or _clock(trajectory)):
+        failed = tuple(error is not None for _, error in _results(trajectory.executed, suite, after))
     return Execution(before, after, failed)
 
 
@@ -54,7 +61,13 @@ def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[
         suite: As for `reexecute`, which raises the same.
     """
     environment = _fresh(trajectory, tasks, suite)
-    return [error or tool_text(value) for value, error in _results(trajectory.executed, suite, environment)]
+    with reading(_clock(trajectory)):
+        results = _results(trajectory.executed, suite, environment)
+        return [error or tool_text(value) for value, error in results]
+
+
+def _clock(trajectory: Trajectory) -> datetime | None:
+    return trajectory.clock or parsed_clock(DEFAULT)
 
 
 def _fresh(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> TaskEnvironment:

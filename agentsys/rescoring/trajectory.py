@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from agentdojo.types import MessageContentBlock
@@ -62,6 +63,8 @@ class Trajectory:
     """What ended the run; its scores then mean nothing."""
     data_hash: str | None = None
     """Hash of the suite's data when the case was run; only our own records have it."""
+    clock: datetime | None = None
+    """Where the clock that its tools read began; None where that is not known, or was the machine's."""
     simulated: bool = False
     """Whether a simulated model was behind it: no LLM's result."""
     exposed_raw: bool | None = None

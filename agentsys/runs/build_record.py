@@ -15,6 +15,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 import agentsys
+from agentsys.benchmarks.clock import start_of
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
@@ -65,6 +66,7 @@ def _record(run: CaseRun) -> CaseRecord:
         ground_truth_length=ground_truth_length(suite, case.user_task_id),
         seed=cell.settings.seed,
         injection_mode=str(getattr(cell.benchmark, "injection", "folded")),
+        clock=start_of(cell.benchmark),
         written=dict(run.written),
         versions={**_versions(), **_data(suite)},
         config_hash=cell.settings.config_hash,

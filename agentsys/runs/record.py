@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -164,6 +165,8 @@ class CaseRecord(_Stored):
     seed: int = 0
     injection_mode: str = "folded"
     """`folded`: AgentDojo's own substitution; `exact`: the literal text."""
+    clock: datetime | None = None
+    """Where the clock that the case's tools read began; None where they read the machine's."""
     written: dict[str, str] = {}
     """Injection vector -> text as the attack wrote it (what is read may be folded: see the messages)."""
     versions: dict[str, str] = {}

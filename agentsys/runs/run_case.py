@@ -17,6 +17,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
+from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.benchmarks.twins import alike
@@ -168,14 +169,15 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
     driven = model if drive is None else drive(model, user_task, injection_task)
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer)
     try:
-        run.utility, run.security = suite.run_task_with_pipeline(
-            observed,
-            user_task,
-            injection_task,
-            dict(run.written),
-            runtime_class=WatchedRuntime,
-            environment=environment,
-        )
+        with reading(start_of(cell.benchmark)):
+            run.utility, run.security = suite.run_task_with_pipeline(
+                observed,
+                user_task,
+                injection_task,
+                dict(run.written),
+                runtime_class=WatchedRuntime,
+                environment=environment,
+            )
     finally:
         run.messages, run.attempts = observed.messages, observed.attempts
     if injection_task is None:

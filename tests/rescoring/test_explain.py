@@ -12,11 +12,10 @@ import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, published, stored, turns
 
 import agentsys.rescoring.explain
-from agentsys.rescoring.clock import recorded_now, restamped
-from agentsys.rescoring.explain import explain
+from agentsys.rescoring.explain import explain, recorded_now
 from agentsys.rescoring.flip import Reason
 from agentsys.rescoring.read_trajectory import read_trajectory
-from agentsys.rescoring.reexecute import Execution, retold
+from agentsys.rescoring.reexecute import Execution, reexecute, retold
 from agentsys.rescoring.same_text import same_text
 from agentsys.rescoring.score import Scores, score
 from agentsys.rescoring.tasks import suite_for, tasks_for
@@ -97,18 +96,22 @@ def test_a_check_that_looks_at_the_clock_is_found_out(
     assert explain(trajectory, "v1.2.2", "utility").reason is Reason.CLOCK
 
 
-def test_only_stamps_of_the_execution_are_moved() -> None:
-    from agentsys.rescoring.tasks import benchmark
-
-    environment = benchmark("v1.2.2").suite("workspace").load_and_inject_default_environment({})
-    since = datetime.datetime.now()
-    mails = list(environment.inbox.emails.values())
-    mails[0].timestamp = datetime.datetime.now()
-    mails[1].timestamp = later = since + datetime.timedelta(days=9)
-    then = datetime.datetime(2024, 7, 19)
-    moved = list(restamped(environment, since, then).inbox.emails.values())
-    assert [mail.timestamp for mail in moved[:3]] == [then, later, mails[2].timestamp]
-    assert mails[0].timestamp != then
+def test_our_own_records_are_done_again_on_the_clock_they_were_made_with(tmp_path: Path) -> None:
+    mail = {
+        "function": "send_email",
+        "args": {"recipients": ["a@b.c"], "subject": "s", "body": "b"},
+        "id": "m",
+    }
+    sent = published(suite_name="workspace", utility=True, messages=turns([mail, mail]))
+    noon = datetime.datetime(2023, 3, 4, 12)
+    for clock, first in ((None, "2025-01-01 12:00:00.500000"), (noon, str(noon))):
+        trajectory = replace(read(tmp_path, sent), clock=clock)
+        suite = suite_for(trajectory, "v1.2.2")
+        tasks = tasks_for(trajectory, suite, "v1.2.2")
+        stamps = [str(m.timestamp) for m in reexecute(trajectory, tasks, suite).after.inbox.emails.values()]
+        assert stamps[-2] == first
+        assert stamps[-2] < stamps[-1], "later is later"
+        assert first in retold(trajectory, tasks, suite)[0]
 
 
 def test_the_records_clock_is_its_first_stamp_and_no_date_is_none(tmp_path: Path) -> None:
