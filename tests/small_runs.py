@@ -45,6 +45,12 @@ class Silent:
     def attempted(self, record: Any) -> None:
         self.attempts.append(record)
 
+    def joined(self, processes: Any) -> None:
+        pass
+
+    def elsewhere(self) -> None:
+        pass
+
     def tick(self) -> None:
         pass
 

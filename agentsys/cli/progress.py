@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -15,6 +16,15 @@ from agentsys.runs.record import CaseRecord
 from agentsys.runs.totals import Totals, duration
 
 LINE_EVERY_S = 60.0
+
+
+def _joined(processes: Sequence[int]) -> str:
+    who = (
+        "process " + ", ".join(map(str, processes[:8]))
+        if len(processes) == 1
+        else f"{len(processes)} processes"
+    )
+    return f"Already at work in this folder: {who}. This run helps: each case is run once, by one of them."
 
 
 class LiveProgress:
@@ -46,6 +56,14 @@ class LiveProgress:
     def attempted(self, record: CaseRecord) -> None:
         """Count an attempt of a search."""
         self._totals.add_attempt(record)
+
+    def joined(self, processes: Sequence[int]) -> None:
+        """Say that the work is shared."""
+        self._live.console.print(_joined(processes), markup=False, highlight=False, soft_wrap=True)
+
+    def elsewhere(self) -> None:
+        """One case less to run."""
+        self._totals.planned -= 1
 
     def tick(self) -> None:
         """Nothing to do: the display redraws itself."""
@@ -86,6 +104,14 @@ class PlainProgress:
     def attempted(self, record: CaseRecord) -> None:
         """Count an attempt of a search."""
         self._totals.add_attempt(record)
+
+    def joined(self, processes: Sequence[int]) -> None:
+        """Say that the work is shared."""
+        self._print(_joined(processes))
+
+    def elsewhere(self) -> None:
+        """One case less to run."""
+        self._totals.planned -= 1
 
     def tick(self) -> None:
         """Print a line if a minute has passed."""

@@ -13,10 +13,10 @@ from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
 from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.reading import Reading
 from agentsys.analysis.report import report as measured
+from agentsys.atomic_file import write_atomically
 from agentsys.cli.stored_runs import NamesOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
-from agentsys.runs.store import write_atomically
 
 DEFAULT_NAME = "report.html"
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agentsys.atomic_file import write_atomically
 from agentsys.defense.gate import first_object
 from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS
 from agentsys.defense.sections import write_sections
@@ -91,7 +90,12 @@ class PrivilegeBook:
             reply = ask_privileges(model, tools)
             labels = read_labels(text_of(reply.message), tools)
             if self.folder is not None:
-                _write(self._file(self.folder, key), _as_data(key, labels, reply))
+                # Another process may have asked meanwhile: one answer holds for all.
+                known = self._stored(key, tools)
+                if known is not None:
+                    return known
+                data = json.dumps(_as_data(key, labels, reply), indent=2).encode()
+                write_atomically(self._file(self.folder, key), data)
         except OSError as error:
             raise ConfigError(
                 f"Cannot write tool labels to '{self.folder}' ({error.strerror});"
@@ -136,15 +140,6 @@ def _as_data(key: tuple[str, str], labels: Labels, reply: ChatReply) -> dict[str
         "cost_usd": reply.cost_usd,
         "model_id": reply.model_id,
     }
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(data, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).replace(path)
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ConfigDict
 
+from agentsys.atomic_file import write_atomically
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
 from agentsys.models.retry import is_empty
 from agentsys.models.wire_text import encode
@@ -69,15 +69,7 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.stem[:16]}.{os.getpid()}.{threading.get_ident()}.tmp")
-        try:
-            draft.write_bytes(encode(value))
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        write_atomically(self._path(key), encode(value), durable=False)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.json"

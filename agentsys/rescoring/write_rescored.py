@@ -14,12 +14,12 @@ import orjson
 
 from agentsys.analysis.own_record import OWN_KEY
 from agentsys.analysis.stored_file import json_of
+from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.models.recorded_run import recorded_messages
 from agentsys.rescoring.rescore import RescoredCase
 from agentsys.runs.build_record import plain
 from agentsys.runs.case import Case, safe_name
-from agentsys.runs.store import write_atomically
 
 
 def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import queue
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.record import CaseRecord
@@ -16,6 +19,7 @@ from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.searches import Searches
 from agentsys.runs.store import Store, StoreError
 
+_LOOK_AGAIN_S = 0.5
 _TRACEBACKS = 3
 """Most tracebacks that an outcome holds; each stands in its case's record."""
 
@@ -28,6 +32,12 @@ class Listener(Protocol):
 
     def attempted(self, record: CaseRecord) -> None:
         """An attempt of a search was stored."""
+
+    def joined(self, processes: Sequence[int]) -> None:
+        """Other processes (their numbers) are at work in the same log folder."""
+
+    def elsewhere(self) -> None:
+        """Another process stored a case of this plan."""
 
     def tick(self) -> None:
         """Time passed; nothing new. Called about once a second."""
@@ -48,6 +58,8 @@ class Outcome:
     """Why the run stopped early (a bad key, a full disk); None otherwise."""
     interrupted: bool = False
     """Whether the user stopped it."""
+    elsewhere: int = 0
+    """Cases of the plan that other processes stored meanwhile."""
     tracebacks: tuple[str, ...] = ()
     """Of code that broke: one for each error kind and message, the first few."""
 
@@ -58,8 +70,12 @@ class _Done:
     fatal: str | None
 
 
-def execute(jobs: Sequence[Job], *, workers: int, store: Store, listener: Listener) -> Outcome:
-    """Run every job and store its record.
+def execute(
+    jobs: Sequence[Job], *, workers: int, store: Store, claims: Claims, listener: Listener
+) -> Outcome:
+    """Run every job and store its record; a job that another process has claimed is left to it.
+
+    Such a job is waited for, and taken over should its process die: at the end all are done.
 
     A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
     let through. An error that every further case would meet stops the run the same way.
@@ -68,14 +84,15 @@ def execute(jobs: Sequence[Job], *, workers: int, store: Store, listener: Listen
         jobs: The cases to run.
         workers: Cases under way at once.
         store: Where records go.
+        claims: Of this run, in the same folder.
         listener: Is told of each record, in the calling thread.
     """
-    state = _State(iter(jobs), store, listener)
+    state = _State(jobs, store, claims, listener)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
         state.fill(pool, workers)
-        while state.running:
+        while state.running or state.waiting:
             try:
                 state.collect(timeout_s=1.0)
                 state.fill(pool, workers)
@@ -85,39 +102,75 @@ def execute(jobs: Sequence[Job], *, workers: int, store: Store, listener: Listen
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-    return Outcome(
-        state.finished, state.errors, state.fatal, state.interrupted, tuple(state.tracebacks.values())
-    )
+    return state.outcome
 
 
 class _State:
     """The run under way: what is running, what came of it, whether to go on."""
 
-    def __init__(self, jobs: Iterator[Job], store: Store, listener: Listener) -> None:
-        self.jobs, self.store, self.listener = jobs, store, listener
+    def __init__(self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener) -> None:
+        self.todo, self.others_todo = deque(jobs), deque[Job]()
+        self.store, self.claims, self.listener = store, claims, listener
         self.running: set[Future[_Done | None]] = set()
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
-        self.searches = Searches(store, self.attempts.put, lambda: self.stopped)
-        self.finished = self.errors = 0
+        self.searches = Searches(store, self.attempts.put, lambda: self.stopped, claims)
+        self.finished = self.errors = self.elsewhere = 0
         self.fatal: str | None = None
         self.interrupted = False
         self.tracebacks: dict[tuple[str | None, str], str] = {}
 
     def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
-        while not self.stopped and len(self.running) < workers:
-            job = next(self.jobs, None)
-            if job is None:
+        if not self.todo:
+            self.todo, self.others_todo = self.others_todo, deque()
+        while self.todo and not self.stopped and len(self.running) < workers:
+            job = self.todo.popleft()
+            try:
+                if not self._ours(job):
+                    continue
+            except StoreError as error:
+                self._stop(str(error))
                 return
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
             run = contextvars.Context().run
-            self.running.add(pool.submit(run, _run_and_store, job, self.store, self.searches))
+            self.running.add(pool.submit(run, _run_and_store, job, self.store, self.searches, self.claims))
+
+    def _ours(self, job: Job) -> bool:
+        """Whether the job is claimed for this run, to be run now."""
+        taken = self.claims.take(job.case.key)
+        # Looked at under the claim: nobody stores it from here on.
+        if self.store.renewed(job.case):
+            self.claims.release(job.case.key)
+            self.elsewhere += 1
+            self.listener.elsewhere()
+            return False
+        if not taken:
+            self.others_todo.append(job)
+        return taken
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is anything that this run still wants to see done."""
+        return bool(self.todo or self.others_todo) and not self.stopped
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            self.finished,
+            self.errors,
+            self.fatal,
+            self.interrupted,
+            self.elsewhere,
+            tuple(self.tracebacks.values()),
+        )
 
     @property
     def stopped(self) -> bool:
         return self.interrupted or self.fatal is not None
 
     def collect(self, timeout_s: float) -> None:
+        if not self.running:
+            time.sleep(min(timeout_s, _LOOK_AGAIN_S))  # all that is left is under way in other processes
         done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
         while not self.attempts.empty():
             self.listener.attempted(self.attempts.get())
@@ -160,7 +213,7 @@ def _place(record: CaseRecord) -> tuple[str | None, str]:
     return record.error_kind, lines[-1] if lines else ""
 
 
-def _run_and_store(job: Job, store: Store, searches: Searches) -> _Done | None:
+def _run_and_store(job: Job, store: Store, searches: Searches, claims: Claims) -> _Done | None:
     """None: the run is ending, and the case's search stopped before it was done."""
     try:
         done = finish_case(job, store, searches)
@@ -172,4 +225,6 @@ def _run_and_store(job: Job, store: Store, searches: Searches) -> _Done | None:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
         done = lost_case(job, error)
         store.write(done.record, done.agentdojo)
+    finally:
+        claims.release(job.case.key)
     return _Done(done.record, done.fatal)

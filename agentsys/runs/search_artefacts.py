@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
+from agentsys.atomic_file import write_atomically
 from agentsys.attacks.artefact import Artefact, ArtefactEntry, read_artefact
 from agentsys.errors import ConfigError
 from agentsys.runs.case import safe_name
+from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.search_job import searched_attack
-from agentsys.runs.store import Store, StoreError, write_atomically
+from agentsys.runs.store import Store
 
 
 def artefact_path(store: Store, job: Job) -> Path:
@@ -19,12 +20,10 @@ def artefact_path(store: Store, job: Job) -> Path:
 
 
 class SearchArtefacts:
-    """The artefacts of one run. Safe to use from many threads."""
+    """The artefacts of one run. Safe to use from many threads, and beside other runs."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self._kept: dict[Path, Artefact] = {}
+    def __init__(self, store: Store, claims: Claims) -> None:
+        self._store, self._claims = store, claims
 
     def add(self, job: Job, entry: ArtefactEntry) -> None:
         """Put what a search came to into its file; an entry for the same tasks is replaced.
@@ -33,17 +32,15 @@ class SearchArtefacts:
             StoreError: If it cannot be written.
         """
         path = artefact_path(self._store, job)
-        with self._lock:
-            before = self._kept.get(path) or _read(path) or _empty(job)
-            now = self._kept[path] = before.with_entry(entry)
+        with self._claims.held(f"artefact {path.relative_to(self._store.root)}"):
+            before = _read(path) or _empty(job)
+            now = before.with_entry(entry)
             if now == before and path.exists():
                 return
             try:
                 write_atomically(path, now.as_json())
             except OSError as error:
-                raise StoreError(
-                    f"Cannot write {path}: {error.strerror}. Make room, or give another logdir=..."
-                ) from None
+                raise self._store.unwritable(path, error) from None
 
 
 def _read(path: Path) -> Artefact | None:

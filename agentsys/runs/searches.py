@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from agentsys.attacks.artefact import ArtefactEntry
 from agentsys.attacks.search import Attempt, chosen
+from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.quest import quest_of
 from agentsys.runs.record import CaseRecord, SearchFacts
+from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search_artefacts import SearchArtefacts
 from agentsys.runs.search_job import TRANSFER, SearchKey, search_job, search_key, searched_attack
 from agentsys.runs.search_target import RunTarget
@@ -37,13 +39,18 @@ class Searches:
         store: Where attempts and artefacts go, and where those of an earlier run are.
         made: Is told of every attempt; called from the threads that make them.
         stopping: Whether the run is ending: searches then stop before the next attempt.
+        claims: Of this run: a search that another run is making is waited for, and then read.
     """
 
     def __init__(
-        self, store: Store, made: Callable[[CaseRecord], None], stopping: Callable[[], bool]
+        self,
+        store: Store,
+        made: Callable[[CaseRecord], None],
+        stopping: Callable[[], bool],
+        claims: Claims,
     ) -> None:
-        self._store, self._made, self._stopping = store, made, stopping
-        self._artefacts = SearchArtefacts(store)
+        self._store, self._made, self._stopping, self._claims = store, made, stopping, claims
+        self._artefacts = SearchArtefacts(store, claims)
         self._lock = threading.Lock()
         self._found: dict[SearchKey, Future[Found]] = {}
 
@@ -64,10 +71,15 @@ class Searches:
             future = self._found.setdefault(key, Future())
         if begun is None:
             try:
-                future.set_result(self._search(job))
+                with self._claims.held(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
+                    future.set_result(self._search(job))
             except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
                 future.set_exception(error)
         return future.result()
+
+    def _stop_if_ending(self) -> None:
+        if self._stopping():
+            raise SearchStopped
 
     def _search(self, job: Job) -> Found:
         home, attack = search_job(job), searched_attack(job)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentsys.atomic_file import Process
 from agentsys.errors import ConfigError
 from agentsys.runs.cell import CellBuilder
+from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, Outcome, execute
 from agentsys.runs.plan import Plan, plan
@@ -52,14 +54,30 @@ class Session:
 
         Raises:
             StoreError: If the log folder cannot be written.
+            ConfigError: If all is to be run anew while another process runs it.
         """
-        if self.again:
-            set_aside(self.plan.jobs, self.store)
-        self.store.remember_plan(job.case for job in self.plan.jobs)
-        for settings in self.settings:
-            self.store.remember_config(settings.config_hash, settings.identity)
-        workers = self.settings[0].executor.workers
-        return execute(self.plan.todo, workers=workers, store=self.store, listener=listener)
+        with Claims(self.store) as claims:
+            others = claims.others()
+            if others:
+                listener.joined([process.pid for process in others])
+            if self.again:
+                _check_alone(others, self.store)
+                set_aside(self.plan.jobs, self.store)
+            self.store.remember_plan(job.case for job in self.plan.jobs)
+            for settings in self.settings:
+                self.store.remember_config(settings.config_hash, settings.identity)
+            workers = self.settings[0].executor.workers
+            return execute(
+                self.plan.todo, workers=workers, store=self.store, claims=claims, listener=listener
+            )
+
+
+def _check_alone(others: Sequence[Process], store: Store) -> None:
+    if others:
+        raise ConfigError(
+            f"Process {others[0].pid} is at work in {store.root}, and --again would set its records aside: "
+            "let it finish first."
+        )
 
 
 def prepare(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.runs.case import Case
 from agentsys.runs.record import CaseRecord
@@ -34,6 +33,14 @@ class Stored:
     config_hash: str = ""
 
 
+class Version(NamedTuple):
+    """Which writing of a file it is."""
+
+    changed_ns: int
+    inode: int
+    size: int
+
+
 class StoreError(ConfigError):
     """The log folder cannot be written; what is finished stays."""
 
@@ -51,11 +58,13 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.own = root / OWN_FOLDER
+        self.marker: Path | None = None
+        """A file of the run that writes here: where it is missing, the folder was removed under the run."""
+        self._looked: dict[str, Version | None] = {}
         try:
-            self.own.mkdir(parents=True, exist_ok=True)
-            probe = self.own / f"probe-{os.getpid()}"
-            probe.write_bytes(b"")
-            probe.unlink()
+            probe = self.own / "probe"
+            write_atomically(probe, b"", durable=False)
+            probe.unlink(missing_ok=True)  # another process may have been faster
         except OSError as error:
             raise StoreError(
                 f"Cannot write to {root}: {error.strerror}. Give another folder: logdir=..."
@@ -63,7 +72,32 @@ class Store:
 
     def look(self, case: Case) -> Stored:
         """Whether the case is finished. A file that does not parse counts as not run."""
-        return self.look_at(self.root / case.key)
+        path = self.root / case.key
+        self._looked[case.key] = _version(path)
+        return self.look_at(path)
+
+    def renewed(self, case: Case) -> bool:
+        """Whether somebody has stored the case since this process last looked."""
+        now = _version(self.root / case.key)
+        return now is not None and now != self._looked.get(case.key)
+
+    def check_there(self) -> None:
+        """See that the log folder is still the one this run began in.
+
+        Raises:
+            StoreError: If it was removed.
+        """
+        if self.marker is not None and not self.marker.exists():
+            raise StoreError(
+                f"{self.root} was removed while this run was writing to it; what it held is gone."
+            )
+
+    def unwritable(self, path: Path, error: OSError) -> StoreError:
+        """The error for a file that the disk does not take."""
+        return StoreError(
+            f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room, or give another "
+            "logdir=...."
+        )
 
     def look_at(self, path: Path) -> Stored:
         """The same of any record's file, an attempt's for one."""
@@ -83,8 +117,9 @@ class Store:
             agentdojo: The fields AgentDojo's loader wants, `messages` among them.
 
         Raises:
-            StoreError: If the disk is full or the folder cannot be written.
+            StoreError: If the disk is full, or the folder cannot be written or is not there any more.
         """
+        self.check_there()
         path = self.root / key_of(record)
         block = dict(record)
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
@@ -93,10 +128,7 @@ class Store:
             self._keep_aside_if_corrupt(path)
             write_atomically(path, data)
         except OSError as error:
-            raise StoreError(
-                f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room, or give another "
-                "logdir=...."
-            ) from None
+            raise self.unwritable(path, error) from None
         return path
 
     def remember_plan(self, cases: Iterable[Case]) -> None:
@@ -110,9 +142,7 @@ class Store:
             if not path.exists():
                 write_atomically(path, data)
         except OSError as error:
-            raise StoreError(
-                f"Cannot write {path}: {error.strerror}. Make room, or give another logdir=..."
-            ) from None
+            raise self.unwritable(path, error) from None
 
     def remember_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
         """Keep a resolved config beside the records that name its hash."""
@@ -141,16 +171,9 @@ def key_of(record: CaseRecord) -> str:
     return record.case.key if attempt is None else record.case.attempt_key(attempt.number)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to a temporary name in the same folder, flush it to the disk, and rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+def _version(path: Path) -> Version | None:
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        found = path.stat()
     except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+        return None
+    return Version(found.st_mtime_ns, found.st_ino, found.st_size)

@@ -10,7 +10,7 @@ import pytest
 
 from agentsys.runs.case import Case
 from agentsys.runs.record import CaseRecord
-from agentsys.runs.store import Store, StoreError, write_atomically
+from agentsys.runs.store import Store, StoreError
 
 CASE = Case(
     benchmark="agentdojo",
@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_old_record_and_no_half_file(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("agentsys.runs.store.os.fsync", full)
+    monkeypatch.setattr("agentsys.atomic_file.os.fsync", full)
     with pytest.raises(StoreError, match=r"No space left on device\. Finished cases are safe; make room"):
         store.write(RECORD, {"n": 2})
     assert path.read_bytes() == before
@@ -76,10 +76,3 @@ def test_a_temporary_file_left_by_a_kill_is_no_record(tmp_path: Path) -> None:
     path = store.write(RECORD, {})
     path.with_name(f".{path.name}.1-2.tmp").write_bytes(b"{")
     assert [p.name for p in path.parent.glob("*.json")] == [path.name]
-
-
-def test_writing_replaces_the_whole_file(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b.json"
-    write_atomically(path, b"long" * 1000)
-    write_atomically(path, b"short")
-    assert path.read_bytes() == b"short"

@@ -1,0 +1,139 @@
+"""Files that are there whole or not at all, and the temporary ones that a killed process leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_LEFT = re.compile(r"\.([0-9a-f]{8}-\d+-\d+)-\d+\.tmp$")
+_OLD_S = 86_400.0
+"""Age from which a temporary file counts as left behind where its process cannot be asked after."""
+
+
+class Process(NamedTuple):
+    """A process, so that it can be told from a later one of the same number."""
+
+    machine: str
+    """8 hex digits: host name, boot, and the space that counts process numbers (a container's own)."""
+    pid: int
+    started: int
+    """Ticks from the machine's boot to its start; 0 where the system does not tell."""
+
+    @classmethod
+    def here(cls) -> Process:
+        """This process."""
+        return _here(os.getpid())
+
+    @classmethod
+    def parsed(cls, mark: str) -> Process | None:
+        """A process from its mark; None if it is none."""
+        machine, _, rest = mark.partition("-")
+        pid, _, started = rest.partition("-")
+        return cls(machine, int(pid), int(started)) if pid.isdigit() and started.isdigit() else None
+
+    @property
+    def mark(self) -> str:
+        """The process in one word, as part of a file's name."""
+        return f"{self.machine}-{self.pid}-{self.started}"
+
+    @property
+    def is_dead(self) -> bool | None:
+        """Whether it has ended; None where that cannot be seen from here (another machine)."""
+        if self.machine != _machine() or not self.started:
+            return None
+        return _started(self.pid) != self.started
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write `data` to a temporary name in the same folder and rename it.
+
+    Args:
+        path: The file; its folder is made if it is not there.
+        data: The whole content.
+        durable: Whether to flush it to the disk before it takes the name.
+
+    Raises:
+        OSError: If the disk does not take it; then the file is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark = f"{Process.here().mark}-{threading.get_ident()}"
+    temporary = path.with_name(f".{path.name[:100]}.{mark}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_left_behind(folder: Path) -> int:
+    """Remove the temporary files of processes that have ended, in all of a folder.
+
+    Those of live processes stay, and so do younger ones whose process cannot be asked after.
+
+    Returns:
+        How many were removed.
+    """
+    removed = 0
+    for path in _temporary(folder):
+        if _is_left_behind(path):
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _temporary(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names if name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_left_behind(path: Path) -> bool:
+    found = _LEFT.search(path.name)
+    process = Process.parsed(found[1]) if found else None
+    dead = process.is_dead if process else None
+    if dead is not None:
+        return dead
+    try:
+        return time.time() - path.stat().st_mtime > _OLD_S
+    except OSError:  # its process has just renamed it
+        return False
+
+
+@functools.lru_cache(maxsize=1)
+def _here(pid: int) -> Process:
+    return Process(_machine(), pid, _started(pid) or 0)
+
+
+@functools.cache
+def _machine() -> str:
+    parts = [platform.node(), _read("/proc/sys/kernel/random/boot_id")]
+    with contextlib.suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+def _started(pid: int) -> int | None:
+    """When a process of this number started; None if there is none, or only what is left of an ended one."""
+    _, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")  # its name may hold anything
+    told = fields.split()
+    return int(told[19]) if len(told) > 19 and told[0] not in "ZX" else None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

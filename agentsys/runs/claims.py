@@ -1,0 +1,179 @@
+"""`Claims`: many processes on one log folder, and each case run by one of them.
+
+Who wants to do something takes a claim on it first: a small file that only one can make. Whose owner has
+ended without giving it back is free again. On one machine the owner is looked up by its number and start;
+of an owner on another machine only the heartbeat can be seen, a file that it touches now and then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from agentsys.atomic_file import Process, remove_left_behind
+from agentsys.runs.store import Store
+
+PATIENCE_S = 60.0
+"""Without a heartbeat for this long, an owner on another machine counts as dead."""
+_BEAT = ".alive"
+_POLL_S = 0.2
+
+
+class Claims:
+    """This run's claims in a log folder. Use as a context; safe to use from many threads.
+
+    Args:
+        store: The log folder.
+        patience_s: See `PATIENCE_S`.
+    """
+
+    def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
+        self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s
+        self._owner = f"{Process.here().mark}-{secrets.token_hex(4)}"
+        self._held: dict[str, Path] = {}
+        self._beats: dict[Path, tuple[int, float]] = {}
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Claims:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._heartbeat.touch()
+            self._clean()
+        except OSError as error:
+            raise self._store.unwritable(self._folder, error) from None
+        self._store.marker = self._heartbeat
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._ended.set()
+        for name in list(self._held):
+            self.release(name)
+        self._store.marker = None
+        self._heartbeat.unlink(missing_ok=True)
+
+    def take(self, name: str) -> bool:
+        """Whether `name` is this run's from now on, until `release`.
+
+        Raises:
+            StoreError: If the log folder is not there any more, or cannot be written.
+        """
+        self._store.check_there()
+        place = hashlib.sha256(name.encode()).hexdigest()[:32]
+        if self._living(place):
+            return False
+        claim = self._folder / f"{place}.{self._owner}"
+        try:
+            claim.touch(exist_ok=False)
+        except FileExistsError:  # another thread of this run's
+            return False
+        except OSError as error:
+            raise self._store.unwritable(claim, error) from None
+        # Two may have looked before either of them wrote: then each finds the other, and both give way.
+        if self._living(place):
+            claim.unlink(missing_ok=True)
+            return False
+        self._held[name] = claim
+        return True
+
+    def release(self, name: str) -> None:
+        """Give a claim back; nothing happens where there is none."""
+        claim = self._held.pop(name, None)
+        if claim is not None:
+            claim.unlink(missing_ok=True)
+
+    @contextmanager
+    def held(self, name: str, give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold a claim inside the block; another run's is waited for.
+
+        Args:
+            name: Of what is claimed.
+            give_up: Called while waiting; may raise.
+        """
+        while not self.take(name):
+            give_up()
+            time.sleep(_POLL_S * (0.5 + random.random()))  # not in step with whoever else is waiting
+        try:
+            yield
+        finally:
+            self.release(name)
+
+    def others(self) -> list[Process]:
+        """The processes that are at work in the same folder."""
+        beats = [path for path in self._folder.glob(f"*{_BEAT}") if path != self._heartbeat]
+        found = [Process.parsed(_mark_of(path.name)) for path in beats if not self._is_dead(path.stem)]
+        return sorted({process for process in found if process is not None})
+
+    @property
+    def _heartbeat(self) -> Path:
+        return self._folder / f"{self._owner}{_BEAT}"
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._patience_s / 6):
+            try:
+                os.utime(self._heartbeat)
+            except OSError:  # gone with its folder: whoever takes or stores next says so
+                return
+
+    def _living(self, place: str) -> list[Path]:
+        """The claims of other live runs on a place; those of dead ones are removed.
+
+        A claim's name holds its owner's, and no owner has the name of an earlier one: what is removed
+        here cannot be a live run's, however long ago it was looked at.
+        """
+        return [claim for claim in self._folder.glob(f"{place}.*") if not self._removed(claim)]
+
+    def _removed(self, claim: Path) -> bool:
+        owner = claim.suffix[1:]
+        if owner == self._owner or not self._is_dead(owner):
+            return owner == self._owner
+        claim.unlink(missing_ok=True)
+        return True
+
+    def _is_dead(self, owner: str) -> bool:
+        if owner == self._owner:
+            return False
+        heartbeat = self._folder / f"{owner}{_BEAT}"
+        if not heartbeat.exists():
+            return True  # made before its first claim, removed after its last
+        process = Process.parsed(_mark_of(owner))
+        dead = process.is_dead if process is not None else None
+        return self._is_still(heartbeat) if dead is None else dead
+
+    def _is_still(self, path: Path) -> bool:
+        """Whether a file has not been touched for as long as this process has watched it, and long enough.
+
+        Two machines' clocks may differ, so that only what changes counts, and never its time.
+        """
+        try:
+            beat = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return True
+        known, since = self._beats.setdefault(path, (beat, time.monotonic()))
+        if known != beat:
+            self._beats[path] = (beat, time.monotonic())
+            return False
+        return time.monotonic() - since > self._patience_s
+
+    def _clean(self) -> None:
+        """Remove what processes that were killed left in the log folder."""
+        for heartbeat in self._folder.glob(f"*{_BEAT}"):
+            if self._is_dead(heartbeat.stem):
+                heartbeat.unlink(missing_ok=True)
+        for claim in self._folder.iterdir():
+            if claim.suffix != _BEAT:
+                self._removed(claim)
+        remove_left_behind(self._store.root)
+
+
+def _mark_of(owner: str) -> str:
+    """The mark of the process that an owner's name begins with."""
+    return "-".join(owner.removesuffix(_BEAT).split("-")[:3])

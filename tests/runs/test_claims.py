@@ -1,0 +1,155 @@
+"""Claims: one owner at a time, freed when the owner ends, taken over when it died, never by mistake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentsys.atomic_file import Process
+from agentsys.runs.claims import Claims
+from agentsys.runs.store import Store, StoreError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from agentsys.runs.claims import Claims
+from agentsys.runs.store import Store
+with Claims(Store(Path(sys.argv[1]))) as claims:
+    print(claims.take("case"), flush=True)
+    time.sleep(60)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / ".agentsys/claims").iterdir())
+
+
+def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path) -> None:
+    with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)) as other:
+        assert one.take("case")
+        assert not one.take("case")
+        assert not other.take("case")
+        assert other.take("other case")
+        assert other.others() == [Process.here()]
+        one.release("case")
+        one.release("never taken")
+        assert other.take("case")
+        assert not one.take("case")
+    assert names(tmp_path) == []
+
+
+def test_ending_a_run_gives_everything_back(tmp_path: Path) -> None:
+    with Claims(Store(tmp_path)) as other:
+        with pytest.raises(ZeroDivisionError), Claims(Store(tmp_path)) as one:
+            assert one.take("case")
+            raise ZeroDivisionError
+        assert other.take("case")
+        assert other.others() == []
+
+
+def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "True\n"
+        with Claims(Store(tmp_path)) as claims:
+            assert [process.pid for process in claims.others()] == [child.pid]
+            assert not claims.take("case")
+            child.kill()
+            child.wait()
+            assert claims.take("case")
+    (tmp_path / f".x.json.{'0' * 8}-1-1-1.tmp").write_text("")
+    with Claims(Store(tmp_path)):
+        assert len(names(tmp_path)) == 1, "its own sign of life"
+    assert names(tmp_path) == []
+
+
+def away(folder: Path, beats: bool) -> Path:
+    """An owner on another machine, with a claim on `case`."""
+    import hashlib
+
+    owner = f"{Process.here()._replace(machine='0' * 8).mark}-abcd"
+    claims = folder / ".agentsys/claims"
+    claims.mkdir(parents=True, exist_ok=True)
+    heartbeat = claims / f"{owner}.alive"
+    if beats:
+        heartbeat.touch()
+    (claims / f"{hashlib.sha256(b'case').hexdigest()[:32]}.{owner}").touch()
+    return heartbeat
+
+
+def test_an_owner_elsewhere_lives_as_long_as_its_heart_beats(tmp_path: Path) -> None:
+    with Claims(Store(tmp_path), patience_s=0.2) as claims:
+        heartbeat = away(tmp_path, beats=True)
+        for beat in range(4):
+            os.utime(heartbeat, (beat, beat))  # its clock may be wrong by decades: that it changes counts
+            assert not claims.take("case")
+            time.sleep(0.12)
+        time.sleep(0.3)
+        assert claims.take("case")
+
+
+def test_an_owner_without_a_heartbeat_is_gone(tmp_path: Path) -> None:
+    away(tmp_path, beats=False)
+    with Claims(Store(tmp_path)) as claims:
+        assert claims.take("case")
+
+
+def test_waiting_for_a_claim_ends_when_it_is_free_or_given_up(tmp_path: Path) -> None:
+    with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)) as other:
+        assert one.take("search")
+
+        def tired() -> None:
+            raise TimeoutError
+
+        with pytest.raises(TimeoutError), other.held("search", tired):
+            raise AssertionError("held by two")
+        threading.Timer(0.2, one.release, ["search"]).start()
+        with other.held("search"):
+            assert not one.take("search")
+        assert one.take("search")
+
+
+def test_among_many_threads_and_owners_each_thing_has_one_owner_at_a_time(tmp_path: Path) -> None:
+    store, holding, most = Store(tmp_path), Counter[str](), Counter[str]()
+    guard = threading.Lock()
+
+    def work(claims: Claims) -> int:
+        done = 0
+        for turn in range(60):
+            name = f"case {turn % 3}"
+            if claims.take(name):
+                with guard:
+                    holding[name] += 1
+                    most[name] = max(most[name], holding[name])
+                time.sleep(0)
+                with guard:
+                    holding[name] -= 1
+                claims.release(name)
+                done += 1
+        return done
+
+    with Claims(store) as a, Claims(store) as b, Claims(store) as c, ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(work, [a, b, c, a, b, c])) > 0
+    assert set(most.values()) == {1}
+
+
+def test_a_removed_folder_is_one_clear_line(tmp_path: Path) -> None:
+    import shutil
+
+    store = Store(tmp_path / "runs")
+    with Claims(store) as claims:
+        shutil.rmtree(tmp_path / "runs")
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"runs was removed while this run") as caught:
+                claims.take("case")
+            assert "\n" not in str(caught.value)
+            Store(tmp_path / "runs")  # whoever makes it anew makes another folder
