@@ -18,18 +18,13 @@ SEARCHED = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack]",
 
 
 def together(folder: Path, processes: int, kills: int, *overrides: str) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        str(TESTS / "runs/processes_for_runs.py"),
-        str(folder),
-        str(processes),
-        str(kills),
-    ]
+    folder.mkdir(exist_ok=True)
+    program = str(TESTS / "runs/processes_for_runs.py")
+    command = [sys.executable, program, str(folder), str(processes), str(kills), *overrides]
     path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(
-        [*command, *overrides], env=environment, capture_output=True, text=True, timeout=500
-    )
+    # AgentDojo's calendar tools build lists from sets: `agentsys run` fixes their order, too.
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert set(summary["ends"]) == {0}, done.stderr
