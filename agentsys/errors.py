@@ -26,6 +26,18 @@ class Unavailable(ConfigError):
         self.needs = needs
 
 
+class StopRequested(KeyboardInterrupt):
+    """The system asks the process to end (SIGTERM, SIGHUP): meant as a first Ctrl-C, never as a second one.
+
+    Args:
+        number: The signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
     """Message for a name that does not exist: the nearest known ones, then all of them.
 

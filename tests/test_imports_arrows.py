@@ -16,6 +16,8 @@ FOUNDATION = {
     "agentsys.extras",
     "agentsys.config_dir",
     "agentsys.named_module",
+    "agentsys.atomic_file",
+    "agentsys.storable",
 }
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.analysis.load"},
@@ -25,6 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},
     "agentsys.payload_lines": set(),
+    "agentsys.atomic_file": set(),
+    "agentsys.storable": set(),
     "agentsys.catalog": FOUNDATION,
     "agentsys.contracts": {"agentsys.models"},
     "agentsys.models": FOUNDATION,

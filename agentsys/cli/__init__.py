@@ -15,7 +15,7 @@ from agentsys import __version__
 from agentsys.cli.errors import exit_status
 from agentsys.cli.hash_order import fix_hash_order
 from agentsys.cli.lazy import CommandSource, lazy_group
-from agentsys.cli.terminal import filter_logs, forgive_encoding
+from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 
 COMMANDS = {
     "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
@@ -49,6 +49,7 @@ app = typer.Typer(
 def main() -> None:
     """Entry point of the `agentsys` command; exits with 2 after a user's slip, 130 after Ctrl-C."""
     fix_hash_order(sys.argv[1:])
+    outlive_readers()
     forgive_encoding()
     filter_logs()
     sys.exit(exit_status(app))

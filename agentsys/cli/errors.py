@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from agentsys.cli.terminal import one_line
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, StopRequested
 
 USAGE = 2
 """Exit status of a user's slip, as of a wrong option."""
@@ -16,6 +18,8 @@ DISK = 1
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""What batch systems and closing terminals send."""
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
@@ -43,6 +47,22 @@ def exit_status(command: Callable[[], object]) -> int:
         _say(f"Error: {where}{error.strerror}.")
         return DISK
     return 0
+
+
+@contextmanager
+def asked_to_end() -> Iterator[None]:
+    """Inside the block SIGTERM and SIGHUP raise `StopRequested`; what is ignored (nohup) stays ignored."""
+
+    def stop(number: int, _: object) -> None:
+        raise StopRequested(number)
+
+    wanted = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say(text: str) -> None:

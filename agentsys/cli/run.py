@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentsys.cli.errors import asked_to_end
 from agentsys.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def run(
         _estimate(session, config_dir or [], console)
         return
     outcome = _execute(session, console)
-    if outcome.finished or session.plan.finished or session.plan.failed_before:
+    if outcome.finished or outcome.elsewhere or session.plan.finished or session.plan.failed_before:
         _table(session, console)
     _conclude(session, outcome, console)
 
@@ -142,7 +143,7 @@ def _execute(session: Session, console: Console) -> Outcome:
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
         warnings.filterwarnings("ignore", message="Model output was None")
-        with show(totals, console) as progress, redirect_stdout(io.StringIO()):
+        with asked_to_end(), show(totals, console) as progress, redirect_stdout(io.StringIO()):
             return session.execute(progress)
     except KeyboardInterrupt:
         _say(console, f"Stopped. {totals.done} cases are on disk. {_RESUME}")
@@ -176,7 +177,9 @@ def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
         raise typer.Exit(1)
     if outcome.interrupted:
         _say(console, f"Interrupted: {outcome.finished} cases finished in this run are on disk. {_RESUME}")
-        raise typer.Exit(130)
+        raise typer.Exit(128 + outcome.signal)
+    if outcome.elsewhere:
+        _say(console, f"{outcome.elsewhere} cases of this plan were run by other processes meanwhile.")
     for path in session.artefacts:
         _say(console, f"Searched texts: {path}")
     if session.artefacts:

@@ -6,14 +6,19 @@ rename a terminal) and rich markup. Everything printed that we did not write goe
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+_NOBODY_READS = frozenset({errno.EPIPE, errno.EIO})
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that steer a terminal or hide text: controls, bidi and zero-width marks, separators."""
 
@@ -54,6 +59,45 @@ def filter_logs() -> None:
     shown.setFormatter(_Printable())
     logging.basicConfig(level=logging.WARNING, handlers=[shown])
     logging.captureWarnings(True)
+
+
+def outlive_readers() -> None:
+    """Let a command go on where nobody reads what it prints: a run that is paid for must not die of that.
+
+    The reader may never have been there (`>&-`), or go away (`| head`, a closed terminal).
+    """
+    sys.stdout, sys.stderr = _Unread.over(sys.stdout), _Unread.over(sys.stderr)
+
+
+class _Unread:
+    """A text stream that drops what it cannot get rid of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @classmethod
+    def over(cls, stream: TextIO | None) -> Any:
+        return cls(Path(os.devnull).open("w") if stream is None else stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._done(lambda: self._stream.write(text)) or 0
+
+    def flush(self) -> None:
+        self._done(self._stream.flush)
+
+    def _done(self, action: Callable[[], int | None]) -> int | None:
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in _NOBODY_READS:
+                raise
+            # The file itself: what waits in the buffer is written to it when the process ends.
+            with Path(os.devnull).open("w") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+            return None
 
 
 def forgive_encoding() -> None:

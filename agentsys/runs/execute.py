@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import queue
+import signal
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentsys.errors import StopRequested
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
@@ -57,7 +59,9 @@ class Outcome:
     fatal: str | None = None
     """Why the run stopped early (a bad key, a full disk); None otherwise."""
     interrupted: bool = False
-    """Whether the user stopped it."""
+    """Whether the user, or the system, stopped it."""
+    signal: int = signal.SIGINT
+    """By which signal, if so."""
     elsewhere: int = 0
     """Cases of the plan that other processes stored meanwhile."""
     tracebacks: tuple[str, ...] = ()
@@ -78,7 +82,8 @@ def execute(
     Such a job is waited for, and taken over should its process die: at the end all are done.
 
     A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
-    let through. An error that every further case would meet stops the run the same way.
+    let through, unless it is a `StopRequested`. An error that every further case would meet stops the
+    run the same way.
 
     Args:
         jobs: The cases to run.
@@ -96,8 +101,10 @@ def execute(
             try:
                 state.collect(timeout_s=1.0)
                 state.fill(pool, workers)
+            except StopRequested as asked:
+                state.interrupt(asked.number)
             except KeyboardInterrupt:
-                state.interrupt()
+                state.interrupt(signal.SIGINT)
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
@@ -117,6 +124,7 @@ class _State:
         self.finished = self.errors = self.elsewhere = 0
         self.fatal: str | None = None
         self.interrupted = False
+        self.signal: int = signal.SIGINT
         self.tracebacks: dict[tuple[str | None, str], str] = {}
 
     def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
@@ -160,6 +168,7 @@ class _State:
             self.errors,
             self.fatal,
             self.interrupted,
+            self.signal,
             self.elsewhere,
             tuple(self.tracebacks.values()),
         )
@@ -200,11 +209,12 @@ class _State:
             self.fatal = why
             self.listener.stopping(why, len(self.running))
 
-    def interrupt(self) -> None:
-        if self.interrupted:
+    def interrupt(self, number: int) -> None:
+        if self.interrupted and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.interrupted = True
-        self.listener.stopping("interrupted", len(self.running))
+        if not self.interrupted:  # a batch system sends its signal more than once
+            self.interrupted, self.signal = True, number
+            self.listener.stopping("interrupted", len(self.running))
 
 
 def _place(record: CaseRecord) -> tuple[str | None, str]:
