@@ -18,8 +18,8 @@ DISK = 1
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""What batch systems and closing terminals send."""
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""What batch systems and closing terminals send; Windows has no SIGHUP."""
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
