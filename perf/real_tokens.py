@@ -1,4 +1,4 @@
-"""Counts a request and its reply with a real tokenizer, as OpenAI bills them: cl100k, tools as declarations.
+"""Counts a request and its reply with a real tokenizer, as OpenAI bills them: cl100k, tools as types.
 
 The tokenizer is tiktoken's; its data come with the package litellm, so nothing is downloaded.
 """
@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.models.chat import ChatReply, ChatRequest, Scene, Usage, text_of
-from agentsys.models.tool_declarations import declarations
+from agentsys.models.estimated_usage import shown_tool
 from agentsys.models.wire_text import arguments_json, result_text
 
 PER_MESSAGE = 4
 """Tokens that frame a message: its start, its role, its end."""
 PER_CALL = 4
 """Tokens that frame a tool call."""
+PER_TOOLS = 16
+"""Tokens that frame the tools: a heading, a name space, its end."""
 PER_REPLY = 3
 """Tokens with which a prompt opens the reply."""
 
@@ -62,8 +64,8 @@ class Counted:
 
 def usage_of(request: ChatRequest, reply: ChatReply) -> Usage:
     """Tokens of one call."""
-    tools = declarations(request.tools)
-    prompt = sum(map(_message, request.messages)) + PER_REPLY + (tokens(tools) + PER_MESSAGE if tools else 0)
+    tools = sum(tokens(shown_tool(tool)) for tool in request.tools)
+    prompt = sum(map(_message, request.messages)) + PER_REPLY + (tools + PER_TOOLS if tools else 0)
     return Usage(prompt=prompt, completion=_message(reply.message) - PER_MESSAGE)
 
 
