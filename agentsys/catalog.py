@@ -29,12 +29,21 @@ def known(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
         config_dirs: The user's own config folders.
 
     Raises:
-        ConfigError: If one of `config_dirs` is not a folder.
+        ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
+            Hydra would take the shipped one without a word.
     """
-    names: set[str] = set()
-    for root in _roots(config_dirs):
-        names.update(path.stem for path in (root / group).glob("*.yaml"))
+    shipped = _names_in(shipped_config_dir(), group)
+    names = set(shipped)
+    for root in _roots(config_dirs)[:-1]:
+        own = _names_in(root, group)
+        for name in sorted(own & shipped):
+            raise ConfigError(f"{root / group / name}.yaml has the name of a shipped {group}; rename it.")
+        names |= own
     return sorted(names)
+
+
+def _names_in(root: Path, group: str) -> set[str]:
+    return {path.stem for path in (root / group).glob("*.yaml")}
 
 
 def description(group: str, name: str, config_dirs: Sequence[Path] = ()) -> str:
@@ -71,7 +80,7 @@ def node(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict[str, A
 
 
 def config_path(group: str, name: str, config_dirs: Sequence[Path] = ()) -> Path:
-    """The file a config is in; the user's folders come before the shipped one.
+    """The file a config is in; the user's or a shipped one.
 
     Raises:
         ConfigError: If there is no such config.

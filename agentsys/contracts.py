@@ -50,6 +50,15 @@ class Described(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesTasks(Protocol):
+    """An attack that was told tasks by name, e.g. in a file of texts: a name may be misspelled."""
+
+    def unmatched(self, benchmark: Benchmark) -> Sequence[str]:
+        """Names of tasks that the benchmark does not have, each as one line would show it."""
+        ...
+
+
 class AttackKind(Enum):
     """What an attack is run on and what counts as its success."""
 

@@ -11,7 +11,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.cache_file import Key, read_cache
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import AttackKind, NotInjectable, Victim
+from agentsys.contracts import AttackKind, Benchmark, NotInjectable, Victim
 from agentsys.errors import ConfigError
 
 
@@ -67,8 +67,26 @@ class CachedAttack:
         """Whether the file has a text for the pair."""
         return self._text(suite, user_task, injection_task) is not None
 
+    def unmatched(self, benchmark: Benchmark) -> list[str]:
+        """Tasks that texts are for and the benchmark does not have, e.g. `'bankin' user_task_0`."""
+        return [_shown(key) for key in self._texts if not _exists(key, benchmark)]
+
     def _text(
         self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
     ) -> str | None:
         own = self._texts.get(Key(suite.name, user_task.ID, injection_task.ID))
         return own if own is not None else self._texts.get(Key(suite.name, None, injection_task.ID))
+
+
+def _exists(key: Key, benchmark: Benchmark) -> bool:
+    try:
+        suite = benchmark.suite(key.suite)
+    except (ConfigError, KeyError):
+        return False
+    return key.injection_task in suite.injection_tasks and (
+        key.user_task is None or key.user_task in suite.user_tasks
+    )
+
+
+def _shown(key: Key) -> str:
+    return " ".join(ascii(part[:40]).strip("'") for part in key if part is not None)

@@ -79,13 +79,18 @@ def versions() -> dict[str, str | None]:
     return {**found, **{name: _installed(name) for name in PACKAGES}}
 
 
+_UNUSED = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
+"""`vertexai` in a model's config -> keys of it that name variables of the other way to the model."""
+
+
 def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
-    """Whether the environment variables that a model's config names (`*_env`) are set."""
+    """Whether the environment variables that a model's config names (`*_env`) and uses are set."""
     try:
         values = catalog.node("model", name, config_dirs)
     except ConfigError as error:
         return Finding(name, False, str(error))
-    wanted = [v for k, v in values.items() if k.endswith("_env") and isinstance(v, str)]
+    unused = _UNUSED.get(bool(values["vertexai"]), frozenset()) if "vertexai" in values else frozenset()
+    wanted = [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
     if not wanted:
         return Finding(name, True, "needs no key")
     told = [f"{variable} is {'set' if os.environ.get(variable) else 'not set'}" for variable in wanted]

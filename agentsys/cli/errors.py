@@ -7,6 +7,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import typer
 
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, StopRequested
@@ -30,14 +33,16 @@ def exit_status(command: Callable[[], object]) -> int:
         command: Anything to call; `SystemExit` passes through.
 
     Returns:
-        0 if the command returned, else the status to exit with. Bugs keep their traceback.
+        0 if the command returned nothing or 0, else the status to exit with. Bugs keep their traceback.
     """
     try:
-        command()
+        status = command()
+    except _REFUSAL as error:
+        return _refused(error)
     except ConfigError as error:
         _say(f"Error: {error}")
         return USAGE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _say("Interrupted.")
         return INTERRUPTED
     except OSError as error:
@@ -46,7 +51,25 @@ def exit_status(command: Callable[[], object]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         _say(f"Error: {where}{error.strerror}.")
         return DISK
-    return 0
+    return status if isinstance(status, int) else 0
+
+
+def _base_of_refusals() -> type[Exception]:
+    """What typer raises for a wrong option: of click, or of typer's own copy of it, without a public name."""
+    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+_REFUSAL = _base_of_refusals()
+
+
+def _refused(error: Any) -> int:
+    """A wrong option or argument, as one line; a command without any shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "agentsys"
+        _say(f"Error: {error.format_message().rstrip('.')}. See {command} --help.")
+    return USAGE
 
 
 @contextmanager

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from agentsys.contracts import AttackKind
+from agentsys.contracts import AttackKind, NamesTasks
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.runs.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
 from agentsys.runs.case import Case
 from agentsys.runs.cell import Cell
 from agentsys.runs.store import Store
+
+_log = logging.getLogger(__name__)
+
+_NAMED = 5
+"""Tasks that a warning names; of others it gives the number."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """
     sorted_out = [(cell, _applicable(cell)) for cell in cells]
     skipped = left_out(sorted_out)
+    _say_unmatched(cells)
     jobs = _each_once(job for cell, pairs in sorted_out for job in _jobs(cell, pairs))
     if not jobs and skipped:
         raise ConfigError(nothing_left(skipped))
@@ -93,6 +100,25 @@ def _each_once(jobs: Iterable[Job]) -> list[Job]:
             if first.cell.settings.config_hash != job.cell.settings.config_hash:
                 raise ConfigError(_shared(first, job))
     return list(found.values())
+
+
+def _say_unmatched(cells: Iterable[Cell]) -> None:
+    """Warn, once per attack, of tasks it was told by name and that no benchmark of these has."""
+    named: dict[str, list[set[str]]] = {}
+    for cell in cells:
+        if isinstance(cell.attack, NamesTasks):
+            named.setdefault(cell.attack.name, []).append(set(cell.attack.unmatched(cell.benchmark)))
+    for attack, found in named.items():
+        nowhere = sorted(set.intersection(*found))
+        if nowhere:
+            more = f" and {len(nowhere) - _NAMED} more" if len(nowhere) > _NAMED else ""
+            _log.warning(
+                "%s: %d texts are for tasks that are not there: %s%s.",
+                ascii(attack).strip("'"),
+                len(nowhere),
+                ", ".join(nowhere[:_NAMED]),
+                more,
+            )
 
 
 def _applicable(cell: Cell) -> Pairs:

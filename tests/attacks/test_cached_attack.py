@@ -188,3 +188,25 @@ def test_the_label_names_the_cache_and_its_content_is_part_of_the_identity(tmp_p
     assert changed.config_hash != named.config_hash
     with pytest.raises(ConfigError, match=r"attack\.file .*No such file"):
         compose(["attack=cached", f"attack.file={tmp_path / 'nowhere'}"])
+
+
+def test_texts_for_tasks_that_are_not_there_are_named_and_the_others_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from agentsys.runs.session import prepare
+
+    wrong = [
+        {**OWN, "suite": "bankin"},
+        {**OWN, "user_task": "user_task_99"},
+        {**SHARED, "injection_task": "injection_task_77"},
+        {**OWN, "suite": "slack"},
+    ]
+    file = stored(tmp_path, [OWN, *wrong])
+    chosen = ["model=simulated", "benchmark.suites=[banking]", "attack=cached", f"attack.file={file}"]
+    session = prepare([*chosen, f"logdir={tmp_path / 'runs'}"])
+    assert len(session.plan.jobs) == 1
+    (line,) = [record.getMessage() for record in caplog.records if "not there" in record.getMessage()]
+    assert line == (
+        "cached-mine: 3 texts are for tasks that are not there: bankin user_task_0 injection_task_1, banking"
+        " injection_task_77, banking user_task_99 injection_task_1."
+    )

@@ -94,3 +94,26 @@ def test_self_check_without_a_finished_case_is_a_failure(monkeypatch: pytest.Mon
 def test_self_check_runs_a_case_end_to_end() -> None:
     found = checks.self_check()
     assert found.ok, found.detail
+
+
+@pytest.mark.parametrize(
+    ("vertexai", "wanted"),
+    [("false", "MY_KEY is set"), ("true", "MY_PROJECT is not set, MY_PLACE is not set")],
+)
+def test_of_two_ways_to_a_model_only_the_chosen_ones_variables_are_wanted(
+    own: Path, monkeypatch: pytest.MonkeyPatch, vertexai: str, wanted: str
+) -> None:
+    (own / "model" / "either.yaml").write_text(
+        f"api_key_env: MY_KEY\nvertexai: {vertexai}\nproject_env: MY_PROJECT\nlocation_env: MY_PLACE\n"
+    )
+    monkeypatch.setenv("MY_KEY", SECRET)
+    for variable in ("MY_PROJECT", "MY_PLACE"):
+        monkeypatch.delenv(variable, raising=False)
+    found = checks.model_keys("either", [own])
+    assert (found.ok, found.detail) == (vertexai == "false", wanted)
+
+
+def test_with_its_key_alone_gemini_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", SECRET)
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    assert checks.model_keys("gemini-2.5-pro").ok

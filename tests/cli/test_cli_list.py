@@ -22,7 +22,7 @@ def own(tmp_path: Path) -> Path:
         "# @package _global_\n\n#\n# Mine is \x1b[31mred.\n# More.\n_target_: m.M\n"
     )
     (folder / "bare.yaml").write_text("_target_: m.M\n# Not a description.\n")
-    (folder / "none.yaml").write_text("# My own none.\n_target_: m.M\n")
+    (folder / "plainer.yaml").write_text("# My own none.\n_target_: m.M\n")
     (folder / "broken.yaml").write_text("# Broken.\n_target_: [\n")
     (folder / "list.yaml").write_text("- a\n")
     return tmp_path / "conf"
@@ -52,7 +52,7 @@ def test_every_shipped_config_says_in_one_line_what_it_is(group: str) -> None:
 def test_list_shows_own_configs_aligned_and_harmless(own: Path) -> None:
     lines = listed("defenses", "--config-dir", str(own)).splitlines()
     mine = next(line for line in lines if line.startswith("mine "))
-    none = next(line for line in lines if line.startswith("none "))
+    none = next(line for line in lines if line.startswith("plainer "))
     assert mine.endswith("  Mine is \\x1b[31mred.")
     assert none.endswith("  My own none.")
     assert mine.index("Mine") == none.index("My own")
@@ -63,6 +63,17 @@ def test_unknown_kind_suggests_the_nearest() -> None:
     error = CliRunner().invoke(app, ["list", "defences"]).exception
     assert isinstance(error, ConfigError)
     assert "Did you mean defenses?" in str(error)
+
+
+def test_a_config_of_ones_own_with_a_shipped_name_is_refused_as_run_refuses_it(own: Path) -> None:
+    from agentsys.runs.compose import compose
+
+    (own / "defense" / "none.yaml").write_text("# My own none.\n_target_: m.M\n")
+    error = CliRunner().invoke(app, ["list", "defenses", "--config-dir", str(own)]).exception
+    with pytest.raises(ConfigError) as caught:
+        compose(["model=simulated", "defense=none"], [own])
+    refusal = f"{own}/defense/none.yaml has the name of a shipped defense; rename it."
+    assert (str(error), str(caught.value)) == (refusal, refusal)
 
 
 def test_missing_config_folder_is_a_config_error(tmp_path: Path) -> None:
