@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -235,12 +236,19 @@ def _differing(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str
     for group in dict.fromkeys([*new, *old]):
         before, after = old.get(group, {}), new.get(group, {})
         if isinstance(before, dict) and isinstance(after, dict):
-            keys = sorted(key for key in {*before, *after} if str(before.get(key)) != str(after.get(key)))
+            keys = sorted(
+                key for key in {*before, *after} if _plain(before.get(key)) != _plain(after.get(key))
+            )
             found += [_entry(group, key, before.get(key), after.get(key), there, here) for key in keys]
         elif before != after:
             found.append(f"{group} ({before} {there}, {after} {here})")
     rest = [f"and {len(found) - 8} more"] if len(found) > 8 else []
     return ", ".join([*found[:8], *rest]) or "settings that were not kept"
+
+
+def _plain(value: object) -> str:
+    """A value as it is kept: stored identities come back with their keys sorted and tuples as lists."""
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _entry(group: str, key: str, before: object, after: object, there: str, here: str) -> str:

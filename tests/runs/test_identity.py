@@ -123,6 +123,7 @@ def write_model(user: Path, says: str) -> None:
         "prose_name: Told",
         f"says: {says}",
         "base_url: http://a",
+        "roles: {worker: null, main: null}",
     ]
     (user / "conf/model/told.yaml").write_text("\n".join(fields))
 
@@ -131,7 +132,7 @@ def test_another_server_is_refused_and_named_without_its_password(user: Path) ->
     write_model(user, "Hello")
     planned(user, "model=told").execute(Silent())
     line = refusal(user, "model=told", "model.base_url='http://me:hunter2@b:81/v1'")
-    assert "model.base_url (http://a there, http://b:81/v1 now)" in line
+    assert "settings: model.base_url (http://a there, http://b:81/v1 now). Give" in line, "and nothing else"
     planned(user, "model=told", "model.base_url='http://me:hunter2@b:81/v1'", again=True).execute(Silent())
     for path in (user / "runs").rglob("*"):
         assert path.is_dir() or b"hunter2" not in path.read_bytes(), path
