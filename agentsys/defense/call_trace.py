@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from agentsys.defense.grounding import Request
 from agentsys.defense.intent import Intent
 
 
@@ -16,32 +17,73 @@ class TracedCall:
 
     tool: str
     args: Mapping[str, Any]
+    """The arguments as the tool's schema reads them: undeclared ones are not run and do not stand here."""
     intent: Intent | None
     """The declared return value; None where agents declare none (the no-isolation ablation)."""
+    by_worker: bool = False
+    """Whether a worker made it, whose words may be an output's."""
 
     def as_data(self) -> dict[str, Any]:
         """The call as JSON-ready data."""
         call: dict[str, Any] = {"tool": self.tool, "args": dict(self.args)}
         return call if self.intent is None else {**call, "intent": dict(self.intent)}
 
+    def masked(self, request: Request) -> dict[str, Any]:
+        """The call as a validator may see it: a worker's words only where the user's request has them."""
+        if not self.by_worker:
+            return self.as_data()
+        call = {"tool": self.tool, "args": {key: request.masked(value) for key, value in self.args.items()}}
+        return call if self.intent is None else {**call, "intent": request.masked_fields(self.intent)}
 
-@dataclass
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A call that ran for a worker which was given up: its arguments are forgotten with the worker."""
+
+    tool: str
+
+    def as_data(self) -> dict[str, Any]:
+        """The call as JSON-ready data."""
+        return {"tool": self.tool}
+
+    def masked(self, request: Request) -> dict[str, Any]:
+        """The same: a tool's name is nobody's words."""
+        return self.as_data()
+
+
+Entry = TracedCall | GivenUp
+
+
 class CallTrace:
-    """The calls that ran, of all agents of a case, in order. One object, shared by all of them.
+    """The calls that one agent may know of: its ancestors' and its own that ran, in order.
 
-    A call is entered when it is about to run: refused calls do not stand here, so what an injection
-    merely tried cannot colour the validator's next judgement.
+    What workers of other outputs did is not in it: their arguments may be words of what they read. A call is
+    entered when it is about to run: refused calls do not stand here, so what an injection merely tried
+    cannot colour the validator's next judgement.
     """
 
-    calls: list[TracedCall] = field(default_factory=list)
+    def __init__(self, calls: Sequence[Entry] = ()) -> None:
+        self.calls: list[Entry] = list(calls)
 
-    def add(self, call: TracedCall) -> None:
+    def add(self, call: Entry) -> None:
         """Enter a call that is about to run."""
         self.calls.append(call)
 
+    def branch(self, given_up: Sequence[Entry] = ()) -> CallTrace:
+        """The trace of a new worker: this one, and the tools that ran for workers given up."""
+        return CallTrace([*self.calls, *(GivenUp(call.tool) for call in given_up)])
+
+    def beyond(self, other: CallTrace) -> Sequence[Entry]:
+        """The calls of a trace that was branched from another one and are not in that."""
+        return self.calls[len(other.calls) :]
+
     def as_json(self) -> str:
-        """The trace as one line of JSON."""
+        """The trace as one line of JSON, for a worker."""
         return one_line([call.as_data() for call in self.calls])
+
+    def masked_json(self, request: Request) -> str:
+        """The trace as one line of JSON, for a validator."""
+        return one_line([call.masked(request) for call in self.calls])
 
 
 def one_line(data: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentsys.defense.gate import GateRule
-from agentsys.defense.settings import Settings
+from agentsys.defense.settings import Fill, Judge, Sanitizing, Settings, WorkerTools
 
 
 def described(settings: Settings) -> str:
@@ -18,12 +18,12 @@ def _isolated(settings: Settings) -> list[str]:
         "With every tool call it declares an intent: names of fields and their types, fixed before anything"
         " is seen.",
         "Each output goes to a fresh worker agent, which sees that output, the intent and a list of the calls"
-        " made so far, but neither the request nor the main conversation.",
+        " that led to it, but neither the request nor the main conversation.",
         "The worker has to answer with one JSON object of the declared fields; only that object crosses to"
         " the main agent, everything else the worker says is dropped.",
         _GATES[settings.gate],
-        f"A worker may call tools itself, down to depth {settings.max_depth} and within"
-        f" {settings.worker_steps} steps, and what they return goes to a further worker.",
+        _tools(settings),
+        *_by_code(settings),
         _checks(settings),
         _cleaning(settings),
         "A failure is told to the main agent as one of a few fixed words, never in the output's words.",
@@ -34,34 +34,78 @@ _GATES = {
     GateRule.SYNTACTIC: "The gate is syntactic: any JSON object passes, keys that nobody declared included.",
     GateRule.SCHEMA: (
         "The gate holds the object against the intent: undeclared keys are cut off, a missing field or a"
-        " wrong type is refused, and a value of a declared field passes whatever its text says."
+        " wrong type or a text beyond 20,000 characters is refused, and a text in a declared field passes"
+        " whatever it says."
+    ),
+}
+
+
+def _tools(settings: Settings) -> str:
+    if settings.max_depth == 1 or settings.worker_tools is WorkerTools.NEVER:
+        return "A worker has no tools."
+    if settings.worker_tools is WorkerTools.ON_REQUEST:
+        return (
+            "A worker has no tools at first; once it has said that a field is missing it may call tools that"
+            f" only look something up, down to depth {settings.max_depth}, and what they return goes to a"
+            " further worker."
+        )
+    return (
+        f"A worker may call tools itself, down to depth {settings.max_depth} and within"
+        f" {settings.worker_steps} steps, and what they return goes to a further worker."
+    )
+
+
+def _by_code(settings: Settings) -> list[str]:
+    if settings.fill is Fill.NONE:
+        return []
+    typed = (
+        " and fields of a closed type that the tool's own value has" if settings.fill is Fill.TYPED else ""
+    )
+    return [f"The status of a call that only acts{typed} are filled in by code, without a worker."]
+
+
+_JUDGES = {
+    Judge.MODEL: (
+        "a validator model that sees the request, the earlier calls and the proposed one, but no output, has"
+        " to find it needed for the request"
+    ),
+    Judge.RULES: "rules in code have to allow it: where it goes to must stand in the user's request",
+    Judge.HYBRID: (
+        "rules in code refuse it where it goes to something that is not in the user's request, and a"
+        " validator model, which sees no output, decides what they leave open"
     ),
 }
 
 
 def _checks(settings: Settings) -> str:
-    if not settings.validator:
+    if not settings.judged:
         return "No validator judges the calls that a worker proposes."
-    main = " and the main agent" if settings.validate_main else ""
+    both = settings.validate_main is settings.validator
+    who = "a worker and the main agent" if both else "a worker"
+    runs = "run" if both else "runs"
+    said = f"Before {who} {runs} a tool that changes something, {_JUDGES[settings.validator]}."
+    if both or settings.validate_main is Judge.OFF:
+        return said
     return (
-        f"Before a worker{main} runs a tool that changes something, a validator model that sees the request,"
-        " the earlier calls and the proposed one, but no output, has to find it needed for the request."
+        f"{said} The main agent's own calls of that kind are checked too: {_JUDGES[settings.validate_main]}."
     )
 
 
 def _cleaning(settings: Settings) -> str:
-    if settings.sanitizes_first:
-        return (
-            "Every output is read by a sanitizer model first, which names passages that give instructions;"
-            " those are cut out before the worker reads the rest."
-        )
-    if not settings.sanitizer:
-        denied = "A denied call ends the subtask; nothing" if settings.validator else "Nothing"
-        return f"{denied} is cut out of outputs."
-    return (
+    first = (
+        "Every output is read by a sanitizer model first, which names passages that give instructions;"
+        " those are cut out before the worker reads the rest."
+    )
+    again = (
         "After a denial a sanitizer model names the passages of the output that give instructions, they are"
         f" cut out and the extraction starts again, at most {settings.sanitize_budget} times per output."
     )
+    if settings.sanitizer is Sanitizing.OFF:
+        denied = "A denied call ends the subtask; nothing" if settings.judged else "Nothing"
+        return f"{denied} is cut out of outputs."
+    if settings.sanitizer is Sanitizing.BOTH:
+        return f"{first} {again}"
+    return first if settings.sanitizes_first else again
 
 
 def _not_isolated(settings: Settings) -> list[str]:
@@ -69,15 +113,14 @@ def _not_isolated(settings: Settings) -> list[str]:
         "After a denial all tool results in the conversation are read by a sanitizer model, the passages it"
         f" names as instructions are cut out and the step is tried again, at most"
         f" {settings.sanitize_budget} times."
-        if settings.sanitizer
+        if settings.restarts
         else "After a denial the call is left out; nothing is cut out of results."
     )
     return [
         "One agent works for the user and reads every tool output raw, in its own conversation.",
         "There are no workers, no intents and no gate, so an output is kept from nothing.",
         "Tools are sorted beforehand into those that only look something up and those that change something.",
-        "Before a call of the second kind runs, a validator model judges it from the user's request, the"
-        " earlier calls and the proposed one; it sees no output.",
+        f"Before a call of the second kind runs, {_JUDGES[settings.validator]}.",
         "Calls that only look something up are never judged.",
         cleaning,
         f"The agent takes at most {settings.main_steps} rounds of tool calls.",

@@ -1,23 +1,30 @@
 """The return gate: decides, without a model, what of a worker's reply reaches its caller.
 
 `syntactic` is the paper's rule (section 5.2): from the first `{` to its matching `}`, valid JSON,
-an object. `schema` also holds the value against the declared intent.
+an object. `schema` also holds the value against the declared intent. Under both, an object with a field
+`error` is no value: it would look like a failure to its caller.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from agentsys.defense.failures import Failure
-from agentsys.defense.intent import Intent
+from agentsys.defense.intent import RESERVED, Intent
 
 NOT_AVAILABLE = "Not Available"
-"""A string leaf that starts with this stands for a value that the output does not hold."""
+"""Stands for a value that the output does not hold; a string may go on with a reason."""
+
+LONGEST_STRING = 20_000
+"""Most characters of a string under `schema`. Ours: a long mail or file has less."""
+MOST_ITEMS = 1_000
+"""Most elements of a list under `schema`."""
 
 
 class GateRule(Enum):
@@ -26,7 +33,9 @@ class GateRule(Enum):
     SYNTACTIC = "syntactic"
     """Any JSON object passes, undeclared keys included."""
     SCHEMA = "schema"
-    """Undeclared keys are dropped; every declared field must be there with its declared type."""
+    """Undeclared keys are dropped; every declared field must be there with its declared type and
+    within bounds.
+    """
 
 
 @dataclass(frozen=True)
@@ -53,35 +62,74 @@ def admit(reply: str, intent: Intent, rule: GateRule) -> Accepted | Failure:
         rule: How strictly to read.
 
     Returns:
-        The accepted value, or `INVALID_JSON` or `SCHEMA_MISMATCH`.
+        The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`
+        or `SCHEMA_MISMATCH`.
     """
     value = first_object(reply)
     if value is None:
         return Failure.INVALID_JSON
+    if value == {RESERVED: Failure.INFEASIBLE.value}:
+        return Failure.INFEASIBLE
     dropped = 0
     if rule is GateRule.SCHEMA:
         try:
             value, dropped = conform(value, intent)
         except _Mismatch:
             return Failure.SCHEMA_MISMATCH
+    elif RESERVED in value:
+        return Failure.SCHEMA_MISMATCH
     text = _written(value)
     return Failure.INVALID_JSON if text is None else Accepted(value, text, dropped)
 
 
 def first_object(text: str) -> dict[str, Any] | None:
-    """The JSON object from the first `{` to its matching `}`; None if that is not a JSON object.
+    """The JSON object from the first `{` to its matching `}`; None if there is none.
 
-    For valid JSON the decoder stops exactly at the matching brace (it knows strings and escapes),
-    and where the braces' content is not valid JSON both ways fail, so no scan of our own is needed.
+    Braces in the prose before it ("the {name} asked for") are passed over if they close again; an object that
+    is cut off is none, and neither is an element of a list: the rest of the list would be lost in silence.
+
+    For valid JSON the decoder stops exactly at the matching brace (it knows strings and escapes).
     """
     start = text.find("{")
-    if start < 0:
-        return None
+    while start >= 0:
+        value, end = _object_at(text, start)
+        if value is not None:
+            return None if _in_a_list(text, start, end) else value
+        closed = _PROSE_BRACES.match(text, start)
+        start = text.find("{", closed.end()) if closed is not None else -1
+    return None
+
+
+_PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")
+_SURROUNDING_LISTS = 8
+
+
+def _object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
+    # Line breaks inside strings are no JSON, but what models write; they are written afresh below.
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
     try:
-        value, _ = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(text, start)
+        value, end = decoder.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return None, start
+    return (value, end) if isinstance(value, dict) else (None, start)
+
+
+def _in_a_list(text: str, start: int, end: int) -> bool:
+    """Whether the object is an element of a JSON list that begins before it."""
+    if not text[end:].lstrip().startswith((",", "]")):
+        return False
+    opened = text.find("[", 0, start)
+    for _ in range(_SURROUNDING_LISTS):
+        if opened < 0:
+            break
+        try:
+            value, list_end = json.JSONDecoder(strict=False).raw_decode(text, opened)
+        except (ValueError, RecursionError):
+            value, list_end = None, 0
+        if isinstance(value, list) and list_end > start:
+            return True
+        opened = text.find("[", opened + 1, start)
+    return text[:start].rstrip().endswith("[")
 
 
 def _refuse_constant(name: str) -> float:
@@ -102,7 +150,7 @@ def conform(value: Mapping[str, Any], intent: Intent) -> tuple[dict[str, Any], i
     """The declared part of a value, and the number of undeclared keys left out.
 
     Raises:
-        _Mismatch: If a declared field is missing or has another type.
+        _Mismatch: If a declared field is missing, has another type or is too long.
     """
     kept: dict[str, Any] = {}
     dropped = len(value.keys() - intent.keys())
@@ -116,9 +164,7 @@ def conform(value: Mapping[str, Any], intent: Intent) -> tuple[dict[str, Any], i
 
 def _conform_node(value: Any, declared: Any) -> tuple[Any, int]:
     if isinstance(declared, str):
-        if not _leaf_fits(value, declared):
-            raise _Mismatch(declared)
-        return value, 0
+        return conform_leaf(value, declared), 0
     if isinstance(declared, list):
         return _conform_list(value, declared[0])
     if not isinstance(value, dict):
@@ -127,28 +173,74 @@ def _conform_node(value: Any, declared: Any) -> tuple[Any, int]:
 
 
 def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
-    if not isinstance(value, list):
+    if not isinstance(value, list) or len(value) > MOST_ITEMS:
         raise _Mismatch("list")
     pairs = [_conform_node(item, declared) for item in value]
     return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
 
 
 def conforms(value: object, declared: object) -> bool:
-    """Whether a value has exactly the declared shape: all declared keys, no other, right types."""
+    """Whether a value has exactly the declared shape: all declared keys, no other, right types and
+    lengths.
+    """
     if isinstance(declared, str):
-        return _leaf_fits(value, declared)
+        return _is_leaf(value, declared)
     if isinstance(declared, list):
-        return isinstance(value, list) and all(conforms(item, declared[0]) for item in value)
+        return (
+            isinstance(value, list)
+            and len(value) <= MOST_ITEMS
+            and all(conforms(item, declared[0]) for item in value)
+        )
     if not isinstance(value, dict) or not isinstance(declared, Mapping):
         return False
     return value.keys() == declared.keys() and all(conforms(value[key], declared[key]) for key in declared)
 
 
-def _leaf_fits(value: object, type_name: str) -> bool:
-    if value is None or (isinstance(value, str) and value.startswith(NOT_AVAILABLE)):
+_NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def conform_leaf(value: object, type_name: str) -> Any:
+    """A leaf as its caller gets it.
+
+    What cannot carry a text is brought into its type: "2.50" becomes a number, "true" a boolean, 3 a
+    string. A missing number, integer or boolean is null or the bare words "Not Available", whatever reason
+    was given.
+
+    Raises:
+        _Mismatch: If it is of another type, or too long.
+    """
+    leaf = value
+    if type_name == "string" and isinstance(value, bool | int | float):
+        leaf = json.dumps(value)
+    elif type_name != "string" and isinstance(value, str):
+        leaf = _read_leaf(value.strip(), type_name)
+    if not _is_leaf(leaf, type_name):
+        raise _Mismatch(type_name)
+    return leaf
+
+
+def _read_leaf(text: str, type_name: str) -> Any:
+    if text.startswith(NOT_AVAILABLE):
+        return NOT_AVAILABLE
+    if type_name == "boolean":
+        return _TRUTH.get(text.casefold(), text)
+    return json.loads(text) if _NUMBER.fullmatch(text) and _is_json(text) else text
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:  # 007, or more digits than Python reads.
+        return False
+    return True
+
+
+def _is_leaf(value: object, type_name: str) -> bool:
+    if value is None or value == NOT_AVAILABLE:
         return True
     if type_name == "string":
-        return isinstance(value, str)
+        return isinstance(value, str) and len(value) <= LONGEST_STRING
     if type_name == "boolean":
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,12 +1,17 @@
 """Intents: the return value an agent declares before it sees anything.
 
-Grammar: an intent is an object. Its values are the type names `"string"`, `"number"`, `"integer"`
-and `"boolean"`, objects of the same kind, or lists of exactly one such element. Field names are free.
+Grammar: an intent is an object with at least one field. Its values are the type names `"string"`,
+`"number"`, `"integer"` and `"boolean"`, objects of the same kind, or lists of exactly one such element. Field
+names are identifiers. What models write instead (`"str"`, `"list[string]"`, JSON Schema, ...) is brought
+into this form by `agentsys.defense.intent_forms`: nothing has been seen yet, so understanding more costs no
+safety.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,54 +19,138 @@ from weakref import WeakKeyDictionary
 from agentdojo.functions_runtime import Function
 from pydantic import BaseModel
 
-from agentsys.defense.prompts import INTENT_PARAMETER
+from agentsys.defense.intent_forms import as_schema, listed, type_name
 from agentsys.errors import ConfigError
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.tools import tool_spec
 
 Intent = Mapping[str, Any]
-"""A value that `parse_intent` accepted."""
+"""A value that `parse_intent` returned."""
 
 PARAMETER = "intent"
 """The name of the argument every tool gets in addition to its own."""
 
-TYPE_NAMES = frozenset({"string", "number", "integer", "boolean"})
+RESERVED = "error"
+"""A field that no intent may declare on top: there it would look like a failure."""
 
 MAX_NESTING = 8
 """Deepest intent accepted. Ours; it only keeps hostile or broken declarations from recursing without end."""
+
+_LONGEST = 20_000
+_FIELD = re.compile(r"[A-Za-z_]\w{0,40}")
+_BLANKS = re.compile(r"[\s\-./]+")
 
 # Like agentsys.models.tools: built once per tool, alive as long as the suite, so that provider adapters
 # can recognise a tool list by the identity of its schemas.
 _SCHEMAS: WeakKeyDictionary[type[BaseModel], JsonSchema] = WeakKeyDictionary()
 
 
-def parse_intent(value: object) -> Intent | None:
-    """The intent an agent declared, or None where it is missing or outside the grammar.
+class NoIntent(Exception):
+    """The declared return value is missing or outside the grammar; the message says where and how."""
+
+
+def parse_intent(value: object) -> Intent:
+    """The intent an agent declared, in the grammar above.
 
     Args:
-        value: The argument as the model gave it. A string that holds a JSON object is read as that
-            object: some models quote nested arguments.
+        value: The argument as the model gave it. A string that holds an object is read as that object:
+            some models quote nested arguments.
+
+    Raises:
+        NoIntent: Naming the place and the word that is wrong.
     """
     if isinstance(value, str):
+        value = _unquoted(value)
+    if value is None:
+        raise NoIntent("the argument `intent` is missing")
+    if not isinstance(value, dict):
+        raise NoIntent("`intent` must be an object from field names to types")
+    properties = value.get("properties")
+    if value.get("type") == "object" and isinstance(properties, dict):
+        value = properties
+    try:
+        fields = _object(value, PARAMETER, MAX_NESTING)
+    except RecursionError:
+        raise NoIntent("`intent` is nested too deeply") from None
+    if RESERVED in fields:
+        raise NoIntent(f"`{PARAMETER}.{RESERVED}` is reserved for failures; choose another name")
+    return fields
+
+
+def _unquoted(text: str) -> object:
+    for read in (json.loads, literal_eval):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) and _in_grammar(value, MAX_NESTING) else None
+            return read(text[:_LONGEST])
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return text
 
 
-def _in_grammar(node: object, depth: int) -> bool:
-    if isinstance(node, str):
-        return node in TYPE_NAMES
+def _node(value: object, path: str, depth: int) -> Any:
     if depth == 0:
-        return False
-    if isinstance(node, dict):
-        return all(isinstance(key, str) and _in_grammar(child, depth - 1) for key, child in node.items())
-    return isinstance(node, list) and len(node) == 1 and _in_grammar(node[0], depth - 1)
+        raise NoIntent(f"`{path[:80]}` is nested too deeply; use at most {MAX_NESTING} levels")
+    value = as_schema(value)
+    if value is None:
+        return "string"
+    if isinstance(value, str):
+        return _word(value, path)
+    if isinstance(value, dict):
+        return _object(value, path, depth)
+    if isinstance(value, list):
+        return [_element(value, path, depth)]
+    raise NoIntent(f'`{path}` is {_shown(value)}; give a type name such as "string"')
+
+
+def _word(word: str, path: str) -> Any:
+    element = listed(word)
+    if element is not None:
+        return [_word(element, path)]
+    name = type_name(word)
+    if name is None:
+        raise NoIntent(
+            f'`{path}` is {_shown(word)}, which is no type; use "string", "number", "integer", "boolean",'
+            " an object of fields, or a list with one element"
+        )
+    return name
+
+
+def _element(items: list[Any], path: str, depth: int) -> Any:
+    kinds = [_node(item, f"{path}[{place}]", depth - 1) for place, item in enumerate(items[:20])]
+    if any(kind != kinds[0] for kind in kinds) or len(items) > len(kinds):
+        raise NoIntent(f"`{path}` is a list of several types; give a list with one element")
+    return kinds[0] if kinds else "string"
+
+
+def _object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+    if not fields:
+        raise NoIntent(f"`{path}` declares no field; name at least one")
+    named = {_field(key, path): child for key, child in fields.items()}
+    if len(named) < len(fields):
+        raise NoIntent(f"`{path}` declares a field twice")
+    return {key: _node(child, f"{path}.{key}", depth - 1) for key, child in named.items()}
+
+
+def _field(key: object, path: str) -> str:
+    """A field's name as an identifier: blanks, dashes and dots become underscores."""
+    name = _BLANKS.sub("_", str(key).strip())
+    if not _FIELD.fullmatch(name):
+        raise NoIntent(
+            f"`{path}` has a field named {_shown(key)}; a name begins with a letter and has at most 41"
+            " letters, digits and underscores"
+        )
+    return name
+
+
+def _shown(value: object) -> str:
+    """An agent's own words, short: they are told to nobody else."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def tools_with_intent(functions: Sequence[Function]) -> list[ToolSpec]:
     """What a model is told about these functions, each with the required argument `intent` added.
+
+    What an intent is stands in the agents' system messages, once, and not in every tool's schema.
 
     Raises:
         ConfigError: If a tool has a parameter of that name itself.
@@ -84,10 +173,9 @@ def _extended(spec: ToolSpec) -> JsonSchema:
             f"Tool '{spec.name}' has a parameter named '{PARAMETER}', which AgentSys adds to every tool;"
             " rename the tool's parameter to use this defense."
         )
-    declared = {"type": "object", "description": INTENT_PARAMETER, "additionalProperties": True}
     return {
         **spec.parameters,
         "type": "object",
-        "properties": {**properties, PARAMETER: declared},
+        "properties": {**properties, PARAMETER: {"type": "object", "additionalProperties": True}},
         "required": [*spec.parameters.get("required", []), PARAMETER],
     }

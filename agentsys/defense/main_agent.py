@@ -9,11 +9,12 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
-from agentsys.defense.delegation import MAIN_DEPTH, serve
+from agentsys.defense.delegation import serve_turn
 from agentsys.defense.privileges import PrivilegeBook
 from agentsys.defense.session import Session
 from agentsys.defense.settings import Settings
-from agentsys.defense.tool_turn import next_message, tool_message
+from agentsys.defense.tool_turn import next_message
+from agentsys.defense.worker import Agent
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import QueryResult
 from agentsys.models.trace import span
@@ -60,13 +61,13 @@ def _converse(session: Session, context: list[ChatMessage]) -> bool:
     Bounded like AgentDojo's loop, so that variants and baselines are compared under one limit: a first
     message, then at most `main_steps` rounds of calls, each followed by one more message.
     """
+    agent = Agent()
     for step in range(session.settings.main_steps + 1):
-        message = next_message(session.model, ROLE, context, session.tools)
+        message = next_message(session.main_model, ROLE, context, session.tools)
         context.append(message)
         if not message["tool_calls"]:
             return True
         if step == session.settings.main_steps:
             break
-        for call in message["tool_calls"]:
-            context.append(tool_message(call, serve(session, call, MAIN_DEPTH)))
+        context += serve_turn(session, message["tool_calls"], agent)
     return False

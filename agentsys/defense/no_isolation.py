@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -16,11 +16,12 @@ from agentdojo.types import (
 
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.failures import Failure
+from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.privileges import PrivilegeBook
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.session import Session
 from agentsys.defense.settings import Settings
-from agentsys.defense.tool_turn import next_message, own_mistake, run_tool, tool_message
+from agentsys.defense.tool_turn import Arguments, next_message, read_arguments, run_tool, tool_message
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.element import QueryResult
 from agentsys.models.trace import span
@@ -62,47 +63,63 @@ class GuardedAgent(BasePipelineElement):  # type: ignore[misc]
 
 
 def _converse(session: Session, context: list[ChatMessage]) -> bool:
+    trace = CallTrace()
     for step in range(session.settings.main_steps + 1):
-        message, refused = _judged_step(session, context)
+        message, refused = _judged_step(session, context, trace)
         context.append(message)
         if not message["tool_calls"]:
             return True
         if step == session.settings.main_steps:
             break
         for place, call in enumerate(message["tool_calls"]):
-            context.append(_answered(session, call, refused=place in refused))
+            context.append(_answered(session, call, trace, refused.get(place)))
     return False
 
 
-def _judged_step(session: Session, context: list[ChatMessage]) -> tuple[ChatAssistantMessage, set[int]]:
-    """The agent's next message and the places of its calls that may not run.
+def _judged_step(
+    session: Session, context: list[ChatMessage], trace: CallTrace
+) -> tuple[ChatAssistantMessage, Mapping[int, Failure]]:
+    """The agent's next message and, by place, why some of its calls may not run.
 
-    All calls of the message are judged before any runs. If one is refused, all tool results so far are
+    All calls of the message are judged before any runs. If one is denied, all tool results so far are
     cleaned and the agent is asked again, as often as the budget allows; the refused message is forgotten.
     """
-    restarts = session.settings.sanitize_budget if session.settings.sanitizer else 0
-    message = next_message(session.model, ROLE, context, session.plain_tools)
-    refused = _refused(session, message)
-    while refused and restarts:
-        restarts -= 1
-        context[:] = [_cleaned(session, item) for item in context]
-        message = next_message(session.model, ROLE, context, session.plain_tools)
-        refused = _refused(session, message)
+    session.begin_subtask()
+    message = next_message(session.main_model, ROLE, context, session.plain_tools)
+    refused = _refused(session, message, trace)
+    for _ in range(session.settings.restarts):
+        if Failure.DENIED not in refused.values():
+            break
+        try:
+            context[:] = [_cleaned(session, item) for item in context]
+            message = next_message(session.model, ROLE, context, session.plain_tools)
+        except OutOfCalls:
+            break
+        refused = _refused(session, message, trace)
     return message, refused
 
 
-def _refused(session: Session, message: ChatAssistantMessage) -> set[int]:
-    earlier = CallTrace(list(session.trace.calls))
-    refused = set()
+def _refused(session: Session, message: ChatAssistantMessage, trace: CallTrace) -> Mapping[int, Failure]:
+    earlier = trace.branch()
+    refused: dict[int, Failure] = {}
     for place, call in enumerate(message["tool_calls"] or ()):
-        if own_mistake(session.runtime, call.function, dict(call.args)) is not None:
-            continue
-        proposed = TracedCall(call.function, dict(call.args), None)
-        if session.allows(proposed, earlier):
-            earlier.add(proposed)
-        else:
-            refused.add(place)
+        arguments = read_arguments(session.runtime, call)
+        if place >= session.settings.calls_per_turn:
+            refused[place] = Failure.BUDGET_EXHAUSTED
+        elif not isinstance(arguments, str):
+            proposed = TracedCall(call.function, arguments.read, None)
+            if _allowed(session, proposed, earlier, arguments):
+                earlier.add(proposed)
+            else:
+                refused[place] = Failure.DENIED
     return refused
+
+
+def _allowed(session: Session, call: TracedCall, earlier: CallTrace, arguments: Arguments) -> bool:
+    try:
+        return session.allows(session.settings.validator, call, earlier, arguments.undeclared)
+    except OutOfCalls:
+        return False
 
 
 def _cleaned(session: Session, message: ChatMessage) -> ChatMessage:
@@ -115,12 +132,14 @@ def _cleaned(session: Session, message: ChatMessage) -> ChatMessage:
     return {**message, "content": [text_content_block_from_string(text)], "error": error}
 
 
-def _answered(session: Session, call: FunctionCall, *, refused: bool) -> ChatToolResultMessage:
-    if refused:
-        return tool_message(call, Failure.DENIED.text)
-    mistake = own_mistake(session.runtime, call.function, dict(call.args))
-    if mistake is not None:
-        return tool_message(call, mistake)
-    session.trace.add(TracedCall(call.function, dict(call.args), None))
-    output = run_tool(session.runtime, session.env, call.function, dict(call.args))
+def _answered(
+    session: Session, call: FunctionCall, trace: CallTrace, refused: Failure | None
+) -> ChatToolResultMessage:
+    arguments = read_arguments(session.runtime, call)
+    if isinstance(arguments, str):
+        return tool_message(call, arguments)
+    if refused is not None:
+        return tool_message(call, refused.text(tool_ran=False))
+    trace.add(TracedCall(call.function, arguments.read, None))
+    output = run_tool(session.runtime, session.env, call.function, arguments.given)
     return {**tool_message(call, output.text), "error": output.error}

@@ -1,16 +1,18 @@
 """Privileges (section 5.4): whether a tool only reads (`query`) or has effects (`command`).
 
-Asked of the model once per toolset and kept in a file, so that every case of a run, and every later
-run in the same folder, is judged by the same labels.
+Asked of the model once per toolset, from descriptions and usage signatures, and kept in a file, so that every
+case of a run, and every later run in the same folder, is judged by the same labels. Every case that uses them
+has them in its record, with what they cost once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import cache
@@ -18,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.atomic_file import write_atomically
-from agentsys.defense.gate import first_object
-from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS
+from agentsys.defense.loose_json import loose_values
+from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SECTIONS
 from agentsys.defense.sections import write_sections
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, system, text_of, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, Usage, system, text_of, user
 from agentsys.models.trace import Tracer, tracing
 
 ROLE = "privileges"
+_log = logging.getLogger(__name__)
 
 
 class Privilege(Enum):
@@ -46,14 +49,52 @@ def toolset_hash(tools: Sequence[ToolSpec]) -> str:
 
 
 def read_labels(reply: str, tools: Sequence[ToolSpec]) -> dict[str, Privilege]:
-    """The label of each tool according to a reply; whatever is missing or unclear is a command."""
-    said = first_object(reply) or {}
-    return {tool.name: _label(said.get(tool.name)) for tool in tools}
+    """The label of each tool that a reply names clearly; the others are missing."""
+    said: dict[str, Privilege] = {}
+    names = {tool.name for tool in tools}
+    for value in loose_values(reply):
+        for name, word in _pairs(value):
+            label = _label(word)
+            if name in names and label is not None:
+                said.setdefault(name, label)
+    return said
 
 
-def _label(word: object) -> Privilege:
-    clear = isinstance(word, str) and word.strip().casefold() == Privilege.QUERY.value
-    return Privilege.QUERY if clear else Privilege.COMMAND
+def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """Names and words of an object, or of a list of objects such as {"name": ..., "label": ...}."""
+    if isinstance(value, dict):
+        for name, word in value.items():
+            if isinstance(word, dict):
+                yield from _pairs(word)
+                word = next((w for w in word.values() if _label(w) is not None), None)
+            yield name, word
+    elif isinstance(value, list):
+        for item in value:
+            words = list(item.values()) if isinstance(item, dict) else []
+            if len(words) >= 2 and isinstance(words[0], str):
+                yield words[0], words[1]
+
+
+def _label(word: object) -> Privilege | None:
+    clear = word.strip().casefold() if isinstance(word, str) else ""
+    return next((label for label in Privilege if label.value == clear), None)
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A toolset's labels and what the question cost."""
+
+    labels: Labels
+    """Every tool's; what no reply named clearly is a command."""
+    unclear: tuple[str, ...]
+    """The tools that no reply named clearly. Labels with any are not kept in a file."""
+    question: Mapping[str, Any]
+    """Usage, cost and model id, as JSON-ready data."""
+
+    def as_decision(self) -> dict[str, Any]:
+        """What a case's record says of them."""
+        labels = {name: label.value for name, label in self.labels.items()}
+        return {"labels": labels, "unclear": list(self.unclear), "asked_once": dict(self.question)}
 
 
 @dataclass
@@ -65,12 +106,12 @@ class PrivilegeBook:
     """
 
     folder: Path | None = None
-    _labels: dict[tuple[str, str], Labels] = field(default_factory=dict)
+    _sorted: dict[tuple[str, str], Sorted] = field(default_factory=dict)
     _locks: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def labels(self, model: ChatModel, tools: Sequence[ToolSpec]) -> Labels:
-        """The labels of these tools, from memory, from the folder, or from the model.
+    def sorted(self, model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
+        """These tools sorted, from memory, from the folder, or by the model.
 
         Raises:
             ModelError: If the model had to be asked and gave no reply; nothing is kept then.
@@ -79,38 +120,40 @@ class PrivilegeBook:
         with self._guard:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            if key not in self._labels:
-                self._labels[key] = self._stored(key, tools) or self._asked(key, model, tools)
-            return self._labels[key]
+            if key not in self._sorted:
+                self._sorted[key] = self._stored(key, tools) or self._asked(key, model, tools)
+            return self._sorted[key]
 
-    def _asked(self, key: tuple[str, str], model: ChatModel, tools: Sequence[ToolSpec]) -> Labels:
+    def _asked(self, key: tuple[str, str], model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
         try:
             if self.folder is not None:  # Before anything is paid for.
                 self.folder.mkdir(parents=True, exist_ok=True)
-            reply = ask_privileges(model, tools)
-            labels = read_labels(text_of(reply.message), tools)
-            if self.folder is not None:
+            found = ask_privileges(model, tools)
+            if self.folder is not None and not found.unclear:
                 # Another process may have asked meanwhile: one answer holds for all.
                 known = self._stored(key, tools)
                 if known is not None:
                     return known
-                data = json.dumps(_as_data(key, labels, reply), indent=2).encode()
+                data = json.dumps(_as_data(key, found), indent=2).encode()
                 write_atomically(self._file(self.folder, key), data)
         except OSError as error:
             raise ConfigError(
                 f"Cannot write tool labels to '{self.folder}' ({error.strerror});"
                 " set defense.privileges_dir to a folder that can be written."
             ) from error
-        return labels
+        if found.unclear:
+            _log.warning("Tools without a clear label count as commands: %s.", ", ".join(found.unclear))
+        return found
 
-    def _stored(self, key: tuple[str, str], tools: Sequence[ToolSpec]) -> Labels | None:
+    def _stored(self, key: tuple[str, str], tools: Sequence[ToolSpec]) -> Sorted | None:
         if self.folder is None:
             return None
         try:
             stored = json.loads(self._file(self.folder, key).read_text(encoding="utf-8"))
             said = stored["tools"]
-            return {tool.name: Privilege(said[tool.name]) for tool in tools}
-        except (OSError, ValueError, KeyError, TypeError):
+            labels = {tool.name: Privilege(said[tool.name]) for tool in tools}
+            return Sorted(labels, (), {name: stored.get(name) for name in _QUESTION})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # Not there, or damaged: the model is asked and the file written anew.
 
     @staticmethod
@@ -119,27 +162,51 @@ class PrivilegeBook:
         return folder / f"{model}-{key[1][:16]}.json"
 
 
-def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> ChatReply:
+ASKS = 2
+"""How often a model is asked in all: once more where it named a tool not at all, or unclearly."""
+_QUESTION = ("usage", "cost_usd", "model_id")
+
+
+def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
     """Ask a model to sort a toolset.
 
     The call is not booked to the case that happens to need it first: which one that is depends on threads,
-    and records of the same seed must not differ. Its usage stands in the labels' file.
+    and records of the same seed must not differ. Its usage stands in the labels' file and in every record.
     """
-    lines = [json.dumps({"name": t.name, "description": t.description}, ensure_ascii=False) for t in tools]
-    question = write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)])
-    with tracing(Tracer()):
-        return model.complete(ChatRequest([system(PRIVILEGES), user(question)], role=ROLE))
+    lines = [json.dumps(_described(tool), ensure_ascii=False) for tool in tools]
+    messages = [system(PRIVILEGES), user(write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)]))]
+    said: dict[str, Privilege] = {}
+    usage, costs, model_id = Usage(), [], ""
+    for _ in range(ASKS):
+        with tracing(Tracer()):
+            reply = model.complete(ChatRequest(list(messages), role=ROLE))
+        usage, model_id = usage + reply.usage, reply.model_id
+        costs.append(reply.cost_usd)
+        said = {**read_labels(text_of(reply.message), tools), **said}
+        unclear = tuple(tool.name for tool in tools if tool.name not in said)
+        if not unclear:
+            break
+        messages += [reply.message, user(PRIVILEGES_AGAIN)]
+    known = [cost for cost in costs if cost is not None]
+    cost = sum(known) if len(known) == len(costs) else None
+    labels = {tool.name: said.get(tool.name, Privilege.COMMAND) for tool in tools}
+    return Sorted(labels, unclear, dict(zip(_QUESTION, (asdict(usage), cost, model_id), strict=True)))
 
 
-def _as_data(key: tuple[str, str], labels: Labels, reply: ChatReply) -> dict[str, Any]:
-    return {
-        "model": key[0],
-        "toolset": key[1],
-        "tools": {name: label.value for name, label in labels.items()},
-        "usage": asdict(reply.usage),
-        "cost_usd": reply.cost_usd,
-        "model_id": reply.model_id,
+def _described(tool: ToolSpec) -> dict[str, Any]:
+    """A tool's name, description and usage signature (section 5.4)."""
+    properties = tool.parameters.get("properties", {})
+    required = tool.parameters.get("required", [])
+    arguments = {
+        name if name in required else f"{name}?": " ".join(str(schema.get("description", "")).split())
+        for name, schema in properties.items()
     }
+    return {"name": tool.name, "description": tool.description, "arguments": arguments}
+
+
+def _as_data(key: tuple[str, str], found: Sorted) -> dict[str, Any]:
+    tools = {name: label.value for name, label in found.labels.items()}
+    return {"model": key[0], "toolset": key[1], "tools": tools, **found.question}
 
 
 @cache

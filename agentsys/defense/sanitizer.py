@@ -7,15 +7,17 @@ cleaned text is always a subsequence of the text that came in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentdojo.types import ChatMessage
 
+from agentsys.defense.failures import ends_subtask
 from agentsys.defense.loose_json import loose_values
 from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS
 from agentsys.defense.quotation import Quotable, without
 from agentsys.defense.sections import write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, text_of, user
+from agentsys.models.errors import ModelError
 from agentsys.models.trace import Span, span
 
 ROLE = "sanitizer"
@@ -62,7 +64,8 @@ def sanitize(model: ChatModel, output: str, tool: str | None = None) -> Cleaned:
         tool: The tool it came from, for the trace.
 
     Raises:
-        ModelError: If the model gave no reply.
+        ModelError: If the model gave no reply for a reason that is not in the output. An output that it
+            refuses or finds too long is one that could not be cleaned.
     """
     if not output.strip():
         return Cleaned(output)
@@ -87,7 +90,12 @@ def _ask(model: ChatModel, output: str, opened: Span) -> Cleaned:
     named: list[str] = []
     cleaned = Cleaned(output)
     for _ in range(ASKS):
-        reply = model.complete(ChatRequest(list(context), role=ROLE, reply_schema=REPLY_SCHEMA)).message
+        try:
+            reply = model.complete(ChatRequest(list(context), role=ROLE, reply_schema=REPLY_SCHEMA)).message
+        except ModelError as error:
+            if not ends_subtask(error):
+                raise
+            return replace(cleaned, well_formed=False)
         context.append(reply)
         cleaned = _cut_again(output, named, spans_in(text_of(reply)), cleaned)
         if cleaned.complete:
@@ -103,7 +111,7 @@ def _cut_again(output: str, named: list[str], spans: Sequence[str] | None, befor
     nothing leaves it open.
     """
     if spans is None:
-        return Cleaned(before.text, before.cut, before.named, before.missed, well_formed=False)
+        return replace(before, well_formed=False)
     named += spans
     here = cut(output, spans)
     return Cleaned(

@@ -3,37 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 
 from agentsys.defense.call_trace import CallTrace, TracedCall
+from agentsys.defense.commands import Answers, Commands
+from agentsys.defense.failures import QuestionFailed
+from agentsys.defense.grounding import Request
 from agentsys.defense.intent import tools_with_intent
+from agentsys.defense.meter import Meter
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeBook
-from agentsys.defense.settings import Settings
-from agentsys.defense.validator import validate
+from agentsys.defense.rules import Decision, Known, Proposal, rule
+from agentsys.defense.settings import Judge, Settings
+from agentsys.defense.validator import note_ruling, validate
 from agentsys.models.chat import ChatModel, ToolSpec
+from agentsys.models.errors import ModelError
 from agentsys.models.tools import tool_specs
+from agentsys.models.trace import span
 
 
-@dataclass
 class Session:
-    """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one."""
+    """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one.
 
-    model: ChatModel
-    settings: Settings
-    book: PrivilegeBook
-    query: str
-    """The user's request: for the main agent and the validator, never for a worker."""
-    runtime: FunctionsRuntime
-    env: TaskEnvironment
-    trace: CallTrace = field(default_factory=CallTrace)
+    Args:
+        model: The model behind all agents.
+        settings: The variant of AgentSys.
+        book: Where the tools' privileges are kept.
+        query: The user's request: for the main agent and the validator, never for a worker.
+        runtime: The tools.
+        env: What they act on.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: Settings,
+        book: PrivilegeBook,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment,
+    ) -> None:
+        self.settings, self.runtime, self.env = settings, runtime, env
+        self.request = Request(query)
+        self.meter = Meter(
+            model,
+            case_calls=settings.case_calls,
+            subtask_calls=settings.subtask_calls,
+            main_calls=settings.main_steps + 1,
+        )
+        self.main_model, self.model = self.meter.main, self.meter.inner
+        self.commands = Commands()
+        """Commands of the current subtask."""
+        self.answers = Answers()
+        self.known = Known()
+        """What the main agent was given so far, as far as it is of a closed format."""
+        self._book, self._unmetered = book, model
+
+    def begin_subtask(self) -> None:
+        """The main agent makes a call: its subtask starts with budgets of its own."""
+        self.meter.begin_subtask()
+        self.commands = Commands()
 
     @cached_property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools as isolated agents see them, each with an intent."""
         return tools_with_intent(list(self.runtime.functions.values()))
+
+    @cached_property
+    def reading_tools(self) -> Sequence[ToolSpec]:
+        """Those of `tools` that only read."""
+        return [tool for tool in self.tools if self.labels[tool.name] is Privilege.QUERY]
 
     @cached_property
     def plain_tools(self) -> Sequence[ToolSpec]:
@@ -42,16 +82,49 @@ class Session:
 
     @cached_property
     def labels(self) -> Labels:
-        """Each tool's privilege. The model is asked for the whole toolset when it first matters."""
-        return self.book.labels(self.model, self.plain_tools)
+        """Each tool's privilege. The model is asked for the whole toolset when it first matters.
 
-    def allows(self, call: TracedCall, earlier: CallTrace | None = None) -> bool:
-        """Whether a call may run: reading always, a command if the validator agrees.
+        Raises:
+            QuestionFailed: If it gave no reply.
+        """
+        try:
+            found = self._book.sorted(self._unmetered, self.plain_tools)
+        except ModelError as error:
+            raise QuestionFailed(error) from error
+        with span("privileges") as opened:
+            opened.decision = found.as_decision()
+        return found.labels
+
+    def reads(self, tool: str) -> bool:
+        """Whether a tool only reads."""
+        return self.labels[tool] is Privilege.QUERY
+
+    def allows(
+        self, judge: Judge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str] = ()
+    ) -> bool:
+        """Whether a call may run: reading always, a command if the judge agrees.
 
         Args:
+            judge: Who decides.
             call: The proposed call.
-            earlier: The calls before it, where they are not the trace (not all have run yet).
+            earlier: The calls before it that its agent knows of.
+            undeclared: Arguments that the tool does not have.
         """
-        if self.labels[call.tool] is Privilege.QUERY:
+        if judge is Judge.OFF or self.reads(call.tool):
             return True
-        return validate(self.model, self.query, earlier or self.trace, call).allow
+        if judge is not Judge.MODEL:
+            ruling = rule(
+                Proposal(
+                    call,
+                    tuple(undeclared),
+                    self.request,
+                    self.known,
+                    self.commands.run,
+                    self.settings.worker_commands,
+                )
+            )
+            if ruling.decision is not Decision.ASK or judge is Judge.RULES:
+                note_ruling(call, ruling)
+                return ruling.decision is Decision.ALLOW
+        described = self.runtime.functions[call.tool].description
+        return validate(self.model, self.request, earlier, call, described).allow

@@ -2,65 +2,232 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, TypeVar
 
 from agentsys.defense.gate import GateRule
 from agentsys.errors import ConfigError, unknown_name
 
 
+class Judge(Enum):
+    """Who decides whether a command may run."""
+
+    OFF = "off"
+    """Nobody: every command runs."""
+    MODEL = "model"
+    """The validator (the paper)."""
+    RULES = "rules"
+    """`agentsys.defense.rules` alone: what no rule allows is refused."""
+    HYBRID = "hybrid"
+    """The rules; the validator is asked only what they leave open."""
+
+
+class Sanitizing(Enum):
+    """When an output is cleaned."""
+
+    OFF = "off"
+    """Never: a denial ends the subtask."""
+    ON_DENIAL = "on_denial"
+    """After a refused call, before the extraction starts again (the paper)."""
+    AT_INGESTION = "at_ingestion"
+    """Every output, before a worker sees it; a denial ends the subtask."""
+    BOTH = "both"
+    """Every output, and once more after a refused call."""
+
+
+class Retry(Enum):
+    """In which context a worker whose reply the gate refused is asked again."""
+
+    SAME = "same_context"
+    """Its own, with a sentence on what was wrong."""
+    FRESH = "fresh_context"
+    """A new one, as if it had not replied: nothing it wrote or fetched is left."""
+
+
+class Fill(Enum):
+    """Which declared fields code fills in, without a model."""
+
+    NONE = "none"
+    """None (the paper): a worker reads every output."""
+    STATUS = "status"
+    """`{"status": "string"}`, what a call that only acts declares."""
+    TYPED = "typed"
+    """That, and fields of a closed type whose name the tool's own value has
+    (`agentsys.defense.extraction`).
+    """
+
+
+class WorkerTools(Enum):
+    """When a worker above `max_depth` is offered tools."""
+
+    ALWAYS = "always"
+    """From the start, all of them (the paper)."""
+    ON_REQUEST = "on_request"
+    """Once it has said that a field is missing; then those that only read."""
+    NEVER = "never"
+    """Never."""
+
+
+class TraceView(Enum):
+    """Which calls a worker is shown."""
+
+    CALLS = "calls"
+    """Those of the agents above it, in order."""
+    PATH = "path"
+    """Those on the way from the main agent to its output: the ones whose results are being read."""
+
+
+class Repeats(Enum):
+    """What happens when the main agent makes the very same reading call again."""
+
+    RUN = "run"
+    """It runs again and is read again."""
+    KEPT = "kept"
+    """It is answered as before, as long as no command has run in between."""
+
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The checked options of one AgentSys variant (see `agentsys.defense.agentsys.AgentSys`)."""
+    """The checked options of one AgentSys variant, as its YAML names them (docs/agentsys.md has the table).
+
+    Options that are a choice may be given by name; `validator`, `validate_main` and `sanitizer` also as
+    true or false, for the paper's way of doing it and for off.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have, or options contradict each other.
+    """
 
     gate: GateRule = GateRule.SYNTACTIC
     isolation: bool = True
-    validator: bool = True
-    sanitizer: bool = True
-    validate_main: bool = False
+    validator: Judge = Judge.MODEL
+    validate_main: Judge = Judge.OFF
+    sanitizer: Sanitizing = Sanitizing.ON_DENIAL
+    gate_retry: Retry = Retry.SAME
+    fill: Fill = Fill.NONE
+    worker_tools: WorkerTools = WorkerTools.ALWAYS
+    trace: TraceView = TraceView.CALLS
+    repeats: Repeats = Repeats.RUN
     max_depth: int = 3
     worker_steps: int = 15
     main_steps: int = 15
     sanitize_budget: int = 2
     gate_retries: int = 1
+    case_calls: int = 200
+    subtask_calls: int = 60
+    calls_per_turn: int = 20
+    worker_commands: int = 1
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Settings:
+        """The settings that a YAML's options say.
+
+        Raises:
+            ConfigError: If an option is unknown or wrong.
+        """
+        known = {field.name for field in fields(cls)}
+        for name in options.keys() - known:
+            raise ConfigError(unknown_name("AgentSys option", name, sorted(known)))
+        given: dict[str, Any] = dict(options)
+        judge = _switched("validator", given.get("validator", True), on=Judge.MODEL)
+        cleaned = Sanitizing.ON_DENIAL if judge is not Judge.OFF else Sanitizing.AT_INGESTION
+        given["validator"] = judge
+        given["validate_main"] = _switched("validate_main", given.get("validate_main", False), on=Judge.MODEL)
+        given["sanitizer"] = _switched("sanitizer", given.get("sanitizer", True), on=cleaned)
+        for name, kind in _CHOICES.items():
+            given[name] = _choice(name, kind, given.get(name, getattr(cls, name)))
+        return cls(**given)
 
     def __post_init__(self) -> None:
-        _whole("max_depth", self.max_depth, least=1)
-        _whole("worker_steps", self.worker_steps, least=1)
-        _whole("main_steps", self.main_steps, least=1)
-        _whole("sanitize_budget", self.sanitize_budget, least=0)
-        _whole("gate_retries", self.gate_retries, least=0)
-        for name in ("isolation", "validator", "sanitizer", "validate_main"):
-            _switch(name, getattr(self, name))
-        if not self.validator and (self.validate_main or not self.isolation):
-            cause = "validate_main: true" if self.validate_main else "isolation: false"
+        if not isinstance(self.isolation, bool):
+            raise ConfigError(f"AgentSys option 'isolation' is {self.isolation!r}; give true or false.")
+        for name, least in _NUMBERS.items():
+            _whole(name, getattr(self, name), least)
+        self._check_judges()
+        if self.case_calls <= self.main_steps + 1:
+            raise ConfigError(
+                f"AgentSys option 'case_calls' is {self.case_calls}, which the main agent's {self.main_steps}"
+                f" main_steps use up alone; give at least {self.main_steps + 2}."
+            )
+
+    def _check_judges(self) -> None:
+        if self.validator is Judge.OFF and (self.validate_main is not Judge.OFF or not self.isolation):
+            cause = "isolation: false" if not self.isolation else f"validate_main: {self.validate_main.value}"
             raise ConfigError(
                 f"AgentSys option '{cause}' needs 'validator: true'; set it,"
                 " or use defense=none for a plain agent."
             )
+        if self.sanitizer is Sanitizing.ON_DENIAL and self.validator is Judge.OFF:
+            raise ConfigError(
+                "AgentSys option 'sanitizer: on_denial' needs a validator that denies; set 'validator: true',"
+                " or 'sanitizer: at_ingestion'."
+            )
 
     @property
     def sanitizes_first(self) -> bool:
-        """Whether every output is cleaned before a worker sees it: there is no validator to ask for it."""
-        return self.sanitizer and not self.validator
+        """Whether every output is cleaned before a worker sees it."""
+        return self.sanitizer in (Sanitizing.AT_INGESTION, Sanitizing.BOTH)
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything stands behind the sanitizer."""
+        return self.validator is not Judge.OFF
+
+    @property
+    def sorts_tools(self) -> bool:
+        """Whether it matters which tools only read."""
+        late = self.worker_tools is WorkerTools.ON_REQUEST and self.max_depth > 1
+        return self.judged or late or self.repeats is Repeats.KEPT
+
+    @property
+    def restarts(self) -> int:
+        """How often an output is cleaned and read again after a denial."""
+        again = self.sanitizer in (Sanitizing.ON_DENIAL, Sanitizing.BOTH)
+        return self.sanitize_budget if again else 0
 
 
-def gate_rule(name: str) -> GateRule:
-    """The gate of this name.
+_CHOICES: Mapping[str, type[Enum]] = {
+    "gate": GateRule,
+    "gate_retry": Retry,
+    "fill": Fill,
+    "worker_tools": WorkerTools,
+    "trace": TraceView,
+    "repeats": Repeats,
+}
+_NUMBERS = {
+    "max_depth": 1,
+    "worker_steps": 1,
+    "main_steps": 1,
+    "sanitize_budget": 0,
+    "gate_retries": 0,
+    "case_calls": 3,
+    "subtask_calls": 1,
+    "calls_per_turn": 1,
+    "worker_commands": 0,
+}
+"""Option -> the least it may be."""
 
-    Raises:
-        ConfigError: If there is none.
-    """
-    known = [rule.value for rule in GateRule]
-    if name not in known:
-        raise ConfigError(unknown_name("gate", str(name), known))
-    return GateRule(name)
+
+def _choice(name: str, kind: type[_Choice], value: object) -> _Choice:
+    if isinstance(value, kind):
+        return value
+    known = [str(choice.value) for choice in kind]
+    if value not in known:
+        raise ConfigError(unknown_name(name, str(value), known))
+    return kind(value)
+
+
+def _switched(name: str, value: object, on: _Choice) -> _Choice:
+    """A choice that true and false stand for, too (YAML reads a bare `off` as false)."""
+    if isinstance(value, bool):
+        return on if value else type(on)("off")
+    return _choice(name, type(on), value)
 
 
 def _whole(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"AgentSys option '{name}' is {value!r}; give a whole number of at least {least}.")
-
-
-def _switch(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(f"AgentSys option '{name}' is {value!r}; give true or false.")

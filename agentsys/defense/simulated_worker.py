@@ -103,7 +103,7 @@ def _same(call: ScriptedCall, made: Mapping[str, Any]) -> bool:
     if made["tool"] != call.function:
         return False
     fixed = call.args.keys() - {quote.arg for quote in call.quotes}
-    return all(_plain(made["args"].get(key)) == _plain(call.args[key]) for key in fixed)
+    return all(_plain(made.get("args", {}).get(key)) == _plain(call.args[key]) for key in fixed)
 
 
 def _plain(value: object) -> str:

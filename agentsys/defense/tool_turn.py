@@ -61,25 +61,36 @@ def tool_message(call: FunctionCall, text: str) -> ChatToolResultMessage:
     return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": None}
 
 
-def without_intent(call: FunctionCall) -> dict[str, Any]:
-    """The arguments that are the tool's own."""
-    return {key: value for key, value in call.args.items() if key != PARAMETER}
+@dataclass(frozen=True)
+class Arguments:
+    """A call's arguments that the tool's schema accepts."""
+
+    given: dict[str, Any]
+    """As the agent wrote them, without what the tool does not have: what it is run with."""
+    read: dict[str, Any]
+    """As the schema reads them: what stands in traces and is judged."""
+    undeclared: tuple[str, ...]
+    """Names of arguments that the tool does not have. They never have an effect."""
 
 
-def own_mistake(runtime: FunctionsRuntime, tool: str, args: dict[str, Any]) -> str | None:
-    """What the calling agent did wrong, in full, or None. It holds no text but the agent's own.
+def read_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> Arguments | str:
+    """A call's arguments, or what the calling agent did wrong, in full: it holds no text but the agent's own.
 
     The arguments are checked before anything runs: an error of the same class that a tool raises later may
     quote the environment and counts as the tool's.
     """
-    function = runtime.functions.get(tool)
+    function = runtime.functions.get(call.function)
     if function is None:
-        return f"There is no tool named {tool[:100]!r}. Tools: {', '.join(runtime.functions)}."
+        return f"There is no tool named {call.function[:100]!r}. Tools: {', '.join(runtime.functions)}."
+    declared = function.parameters.model_fields
+    given = {key: value for key, value in call.args.items() if key in declared}
     try:
-        function.parameters.model_validate(args)
+        read = function.parameters.model_validate(given).model_dump(exclude_unset=True)
     except ValidationError as error:
         return f"The arguments are not valid, so the tool did not run. {error}"
-    return None
+    # 1200 stays 1200 where the schema reads 1200.0: what is judged is compared with the request.
+    read = {key: given[key] if given[key] == value else value for key, value in read.items()}
+    return Arguments(given, read, tuple(key for key in call.args if key not in declared and key != PARAMETER))
 
 
 @dataclass(frozen=True)
@@ -89,9 +100,11 @@ class ToolOutput:
     text: str
     error: str | None
     """The tool's error; then `text` is empty."""
+    value: Any = None
+    """What `text` was written from."""
 
 
 def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: dict[str, Any]) -> ToolOutput:
     """Run a tool whose arguments were checked, and write its value the way AgentDojo does."""
     value, error = runtime.run_function(env, tool, args)
-    return ToolOutput("", error) if error is not None else ToolOutput(tool_text(value), None)
+    return ToolOutput("", error) if error is not None else ToolOutput(tool_text(value), None, value)

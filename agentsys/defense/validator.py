@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentsys.defense.call_trace import CallTrace, TracedCall, one_line
+from agentsys.defense.failures import ends_subtask
+from agentsys.defense.grounding import Request
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS
+from agentsys.defense.rules import Decision, Ruling
 from agentsys.defense.sections import write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, system, text_of, user
+from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 
 ROLE = "validator"
@@ -22,29 +26,51 @@ class Verdict:
     """The model's words; for the trace only, never shown to an agent."""
 
 
-def validate(model: ChatModel, query: str, trace: CallTrace, call: TracedCall) -> Verdict:
+def validate(
+    model: ChatModel, request: Request, trace: CallTrace, call: TracedCall, described: str = ""
+) -> Verdict:
     """Ask whether a call serves the user's request.
 
     Args:
         model: The model that judges.
-        query: The user's request.
-        trace: The calls that ran before.
+        request: The user's request.
+        trace: The calls that ran before. A worker's words, in it and in the call, are shown only where the
+            request has them too: they may be an output's.
         call: The proposed call.
+        described: What its tool does.
 
     Returns:
-        The verdict; anything but a clear "True" refuses.
+        The verdict; anything but a clear "True" refuses, and so does a model that will not answer.
 
     Raises:
-        ModelError: If the model gave no reply.
+        ModelError: If the model gave no reply for a reason that is not in the question.
     """
-    question = write_sections(VALIDATOR_SECTIONS, [trace.as_json(), one_line(call.as_data()), query])
+    proposed = {**call.masked(request), "tool_does": " ".join(described.split())}
+    question = write_sections(
+        VALIDATOR_SECTIONS, [trace.masked_json(request), one_line(proposed), request.text]
+    )
     messages = [system(VALIDATOR), user(question)]
     with span(ROLE, call.tool) as opened:
-        reply = model.complete(ChatRequest(messages, role=ROLE)).message
+        opened.messages = messages
+        opened.decision = {"allow": False, "by": "model", "call": call.as_data()}
+        try:
+            reply = model.complete(ChatRequest(messages, role=ROLE)).message
+        except ModelError as error:
+            if not ends_subtask(error):
+                raise
+            opened.decision |= {"model_error": error.kind.value}
+            return Verdict(allow=False, reply="")
         verdict = Verdict(is_clear_true(text_of(reply)), text_of(reply))
         opened.messages = [*messages, reply]
-        opened.decision = {"allow": verdict.allow, "call": call.as_data()}
+        opened.decision |= {"allow": verdict.allow}
     return verdict
+
+
+def note_ruling(call: TracedCall, ruling: Ruling) -> None:
+    """Put a decision that the rules made without a model into the case's trace."""
+    allow = ruling.decision is Decision.ALLOW
+    with span(ROLE, call.tool) as opened:
+        opened.decision = {"allow": allow, "by": f"rule {ruling.rule}", "call": call.as_data()}
 
 
 def is_clear_true(reply: str) -> bool:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 
-from agentsys.defense.call_trace import TracedCall, one_line
+from agentsys.defense.call_trace import CallTrace, TracedCall, one_line
 from agentsys.defense.failures import Failure
-from agentsys.defense.gate import Accepted, admit
+from agentsys.defense.gate import NOT_AVAILABLE, Accepted, admit
 from agentsys.defense.intent import Intent
-from agentsys.defense.prompts import WORKER, WORKER_AGAIN, WORKER_SECTIONS
+from agentsys.defense.meter import OutOfCalls
+from agentsys.defense.prompts import WORKER, WORKER_AGAIN, WORKER_MISSING, WORKER_SECTIONS, WORKER_TOOLS
 from agentsys.defense.sections import write_sections
 from agentsys.defense.session import Session
-from agentsys.defense.tool_turn import next_message, tool_message
+from agentsys.defense.settings import Retry, TraceView, WorkerTools
+from agentsys.defense.tool_turn import next_message
 from agentsys.models.chat import ToolSpec, system, text_of, user
+from agentsys.models.errors import ModelError
 from agentsys.models.trace import Span, span
 
 ROLE = "worker"
+MAIN_DEPTH = 0
+"""The main agent's depth; its workers stand at 1, theirs at 2."""
 
 
 class CallDenied(Exception):
@@ -30,13 +35,29 @@ class CallDenied(Exception):
         self.call = call
 
 
-Serve = Callable[[Session, FunctionCall, int], str]
-"""Carries out a call for an agent at a depth and gives the text it may see. Raises `CallDenied`."""
+@dataclass(frozen=True)
+class Agent:
+    """Who makes calls: the main agent or a worker."""
+
+    depth: int = MAIN_DEPTH
+    trace: CallTrace = field(default_factory=CallTrace)
+    """The calls it may know of; its own are added."""
+    path: tuple[TracedCall, ...] = ()
+    """The calls from the main agent down to the output that it reads."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is the main agent."""
+        return self.depth == MAIN_DEPTH
+
+
+ServeTurn = Callable[[Session, Sequence[FunctionCall], Agent], list[ChatToolResultMessage]]
+"""Carries out an agent's calls and gives the messages it may see. Raises `CallDenied`."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is for: exactly what its context starts from, and where it stands in the tree."""
+    """What a worker is for: what its context starts from, and where it stands in the tree."""
 
     raw: str
     intent: Intent
@@ -44,16 +65,22 @@ class Task:
     """1 for a worker of the main agent."""
     tool: str
     """The tool whose output this is."""
+    path: tuple[TracedCall, ...]
+    """The calls from the main agent down to the one whose output this is."""
 
 
-def work(session: Session, task: Task, serve: Serve) -> str:
+def work(session: Session, task: Task, trace: CallTrace, serve_turn: ServeTurn) -> Accepted | Failure:
     """Extract the declared fields from an output.
 
-    Returns:
-        The accepted value or a failure, as JSON text.
+    Args:
+        session: What the case's agents share.
+        task: What to extract from what.
+        trace: The calls that the worker may know of; those it makes are added.
+        serve_turn: Carries out its calls.
 
     Raises:
         CallDenied: If the validator refused a call of this worker.
+        OutOfCalls: If no model call is left.
         ModelError: If the model gave no reply.
     """
     with span(ROLE, task.tool) as opened:
@@ -63,12 +90,18 @@ def work(session: Session, task: Task, serve: Serve) -> str:
             "output_chars": len(task.raw),
         }
         try:
-            outcome = _converse(session, task, serve, opened)
+            outcome = _converse(session, task, trace, serve_turn, opened)
         except CallDenied as denied:
             opened.decision |= {"failure": Failure.DENIED.value, "denied_call": denied.call.as_data()}
             raise
+        except OutOfCalls:
+            opened.decision |= {"failure": Failure.BUDGET_EXHAUSTED.value}
+            raise
+        except ModelError as error:
+            opened.decision |= {"failure": Failure.WORKER_FAILED.value, "model_error": error.kind.value}
+            raise
         opened.decision |= _decision(session, outcome)
-    return outcome.text
+    return outcome
 
 
 def _decision(session: Session, outcome: Accepted | Failure) -> dict[str, object]:
@@ -77,27 +110,58 @@ def _decision(session: Session, outcome: Accepted | Failure) -> dict[str, object
     return {"gate": session.settings.gate.value, "failure": None, "keys_dropped": outcome.dropped}
 
 
-def _context(session: Session, task: Task) -> list[ChatMessage]:
-    bodies = [one_line(dict(task.intent)), session.trace.as_json(), task.raw]
-    return [system(WORKER), user(write_sections(WORKER_SECTIONS, bodies))]
+def _context(session: Session, task: Task, trace: CallTrace, *, may_call: bool) -> list[ChatMessage]:
+    shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
+    bodies = [one_line(dict(task.intent)), shown.as_json(), task.raw]
+    rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER
+    return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
 
 
-def _converse(session: Session, task: Task, serve: Serve, opened: Span) -> Accepted | Failure:
-    context = _context(session, task)
-    tools: Sequence[ToolSpec] = session.tools if task.depth < session.settings.max_depth else ()
-    refused: list[Failure] = []
+def _converse(
+    session: Session, task: Task, trace: CallTrace, serve_turn: ServeTurn, opened: Span
+) -> Accepted | Failure:
+    settings = session.settings
+    tools, later = _offered(session, task)
+    context = _context(session, task, trace, may_call=bool(tools))
+    agent = Agent(task.depth, trace, task.path)
+    retries = settings.gate_retries if settings.gate_retry is Retry.SAME else 0
+    failures: list[Failure] = []
+    found: Accepted | None = None
     opened.messages = context  # The same list: the span holds the context however this ends.
-    for _ in range(session.settings.worker_steps):
+    for _ in range(settings.worker_steps):
         message = next_message(session.model, ROLE, context, tools)
         context.append(message)
-        calls = message["tool_calls"]
-        if calls:
-            for call in calls:
-                context.append(tool_message(call, serve(session, call, task.depth)))
+        if message["tool_calls"]:
+            context += serve_turn(session, message["tool_calls"], agent)
             continue
-        outcome = admit(text_of(message), task.intent, session.settings.gate)
-        if isinstance(outcome, Accepted) or len(refused) == session.settings.gate_retries:
-            return outcome
-        refused.append(outcome)
+        outcome = admit(text_of(message), task.intent, settings.gate)
+        if isinstance(outcome, Accepted):
+            if not (later and lacks(outcome.value, task.intent)):
+                return outcome
+            found, tools, later = outcome, later, ()
+            context.append(user(WORKER_MISSING))
+            continue
+        if outcome is Failure.INFEASIBLE or len(failures) == retries:
+            return found or outcome
+        failures.append(outcome)
         context.append(user(WORKER_AGAIN[outcome.value]))
-    return refused[-1] if refused else Failure.BUDGET_EXHAUSTED
+    return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
+
+
+def _offered(session: Session, task: Task) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
+    """The tools on offer from the start, and those on offer once a field is missing."""
+    choice = session.settings.worker_tools
+    if task.depth >= session.settings.max_depth or choice is WorkerTools.NEVER:
+        return (), ()
+    return (session.tools, ()) if choice is WorkerTools.ALWAYS else ((), session.reading_tools)
+
+
+def lacks(value: object, declared: object) -> bool:
+    """Whether a declared leaf has no value: null, or words that begin with "Not Available"."""
+    if isinstance(declared, dict):
+        return not isinstance(value, dict) or any(
+            lacks(value.get(key), below) for key, below in declared.items()
+        )
+    if isinstance(declared, list):
+        return not isinstance(value, list) or any(lacks(item, declared[0]) for item in value)
+    return value is None or (isinstance(value, str) and value.startswith(NOT_AVAILABLE))

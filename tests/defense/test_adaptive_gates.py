@@ -16,11 +16,13 @@ from agentsys.defense.intent import parse_intent
 from agentsys.models.chat import text_of
 
 MARK = "C4N4RY-PAYLOAD"
-names = st.text(alphabet="abcxyz_é \"'{", min_size=1, max_size=6)
+names = st.text(alphabet="abcxyz", min_size=1, max_size=6)
 leaves = st.sampled_from(["string", "number", "integer", "boolean"])
 nodes = st.recursive(
     leaves,
-    lambda inner: st.dictionaries(names, inner, max_size=3) | st.lists(inner, min_size=1, max_size=1),
+    lambda inner: (
+        st.dictionaries(names, inner, min_size=1, max_size=3) | st.lists(inner, min_size=1, max_size=1)
+    ),
     max_leaves=6,
 )
 intents = st.dictionaries(names, nodes, min_size=1, max_size=4)

@@ -155,7 +155,7 @@ DENIED = ("travel", "user_task_1", "injection_task_0")
 
 def test_a_denial_leads_to_a_cleaned_output_and_the_restarted_extraction_succeeds() -> None:
     result = run_case(FULL, *DENIED)
-    kinds = [span.kind for span in result.spans if span.kind != "tool"][:5]
+    kinds = [span.kind for span in result.spans if span.kind not in ("tool", "privileges")][:5]
     assert kinds == ["main", "worker", "validator", "sanitizer", "worker"]
     denied = next(span for span in result.spans if span.kind == "worker")
     cleaning = next(span for span in result.spans if span.kind == "sanitizer")
@@ -166,7 +166,7 @@ def test_a_denial_leads_to_a_cleaned_output_and_the_restarted_extraction_succeed
 def test_without_sanitizer_the_same_subtask_fails_as_denied() -> None:
     result = run_case(NO_SANITIZER, *DENIED)
     main = result.spans[0]
-    assert '{"error": "denied"}' in [text_of(message) for message in main.messages]
+    assert '{"error": "denied", "tool_ran": true}' in [text_of(message) for message in main.messages]
     assert not result.utility and not result.attacked
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import make_function
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import Tools
 
-from agentsys.defense.intent import parse_intent, tools_with_intent
+from agentsys.defense.intent import NoIntent, parse_intent, tools_with_intent
 from agentsys.defense.sections import read_sections, write_sections
 from agentsys.defense.validator import is_clear_true
 from agentsys.errors import ConfigError
@@ -23,7 +24,8 @@ from agentsys.errors import ConfigError
         {"a": "string", "b": "number", "c": "integer", "d": "boolean"},
         {"hotels": [{"name": "string", "rooms": [{"price": "number"}]}], "tags": ["string"]},
         {"nested": {"deeper": {"leaf": "boolean"}}},
-        {},
+        {"type": "string", "description": "string"},
+        {"items": [{"title": "string", "type": "string"}]},
     ],
 )
 def test_the_grammar_accepts_objects_of_types_objects_and_one_element_lists(intent: dict[str, Any]) -> None:
@@ -36,25 +38,139 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "intent",
+    ("written", "read"),
     [
-        None,
-        1,
-        "",
-        "string",
-        "{",
-        ["string"],
-        {"a": "str"},
-        {"a": 1},
-        {"a": []},
-        {"a": [1]},
-        {"a": ["string"] * 2},
-        nested(9),
-        "[" * 100_000,
+        ("str", "string"),
+        ("String", "string"),
+        ("int", "integer"),
+        ("float", "number"),
+        ("bool", "boolean"),
+        ("date", "string"),
+        ("datetime", "string"),
+        ("array", ["string"]),
+        ("list", ["string"]),
+        ("list[string]", ["string"]),
+        ("List[int]", ["integer"]),
+        ("array<number>", ["number"]),
+        ("string[]", ["string"]),
+        ("list of strings", ["string"]),
+        ("string | null", "string"),
+        ("null | number", "number"),
+        ("Optional[int]", "integer"),
+        ("integer?", "integer"),
+        ("<string>", "string"),
+        ("number (in euros)", "number"),
+        ("string: the sender's address", "string"),
+        ("string, ISO format", "string"),
+        (None, "string"),
+        ([], ["string"]),
+        (["string", "string"], ["string"]),
+        (["str"], ["string"]),
+        ({"type": "string"}, "string"),
+        ({"type": "string", "description": "Who sent it"}, "string"),
+        ({"type": ["integer", "null"]}, "integer"),
+        ({"type": "string", "enum": ["a", "b"]}, "string"),
+        ({"enum": ["a", "b"]}, "string"),
+        ({"anyOf": [{"type": "null"}, {"type": "number"}]}, "number"),
+        ({"type": "array", "items": {"type": "integer"}}, ["integer"]),
+        ({"type": "array"}, ["string"]),
+        ({"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}, {"a": "boolean"}),
+        ({"who": "str", "when": "date"}, {"who": "string", "when": "string"}),
     ],
 )
-def test_anything_else_is_no_intent(intent: object) -> None:
-    assert parse_intent(intent) is None
+def test_what_models_write_for_a_type_is_brought_into_the_grammar(written: Any, read: Any) -> None:
+    assert parse_intent({"field": written}) == {"field": read}
+    assert parse_intent(parse_intent({"field": written})) == {"field": read}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"type": "object", "properties": {"Order ID": {"type": "string"}}, "required": ["Order ID"]},
+        "{'Order ID': 'string'}",
+        {"Order-ID": "str"},
+        {" Order ID ": "string"},
+    ],
+)
+def test_json_schema_python_and_names_with_blanks_are_read(written: Any) -> None:
+    assert parse_intent(written) == {"Order_ID": "string"}
+
+
+@pytest.mark.parametrize(
+    ("intent", "said"),
+    [
+        (None, "missing"),
+        (1, "an object"),
+        ("", "an object"),
+        ("string", "an object"),
+        ("{", "an object"),
+        (["string"], "an object"),
+        ({}, "declares no field"),
+        ({"a": {}}, "`intent.a` declares no field"),
+        ({"type": "object", "properties": {}}, "declares no field"),
+        ({"a": "the sender of the mail"}, "`intent.a` is 'the sender of the mail'"),
+        ({"a": {"b": ["dict"]}}, "`intent.a.b[0]` is 'dict'"),
+        ({"a": 1}, "`intent.a` is 1"),
+        ({"a": [1]}, "`intent.a[0]` is 1"),
+        ({"a": ["low", "high"]}, "`intent.a[0]` is 'low'"),
+        ({"a": ["string", "number"]}, "several types"),
+        ({"": "string"}, "a name begins with"),
+        ({"1st": "string"}, "a name begins with"),
+        ({"x" * 42: "string"}, "a name begins with"),
+        ({"a b": "string", "a_b": "string"}, "twice"),
+        ({"error": "string"}, "reserved"),
+        (nested(9), "nested too deeply"),
+        ("[" * 100_000, "an object"),
+        ('{"a":' * 900 + '"string"' + "}" * 900, "nested too deeply"),
+        ({"a": "x" * 9_000}, "..."),
+    ],
+)
+def test_anything_else_is_refused_with_its_place_and_word(intent: object, said: str) -> None:
+    with pytest.raises(NoIntent, match=re.escape(said)) as raised:
+        parse_intent(intent)
+    assert len(str(raised.value)) < 300
+
+
+def test_alternatives_without_end_are_refused() -> None:
+    deep: Any = {"type": "string"}
+    for _ in range(5_000):
+        deep = {"anyOf": [deep]}
+    with pytest.raises(NoIntent, match="too deeply"):
+        parse_intent({"a": deep})
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=6)
+    | st.sampled_from(["string", "list[int]", "type"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "items", "properties", "anyOf", "a", "b c"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(json_values)
+def test_whatever_is_declared_the_result_is_in_the_grammar_or_refused(value: Any) -> None:
+    try:
+        intent = parse_intent(value)
+    except NoIntent:
+        return
+    assert isinstance(intent, dict) and in_grammar(intent)
+
+
+def in_grammar(node: Any) -> bool:
+    if isinstance(node, dict):
+        return bool(node) and all(name.isidentifier() and in_grammar(child) for name, child in node.items())
+    if isinstance(node, list):
+        return len(node) == 1 and in_grammar(node[0])
+    return node in ("string", "number", "integer", "boolean")
 
 
 def test_tools_with_an_intent_share_their_schema_between_calls() -> None:

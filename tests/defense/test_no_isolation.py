@@ -39,14 +39,14 @@ def test_after_the_budget_the_refused_call_is_answered_with_denied_and_the_other
     turn = [call("ping"), *PAY]
     replies = {"agent": [turn, turn, turn, "ok"], "privileges": [LABELS], "validator": ["False"] * 3}
     outcome = run(replies, tools := Tools(note="n"), isolation=False)
-    assert outcome.results() == ["", {"error": "denied"}]
+    assert outcome.results() == ["", {"error": "denied", "tool_ran": False}]
     assert tools.names_run() == ["ping"] and outcome.model.used_up
 
 
 def test_without_sanitizer_a_denied_call_is_refused_at_once() -> None:
     replies = {"agent": [READ, PAY, "ok"], "privileges": [LABELS], "validator": ["False"]}
     outcome = run(replies, Tools(note="n"), isolation=False, sanitizer=False)
-    assert outcome.results() == ["n", {"error": "denied"}]
+    assert outcome.results() == ["n", {"error": "denied", "tool_ran": False}]
 
 
 def test_the_validator_never_reads_an_output() -> None:

@@ -11,9 +11,17 @@ from pathlib import Path
 import pytest
 from scripted_for_defense import LABELS, ScriptedModel, Tools
 
-from agentsys.defense.privileges import Privilege, PrivilegeBook, book_at, read_labels, toolset_hash
+from agentsys.defense.privileges import (
+    Privilege,
+    PrivilegeBook,
+    ask_privileges,
+    book_at,
+    read_labels,
+    toolset_hash,
+)
+from agentsys.defense.prompts import PRIVILEGES_AGAIN
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatReply, ChatRequest
+from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.recorded import Recorded
 from agentsys.models.tools import tool_specs
@@ -32,17 +40,61 @@ class SlowModel(ScriptedModel):
     "word", ["command", "QUERY?", "query or command", "", None, True, ["query"], {"query": 1}, "reads"]
 )
 def test_anything_but_a_clear_query_is_a_command(word: object) -> None:
-    assert read_labels(json.dumps({"ping": word}), TOOLS)["ping"] is Privilege.COMMAND
+    model = ScriptedModel({"privileges": [json.dumps({"ping": word})] * 2})
+    assert ask_privileges(model, TOOLS).labels["ping"] is Privilege.COMMAND
 
 
-@pytest.mark.parametrize("reply", ["", "no idea", "[]", '{"ping": "query"'])
-def test_a_malformed_reply_makes_every_tool_a_command(reply: str) -> None:
-    assert set(read_labels(reply, TOOLS).values()) == {Privilege.COMMAND}
+@pytest.mark.parametrize("reply", ["", "no idea", "[]", '{"ping": "query"', "I can't sort these."])
+def test_a_malformed_reply_is_asked_for_again_and_then_makes_every_tool_a_command(
+    reply: str, tmp_path: Path
+) -> None:
+    book = PrivilegeBook(tmp_path)
+    found = book.sorted(model := ScriptedModel({"privileges": [reply, reply]}), TOOLS)
+    assert set(found.labels.values()) == {Privilege.COMMAND} and model.used_up
+    assert set(found.unclear) == {tool.name for tool in TOOLS}
+    assert not list(tmp_path.iterdir())  # Nothing unclear is stored for good.
+    assert read_labels(reply, TOOLS) == {}
 
 
-def test_a_clear_query_is_a_query_and_a_missing_tool_a_command() -> None:
-    labels = read_labels('Here: {"ping": " Query "}', TOOLS)
-    assert labels["ping"] is Privilege.QUERY and labels["read_note"] is Privilege.COMMAND
+def test_a_missing_tool_is_asked_for_again_and_what_was_clear_stays() -> None:
+    replies = [
+        'Here: {"ping": " Query ", "read_note": "query, I think"}',
+        LABELS.replace('"ping": "query"', '"ping": "command"'),
+    ]
+    found = ask_privileges(model := ScriptedModel({"privileges": replies}), TOOLS)
+    assert found.labels["ping"] is Privilege.QUERY and found.labels["send_money"] is Privilege.COMMAND
+    assert found.unclear == () and text_of(model.requests[1].messages[-1]) == PRIVILEGES_AGAIN
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        LABELS,
+        f"```json\n{LABELS}\n```",
+        LABELS.replace("}", ",}"),
+        json.dumps({"tools": json.loads(LABELS)}),
+        json.dumps({name: {"label": label} for name, label in json.loads(LABELS).items()}),
+        json.dumps([{"name": name, "label": label} for name, label in json.loads(LABELS).items()]),
+        LABELS.upper()
+        .replace("READ_NOTE", "read_note")
+        .replace("PING", "ping")
+        .replace("SEND_MONEY", "send_money")
+        .replace("EXPLODE", "explode"),
+    ],
+)
+def test_what_models_make_of_the_form_is_understood(reply: str) -> None:
+    assert {name: label.value for name, label in read_labels(reply, TOOLS).items()} == json.loads(LABELS)
+
+
+def test_the_question_holds_descriptions_and_usage_signatures() -> None:
+    ask_privileges(model := ScriptedModel({"privileges": [LABELS]}), TOOLS)
+    lines = text_of(model.requests[0].messages[1]).split("\n")[1:]
+    pay = next(tool for line in lines if (tool := json.loads(line))["name"] == "send_money")
+    assert pay == {
+        "name": "send_money",
+        "description": "Sends money.",
+        "arguments": {"to": "Who gets it.", "amount": "How much."},
+    }
 
 
 @pytest.mark.parametrize("in_folder", [False, True])
@@ -53,7 +105,7 @@ def test_32_threads_ask_once(in_folder: bool, tmp_path: Path) -> None:
 
     def ask(_: int) -> object:
         start.wait()
-        return book.labels(model, TOOLS)
+        return book.sorted(model, TOOLS)
 
     with ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(ask, range(32)))
@@ -61,30 +113,35 @@ def test_32_threads_ask_once(in_folder: bool, tmp_path: Path) -> None:
 
 
 def test_a_later_process_reads_the_stored_labels(tmp_path: Path) -> None:
-    PrivilegeBook(tmp_path).labels(ScriptedModel({"privileges": [LABELS]}, "org/model:1"), TOOLS)
-    labels = PrivilegeBook(tmp_path).labels(ScriptedModel({}, "org/model:1"), TOOLS)
-    assert labels["ping"] is Privilege.QUERY and labels["send_money"] is Privilege.COMMAND
+    PrivilegeBook(tmp_path).sorted(ScriptedModel({"privileges": [LABELS]}, "org/model:1"), TOOLS)
+    again = PrivilegeBook(tmp_path).sorted(ScriptedModel({}, "org/model:1"), TOOLS)
+    labels = again.labels
+    assert (
+        again.question["usage"]["prompt"] == 0
+        and labels["ping"] is Privilege.QUERY
+        and labels["send_money"] is Privilege.COMMAND
+    )
     (file,) = tmp_path.iterdir()
     assert json.loads(file.read_text())["toolset"] == toolset_hash(TOOLS)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"tools": {}}', '{"tools": {"ping": "perhaps"}}'])
 def test_a_damaged_file_is_asked_for_anew(damage: str, tmp_path: Path) -> None:
-    PrivilegeBook(tmp_path).labels(ScriptedModel({"privileges": [LABELS]}), TOOLS)
+    PrivilegeBook(tmp_path).sorted(ScriptedModel({"privileges": [LABELS]}), TOOLS)
     (file,) = tmp_path.iterdir()
     file.write_text(damage)
     model = ScriptedModel({"privileges": [LABELS]})
-    PrivilegeBook(tmp_path).labels(model, TOOLS)
+    PrivilegeBook(tmp_path).sorted(model, TOOLS)
     assert model.used_up and json.loads(file.read_text())["tools"]["ping"] == "query"
 
 
 def test_another_toolset_or_model_is_asked_for_separately() -> None:
     book = PrivilegeBook()
     model = ScriptedModel({"privileges": [LABELS, LABELS]})
-    book.labels(model, TOOLS)
-    book.labels(model, TOOLS[:2])
+    book.sorted(model, TOOLS)
+    book.sorted(model, TOOLS[:2])
     other = ScriptedModel({"privileges": [LABELS]}, "other")
-    book.labels(other, TOOLS)
+    book.sorted(other, TOOLS)
     assert model.used_up and other.used_up
 
 
@@ -98,14 +155,14 @@ def test_a_failed_question_is_not_kept() -> None:
 
     book, model = PrivilegeBook(), ScriptedModel({"privileges": [fail, LABELS]})
     with pytest.raises(ModelError):
-        book.labels(model, TOOLS)
-    assert book.labels(model, TOOLS)["ping"] is Privilege.QUERY
+        book.sorted(model, TOOLS)
+    assert book.sorted(model, TOOLS).labels["ping"] is Privilege.QUERY
 
 
 def test_the_question_is_not_booked_to_the_case_that_happens_to_come_first() -> None:
     tracer = Tracer()
     with tracing(tracer):
-        PrivilegeBook().labels(Recorded(ScriptedModel({"privileges": [LABELS]})), TOOLS)
+        PrivilegeBook().sorted(Recorded(ScriptedModel({"privileges": [LABELS]})), TOOLS)
     assert not tracer.spans
 
 
@@ -113,7 +170,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ConfigError, match="privileges_dir"):
-        PrivilegeBook(blocked / "labels").labels(ScriptedModel({}), TOOLS)  # Found out before the question.
+        PrivilegeBook(blocked / "labels").sorted(ScriptedModel({}), TOOLS)  # Found out before the question.
 
 
 def test_all_defenses_of_a_process_share_a_book() -> None:

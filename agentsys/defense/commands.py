@@ -1,0 +1,75 @@
+"""What was called before, so that the same thing is not done, or asked, twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from agentsys.defense.call_trace import TracedCall
+from agentsys.defense.tool_turn import ToolOutput
+
+
+class Commands:
+    """Commands that the workers of one subtask had run, and how many of them living workers know of.
+
+    A worker that is given up leaves its commands' effects behind. Its successor reads a cleaned output and
+    may need the very same command: that one is answered with the first run's output. Two commands that are
+    alike and made by living workers are two commands.
+    """
+
+    def __init__(self) -> None:
+        self._outputs: dict[str, list[ToolOutput]] = {}
+        self._made: Counter[str] = Counter()
+
+    @property
+    def run(self) -> int:
+        """How many have been run."""
+        return sum(len(outputs) for outputs in self._outputs.values())
+
+    def kept(self, call: TracedCall) -> ToolOutput | None:
+        """What an identical command brought that a worker given up had run; None if there is none left."""
+        key = _key(call)
+        outputs, made = self._outputs.get(key, []), self._made[key]
+        if made >= len(outputs):
+            return None
+        self._made[key] += 1
+        return outputs[made]
+
+    def ran(self, call: TracedCall, output: ToolOutput) -> None:
+        """Enter a command that was run now."""
+        self._outputs.setdefault(_key(call), []).append(output)
+        self._made[_key(call)] += 1
+
+    def mark(self) -> Counter[str]:
+        """What the workers living now have made, for `back_to`."""
+        return Counter(self._made)
+
+    def back_to(self, mark: Counter[str]) -> None:
+        """Forget who made what since a mark: those workers are given up."""
+        self._made = Counter(mark)
+
+
+class Answers:
+    """What the main agent was told for its reading calls since the last command."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def get(self, call: TracedCall) -> str | None:
+        """The answer to the very same call with the very same intent, if nothing has changed since."""
+        return self._texts.get(_with_intent(call))
+
+    def put(self, call: TracedCall, text: str, *, only_read: bool) -> None:
+        """Keep an answer; forget all of them where a command may have changed what they were read from."""
+        if not only_read:
+            self._texts.clear()
+        elif not text.startswith('{"error": '):
+            self._texts[_with_intent(call)] = text
+
+
+def _with_intent(call: TracedCall) -> str:
+    return json.dumps([_key(call), call.intent])
+
+
+def _key(call: TracedCall) -> str:
+    return json.dumps([call.tool, dict(call.args)], sort_keys=True, default=str)

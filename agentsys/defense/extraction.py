@@ -1,0 +1,100 @@
+"""Declared fields that code can fill in from a tool's own value, so that nobody has to read it."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
+from agentsys.defense.closed_formats import is_closed
+from agentsys.defense.intent import Intent
+from agentsys.defense.settings import Fill
+
+STATUS_ONLY: Intent = {"status": "string"}
+"""What a call that only acts declares."""
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What code filled in, and what is left for a worker."""
+
+    fields: Mapping[str, Any]
+    rest: Intent
+
+
+def fill(value: Any, intent: Intent, how: Fill) -> Filled:
+    """The declared fields that need no reader.
+
+    Args:
+        value: What the tool returned, before it was written as text.
+        intent: The declared return value.
+        how: How much code may fill in.
+    """
+    if how is Fill.NONE:
+        return Filled({}, intent)
+    if intent == STATUS_ONLY:
+        return Filled({"status": DONE}, {})
+    fields = _typed(value, intent) if how is Fill.TYPED else {}
+    return Filled(fields, {name: kind for name, kind in intent.items() if name not in fields})
+
+
+def _typed(value: Any, intent: Intent) -> dict[str, Any]:
+    """Leaves that a single record or a single value gives by its type.
+
+    Free text is never filled in, nor anything out of a list: which record is meant is for a reader to say.
+    """
+    if isinstance(value, bool | int | float | datetime.date):
+        if len(intent) == 1:
+            ((name, kind),) = intent.items()
+            return _leaf(name, value, kind)
+        return {}
+    record = _record(value)
+    found: dict[str, Any] = {}
+    for name, kind in intent.items():
+        held = record.get(_folded(name), ())
+        if len(held) == 1:
+            found |= _leaf(name, held[0], kind)
+    return found
+
+
+def _record(value: Any) -> dict[str, list[Any]]:
+    """A record's values by folded name; several where names differ by case and underscores only."""
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    record: dict[str, list[Any]] = {}
+    if isinstance(value, Mapping):
+        for name, child in value.items():
+            record.setdefault(_folded(str(name)), []).append(child)
+    return record
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def _leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
+    plain = _plain(value)
+    fits = {
+        "string": isinstance(plain, str),
+        "boolean": isinstance(plain, bool),
+        "integer": isinstance(plain, int) and not isinstance(plain, bool),
+        "number": isinstance(plain, int | float) and not isinstance(plain, bool),
+    }
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return {}
+    closed = is_closed(value) and (plain is None or (isinstance(kind, str) and fits[kind]))
+    return {name: plain} if closed else {}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return value
