@@ -29,6 +29,7 @@ class Defense(Protocol):
     May also have `rehearsed() -> Defense` if it uses a service besides the model: the same defense with
     an offline stand-in, which takes its place wherever the model is simulated.
     May also describe itself (`Described`): to attackers that may know it, in docs and in listings.
+    May also be a `ChecksItsNeeds`: what is missing is then said before the first case.
     May also say `whole_program = True` if it runs a program of its own from the request to the answer:
     then it is refused on suites whose conversation has several turns.
     """
@@ -56,6 +57,19 @@ class NamesTasks(Protocol):
 
     def unmatched(self, benchmark: Benchmark) -> Sequence[str]:
         """Names of tasks that the benchmark does not have, each as one line would show it."""
+        ...
+
+
+@runtime_checkable
+class ChecksItsNeeds(Protocol):
+    """A defense that needs more than a model: packages of an extra, a key, a service."""
+
+    def ready(self) -> None:
+        """Look whether all of it is here. Quick; called before the first case, and in a dry run.
+
+        Raises:
+            Unavailable: Naming what is missing.
+        """
         ...
 
 

@@ -18,7 +18,7 @@ from agentsys.analysis.provenance_notes import provenance_notes
 from agentsys.analysis.write_latex import latex_document
 from agentsys.analysis.write_markdown import markdown_document
 from agentsys.analysis.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width
+from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width, tell_spent
 
 
 class MeasuresFormat(StrEnum):
@@ -44,6 +44,7 @@ def measures(
     if form is MeasuresFormat.TABLE:
         document = measures_document(rows, notes)
         Console(width=max(needed_width(document), shown_width())).print(terminal_document(document))
+        tell_spent(folders)
     else:
         sys.stdout.write(_text(rows, notes, form))
 

@@ -124,9 +124,7 @@ class PlainProgress:
         self._print(f"stopping ({one_line(why)}): finishing {running} cases; Ctrl-C again drops them")
 
     def _say(self) -> None:
-        totals = self._totals
-        left = f", {duration(totals.seconds_left)} left" if totals.done < totals.planned else ""
-        self._print(f"{totals.done}/{totals.planned} cases{left}; {totals.figures()}")
+        self._print(self._totals.line)
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)

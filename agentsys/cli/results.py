@@ -18,7 +18,7 @@ from agentsys.analysis.report import Report, report
 from agentsys.analysis.report_table import report_table
 from agentsys.analysis.together import together
 from agentsys.analysis.variants import variant_report, variants_of
-from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width
+from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width, tell_spent
 from agentsys.cli.terminal import one_line
 
 
@@ -81,6 +81,7 @@ def results(
         found = report(reading, errors)
     if form is ResultsFormat.TABLE:
         Console(width=shown_width()).print(report_table(found), crop=False)
+        tell_spent(folders)
     else:
         sys.stdout.write(_text(found, form))
 

@@ -6,7 +6,6 @@ import io
 import os
 import sys
 import warnings
-from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +44,13 @@ def run(
         bool,
         typer.Option("--again", help="Run finished cases anew as well; their old records are kept aside."),
     ] = False,
+    skip_unavailable: Annotated[
+        bool,
+        typer.Option("--skip-unavailable", help="Leave out cells that cannot run here, and run the others."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Start also where the estimate is above budget.ask_above_usd.")
+    ] = False,
 ) -> None:
     """Run every case that is not finished yet, then print the table.
 
@@ -53,6 +59,7 @@ def run(
     """
     from rich.console import Console
 
+    from agentsys.cli.dry_run import refuse_if_dear, show_estimate
     from agentsys.cli.stored_runs import FILE_WIDTH
 
     # This very stream, also while standard output is redirected; a pipe or a file has no width of its own.
@@ -66,11 +73,21 @@ def run(
             plugin_paths=plugin_path or [],
             rehearsal=dry_run,
             again=again,
+            skip_unavailable=skip_unavailable,
         )
     _announce(session, console)
     if dry_run:
-        _estimate(session, config_dir or [], console)
+        show_estimate(session, config_dir or [], console)
         return
+    if not yes:
+        refuse_if_dear(session, config_dir or [], console)
+    _look_and_run(session, console, skip_unavailable=skip_unavailable)
+
+
+def _look_and_run(session: Session, console: Console, *, skip_unavailable: bool) -> None:
+    with console.status("Asking each model one question ..."):
+        session = session.looked_at(skip_unavailable=skip_unavailable)
+    _tell_findings(session, console)
     outcome = _execute(session, console)
     if outcome.finished or outcome.elsewhere or session.plan.finished or session.plan.failed_before:
         _table(session, console)
@@ -103,35 +120,13 @@ def _announce(session: Session, console: Console) -> None:
         )
 
 
-def _estimate(session: Session, config_dirs: list[Path], console: Console) -> None:
-    from rich.table import Table
+def _tell_findings(session: Session, console: Console) -> None:
+    from agentsys.runs.preflight import by_cause
 
-    from agentsys.catalog import node
-    from agentsys.models.card import model_card
-    from agentsys.runs.cell import model_node
-    from agentsys.runs.estimate import estimate
-
-    counts = Counter((j.case.model, j.case.defense, j.case.attack) for j in session.plan.todo)
-    with console.status("Estimating tokens on the simulated model ..."):
-        roles = {name for one in session.settings for name in model_card(model_node(one)).roles.values()}
-        cards = {name: model_card(node("model", name, config_dirs)) for name in roles}
-        estimates = estimate(session.plan.todo, cards)
-    table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
-    for key, count in counts.items():
-        guess = estimates[key]
-        cost = "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
-        table.add_row(*(_escaped(part) for part in key), str(count), f"{guess.tokens:,}", cost)
-    console.print(table)
-    total = [guess.cost_usd for guess in estimates.values()]
-    cost = "unknown" if None in total else f"${sum(c for c in total if c is not None):,.2f}"
-    tokens = sum(guess.tokens for guess in estimates.values())
-    _say(console, f"In all {sum(counts.values())} cases, {tokens:,} tokens, {cost}. {_HOW_ESTIMATED}")
-
-
-_HOW_ESTIMATED = (
-    "Estimated from sample cases of each cell played by the simulated model; "
-    "a real model talks more: expect up to twice that. Searches are counted as if none succeeded."
-)
+    for oddity in session.oddities:
+        _say(console, oddity)
+    for names, why in by_cause(session.obstacles):
+        _say(console, f"Left out: {names}. {why}")
 
 
 def _execute(session: Session, console: Console) -> Outcome:
@@ -144,7 +139,10 @@ def _execute(session: Session, console: Console) -> Outcome:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
         warnings.filterwarnings("ignore", message="Model output was None")
         with asked_to_end(), show(totals, console) as progress, redirect_stdout(io.StringIO()):
-            return session.execute(progress)
+            outcome = session.execute(progress)
+        if show is LiveProgress and totals.planned:
+            _say(console, totals.line)  # the live display leaves nothing behind
+        return outcome
     except KeyboardInterrupt:
         _say(console, f"Stopped. {totals.done} cases are on disk. {_RESUME}")
         # Cases under way sit in threads that wait for a model; nothing of theirs is half written.
@@ -168,8 +166,14 @@ def _table(session: Session, console: Console) -> None:
 
 
 def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
+    from agentsys.ledger import spent
+
     for text in outcome.tracebacks:
         _say(console, f"Code broke; its cases are errors, and each record keeps this:\n{printable(text)}")
+    for cell in outcome.ended_cells:
+        _say(console, f"Given up: {' / '.join(cell.labels)}, {cell.left} cases not started: {cell.why}")
+    if paid := spent([session.store.root]).line:
+        _say(console, paid)
     if outcome.errors:
         _say(console, f"{outcome.errors} cases ended in an error and are in no rate. {_RESUME}")
     if outcome.fatal is not None:
@@ -180,11 +184,25 @@ def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
         raise typer.Exit(128 + outcome.signal)
     if outcome.elsewhere:
         _say(console, f"{outcome.elsewhere} cases of this plan were run by other processes meanwhile.")
+    if outcome.budget is not None:
+        _say(console, f"Ended by its budget: {outcome.budget} {_RESUME}")
+        return
+    _tell_artefacts(session, console)
+    _say(console, f"Show this again with: agentsys results {session.store.root}")
+    if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
+        from agentsys.runs.likely_cause import likely_cause
+
+        _say(console, f"Nothing completed: {likely_cause(outcome.troubles, session.settings)}")
+        raise typer.Exit(1)
+    if outcome.ended_cells:
+        raise typer.Exit(1)
+
+
+def _tell_artefacts(session: Session, console: Console) -> None:
     for path in session.artefacts:
         _say(console, f"Searched texts: {path}")
     if session.artefacts:
         _say(console, _HOW_REPLAYED)
-    _say(console, f"Show this again with: agentsys results {session.store.root}")
 
 
 _HOW_REPLAYED = (
@@ -197,9 +215,3 @@ def _say(console: Console, line: str) -> None:
     from agentsys.models.secrets import without_credentials
 
     console.print(without_credentials(printable(line)), markup=False, highlight=False, soft_wrap=True)
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -17,6 +17,7 @@ from agentsys.analysis.reading_notes import settled_lines, skipped_lines
 from agentsys.analysis.short_names import with_short_names
 from agentsys.analysis.unfinished import unfinished_lines
 from agentsys.cli.terminal import one_line
+from agentsys.ledger import spent
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
@@ -59,3 +60,9 @@ def say_unfinished(reading: Reading) -> None:
 def shown_width() -> int:
     """Columns of standard output."""
     return Console().width if sys.stdout.isatty() else FILE_WIDTH
+
+
+def tell_spent(folders: Iterable[Path]) -> None:
+    """Print what the ledgers of these folders come to; nothing where there are none (simulated runs)."""
+    if line := spent(folders).line:
+        print(line)

@@ -1,7 +1,8 @@
 """Where a model and its wrappers are put together, and the only place.
 
-`Recorded(ByRole(Blamed(Retried(Cached(provider)))))`: what the defense sees is booked once, roles may go
-to different models, a hit of the cache is no attempt, and a bug in an adapter is not taken for the defense's.
+`Recorded(ByRole(Blamed(Retried(Cached(Booked(provider))))))`: what the defense sees is booked once, roles may
+go to different models, a bug in an adapter is not taken for the defense's, a hit of the cache is no attempt,
+and every request that is sent is in the ledger.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError
+from agentsys.models.budget import Booked
 from agentsys.models.cache import Cached, ReplyStore
 from agentsys.models.card import ModelCard, model_card, plain_node
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, RecordedInjections, Scene, SceneModel
@@ -20,6 +22,8 @@ from agentsys.models.provider import build_provider, identity
 from agentsys.models.recorded import Recorded
 from agentsys.models.retry import ONCE, Gate, Retried, RetryPolicy
 from agentsys.models.roles import ByRole
+
+_BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,22 @@ class _Part:
     """The provider's id of it; empty where it has none (scripted models)."""
     gate: Gate = field(default_factory=Gate)
 
+    @property
+    def server(self) -> ChatModel | None:
+        """The provider, asked once or twice and never from the cache; None where it asks nobody."""
+        if isinstance(self.provider, SceneModel):
+            return None
+        return Retried(Booked(self.provider), _BRIEFLY, gate=self.gate)
+
     def for_scene(self, scene: Scene) -> ChatModel:
         scripted = isinstance(self.provider, SceneModel)
-        model = self.provider.for_scene(scene) if isinstance(self.provider, SceneModel) else self.provider
+        provider = self.provider.for_scene(scene) if isinstance(self.provider, SceneModel) else self.provider
+        model: ChatModel = Booked(provider, sent=not scripted)
         if self.store is not None and not scripted:
             role_matters = bool(self.identity.get("send_role"))
-            model = Cached(model, self.store, self.identity, scene.epoch, role_matters=role_matters)
+            model = Cached(
+                model, self.store, self.identity, scene.epoch, role_matters=role_matters, keeper=provider
+            )
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
         return Blamed(Retried(model, policy, gate=self.gate))
 
@@ -97,6 +111,16 @@ class ModelStack:
         if self.roles:
             model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return Recorded(model)
+
+    @property
+    def servers(self) -> list[ChatModel]:
+        """Every model behind it that has a server, for a look before the run."""
+        return [server for part in (self.main, *self.roles.values()) if (server := part.server) is not None]
+
+    @property
+    def cards(self) -> list[ModelCard]:
+        """The cards of every model behind it."""
+        return [part.card for part in (self.main, *self.roles.values())]
 
     @property
     def dictates(self) -> bool:

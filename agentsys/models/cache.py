@@ -88,6 +88,7 @@ class Cached:
         identity: Everything about the model and its settings that its replies depend on.
         epoch: The case's repetition: epochs do not share replies.
         role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
+        keeper: Whose `Keepsakes` go along with replies; None: the model's.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class Cached:
         epoch: int = 0,
         *,
         role_matters: bool = False,
+        keeper: object = None,
     ) -> None:
         self.model = model
+        self._keeper = model if keeper is None else keeper
         self._store = store
         self._settled = _digest([_FORMAT, identity, epoch])
         self._role_matters = role_matters
@@ -141,14 +144,14 @@ class Cached:
             return None
         try:
             reply = _reply_from(value)
-            if value["keepsake"] and isinstance(self.model, Keepsakes):
-                self.model.restore(value["keepsake"])
+            if value["keepsake"] and isinstance(self._keeper, Keepsakes):
+                self._keeper.restore(value["keepsake"])
         except (TypeError, ValueError, RecursionError):
             return None
         return reply
 
     def _write(self, key: str, reply: ChatReply) -> None:
-        keepsake = self.model.keepsake(reply) if isinstance(self.model, Keepsakes) else None
+        keepsake = self._keeper.keepsake(reply) if isinstance(self._keeper, Keepsakes) else None
         try:
             self._store.put(key, _reply_to(reply, keepsake))
         except OSError as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from agentsys.models.chat import Usage
+
 
 class Consequence(Enum):
     """What the harness does about a model error."""
@@ -32,6 +34,7 @@ class ErrorKind(Enum):
     CONTEXT_LENGTH = "context_length"
     CONTENT_REFUSED = "content_refused"
     BAD_REQUEST = "bad_request"
+    CASE_BUDGET = "case_budget"
     REPLAY_DIVERGED = "replay_diverged"
     BAD_KEY = "bad_key"
     NO_CREDIT = "no_credit"
@@ -53,6 +56,7 @@ _CONSEQUENCES = {
     ErrorKind.CONTEXT_LENGTH: Consequence.END_CASE,
     ErrorKind.CONTENT_REFUSED: Consequence.END_CASE,
     ErrorKind.BAD_REQUEST: Consequence.END_CASE,
+    ErrorKind.CASE_BUDGET: Consequence.END_CASE,
     ErrorKind.REPLAY_DIVERGED: Consequence.END_CASE,
     ErrorKind.BAD_KEY: Consequence.END_RUN,
     ErrorKind.NO_CREDIT: Consequence.END_RUN,
@@ -75,6 +79,10 @@ class ModelError(Exception):
         self.retry_after_s = retry_after_s
         self.attempts = 1
         """Requests sent in all before giving up; set by the retry wrapper."""
+        self.usage = Usage()
+        """What the provider counted for the unusable answer (the retry wrapper: for all of them)."""
+        self.cost_usd: float | None = 0.0
+        """US dollars of that; None where the model has no price."""
 
 
 class ModelCodeFailed(Exception):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.models.chat import Usage
+from agentsys.models.errors import ModelError
 
 _PER_MILLION = 1_000_000
 
@@ -37,3 +40,14 @@ def cost_usd(usage: Usage, price: Price | None) -> float | None:
     fresh = usage.prompt - usage.cached
     millionths = fresh * price.prompt + usage.cached * cached_price + usage.completion * price.completion
     return millionths / _PER_MILLION
+
+
+@contextmanager
+def billed(usage: Usage, price: Price | None) -> Iterator[None]:
+    """An answer that turns out to be unusable inside this block was paid for: its error says how much."""
+    try:
+        yield
+    except ModelError as error:
+        error.usage = usage
+        error.cost_usd = 0.0 if usage == Usage() else cost_usd(usage, price)
+        raise

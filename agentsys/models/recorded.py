@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.trace import current_tracer
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.trace import Tracer, current_tracer
 
 
 class Recorded:
@@ -18,13 +19,30 @@ class Recorded:
         return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Ask the wrapped model and book usage, cost and role.
+        """Ask the wrapped model and book usage, cost and role, of an error too.
 
         Raises:
-            ModelError: As the wrapped model does.
+            ModelError: As the wrapped model does; `case_budget` if the case may ask no more.
         """
         tracer = current_tracer()
+        _keep_to_budget(tracer)
         tracer.model_asked(request)
-        reply = self.model.complete(request)
+        try:
+            reply = self.model.complete(request)
+        except ModelError as error:
+            tracer.model_failed(request.role, error)
+            raise
         tracer.model_answered(request.role, reply)
         return reply
+
+
+def _keep_to_budget(tracer: Tracer) -> None:
+    if tracer.books is None:
+        return
+    budget = tracer.books.meter.budget
+    if budget.case_tokens is not None and tracer.tokens >= budget.case_tokens:
+        text = f"budget.case_tokens={budget.case_tokens} is used up ({tracer.tokens:,} tokens)"
+        raise ModelError(ErrorKind.CASE_BUDGET, text)
+    if budget.case_seconds is not None and tracer.seconds >= budget.case_seconds:
+        text = f"budget.case_seconds={budget.case_seconds:g} is used up ({tracer.seconds:.1f} s)"
+        raise ModelError(ErrorKind.CASE_BUDGET, text)

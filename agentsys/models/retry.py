@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
 from agentsys.models.errors import Consequence, ModelError
 
 
@@ -92,26 +92,29 @@ class Retried:
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask until there is a reply, or an error that lasts.
 
-        An empty reply is asked for again too; what the empty ones cost is part of the reply's cost.
+        An empty reply is asked for again too. What empty and unusable answers cost is part of the reply's
+        cost, or of the error's.
 
         Raises:
-            ModelError: The last one, with `attempts` set.
+            ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
         """
         start = self._timing.clock()
-        waited, attempt, empties = 0.0, 0, list[ChatReply]()
+        waited, attempt, empties, wasted = 0.0, 0, 0, _Wasted()
         while True:
             attempt += 1
             waited += self._pass_gate(waited)
             try:
                 reply = self.model.complete(request)
-                if not is_empty(reply) or self._enough(attempt, len(empties)):
-                    return _total(reply, empties, attempt, self._timing.clock() - start)
-                empties.append(reply)
+                if not is_empty(reply) or self._enough(attempt, empties):
+                    return _total(reply, wasted, attempt, self._timing.clock() - start)
+                empties += 1
+                wasted.add(reply.usage, reply.cost_usd)
             except ModelError as error:
-                error.attempts = attempt
                 self._note_wait(error)
+                wasted.add(error.usage, error.cost_usd)
                 pause = self._pause_s(attempt, error.retry_after_s)
                 if error.kind.consequence is not Consequence.RETRY or self._gives_up(attempt, waited + pause):
+                    error.attempts, error.usage, error.cost_usd = attempt, wasted.usage, wasted.cost_usd
                     raise
             else:
                 pause = self._pause_s(attempt, None)
@@ -151,9 +154,21 @@ def is_empty(reply: ChatReply) -> bool:
     return not any(block["type"] == "text" and (block["content"] or "").strip() for block in blocks)
 
 
-def _total(reply: ChatReply, empties: list[ChatReply], attempts: int, latency_s: float) -> ChatReply:
-    usage = sum((empty.usage for empty in empties), reply.usage)
-    costs = [known.cost_usd for known in (*empties, reply) if known.cost_usd is not None]
-    cost = sum(costs) if reply.cost_usd is not None else None
+@dataclass
+class _Wasted:
+    """What the answers before the last one came to."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+
+    def add(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage += usage
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+
+def _total(reply: ChatReply, wasted: _Wasted, attempts: int, latency_s: float) -> ChatReply:
+    usage = wasted.usage + reply.usage
+    unknown = wasted.cost_usd is None or reply.cost_usd is None
+    cost = None if unknown else (wasted.cost_usd or 0.0) + (reply.cost_usd or 0.0)
     requests = attempts - 1 if reply.from_cache else attempts
     return replace(reply, usage=usage, cost_usd=cost, attempts=requests, latency_s=latency_s)

@@ -13,16 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
+from agentsys.models.errors import ModelError
+
+if TYPE_CHECKING:
+    from agentsys.models.budget import Books
 
 
 @dataclass
 class ModelCall:
-    """One answered model call, for accounting."""
+    """One question to a model, answered or failed, for accounting."""
 
     role: str
     usage: Usage
@@ -32,6 +36,8 @@ class ModelCall:
     attempts: int
     from_cache: bool
     notes: tuple[str, ...] = ()
+    error: str | None = None
+    """Why there was no reply (an `ErrorKind`); None: there was one."""
 
 
 @dataclass
@@ -94,7 +100,20 @@ class Tracer:
     """For each of `executed`, the run of the pipeline it belongs to."""
     last_main_messages: Sequence[ChatMessage] = ()
     """The context of the latest request by an acting role, kept for errored cases."""
+    case: str = ""
+    """Key of the case; `""` outside one."""
+    books: Books | None = None
+    """Where requests are booked; None: nowhere."""
+    tokens: int = 0
+    """Prompt and completion tokens of all calls so far."""
+    _asked: float | None = None
+    """When a model was asked first (`time.monotonic`)."""
     _open: list[Span] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since a model was asked first; 0 before that."""
+        return 0.0 if self._asked is None else time.monotonic() - self._asked
 
     @contextmanager
     def span(self, kind: str, name: str | None = None) -> Iterator[Span]:
@@ -112,6 +131,8 @@ class Tracer:
 
     def model_asked(self, request: ChatRequest) -> None:
         """Tell the watchers that a request is about to be sent."""
+        if self._asked is None:
+            self._asked = time.monotonic()
         if request.role in ACTING_ROLES:
             self.last_main_messages = request.messages
         for watcher in self.watchers:
@@ -129,6 +150,15 @@ class Tracer:
             from_cache=reply.from_cache,
             notes=reply.notes,
         )
+        self._book(call)
+
+    def model_failed(self, role: str, error: ModelError) -> None:
+        """Book a question that ended in an error: what its answers cost was paid for."""
+        kind = error.kind.value
+        self._book(ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind))
+
+    def _book(self, call: ModelCall) -> None:
+        self.tokens += call.usage.prompt + call.usage.completion
         if not self._open:
             with self.span("main") as root:
                 root.calls.append(call)

@@ -10,7 +10,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlo
 
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, cost_usd
+from agentsys.models.price import Price, billed, cost_usd
 from agentsys.models.sdk_errors import http_error
 from agentsys.models.wire_openai import as_object
 from agentsys.models.wire_text import (
@@ -119,18 +119,24 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     body = as_object(data, key)
     if body.get("type") == "error":
         raise http_error(500, body, None, key)
+    usage = _usage(mapping_of(body.get("usage")))
+    with billed(usage, price):
+        message = _reply_message(body)
+    return ChatReply(
+        message=message,
+        usage=usage,
+        cost_usd=cost_usd(usage, price),
+        model_id=str(body.get("model") or ""),
+    )
+
+
+def _reply_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
     content = body.get("content")
     if not isinstance(content, list):
         raise malformed("the reply has no content list")
     if body.get("stop_reason") == "refusal" and not content:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider stopped the reply (stop_reason refusal)")
-    usage = _usage(mapping_of(body.get("usage")))
-    return ChatReply(
-        message=_message([mapping_of(block) for block in content]),
-        usage=usage,
-        cost_usd=cost_usd(usage, price),
-        model_id=str(body.get("model") or ""),
-    )
+    return _message([mapping_of(block) for block in content])
 
 
 def _message(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage, ChatToolResultMessage
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, cost_usd
+from agentsys.models.price import Price, billed, cost_usd
 from agentsys.models.wire_openai import as_object
 from agentsys.models.wire_text import (
     arguments_json,
@@ -116,6 +116,18 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> tup
         ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.
     """
     body = as_object(data, key)
+    usage = _usage(mapping_of(body.get("usageMetadata")))
+    with billed(usage, price):
+        message, signatures = _message(body)
+    return ChatReply(
+        message=message,
+        usage=usage,
+        cost_usd=cost_usd(usage, price),
+        model_id=str(body.get("modelVersion") or ""),
+    ), signatures
+
+
+def _message(body: Mapping[str, Any]) -> tuple[ChatAssistantMessage, dict[str, str]]:
     candidate = _candidate(body)
     parts = mapping_of(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):
@@ -131,13 +143,7 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> tup
             said.append(str(part["text"]))
     if not calls and not said:
         _check_finish(str(candidate.get("finishReason") or ""))
-    usage = _usage(mapping_of(body.get("usageMetadata")))
-    return ChatReply(
-        message=reply_message("".join(said), calls),
-        usage=usage,
-        cost_usd=cost_usd(usage, price),
-        model_id=str(body.get("modelVersion") or ""),
-    ), signatures
+    return reply_message("".join(said), calls), signatures
 
 
 def _candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:

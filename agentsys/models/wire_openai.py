@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentdojo.types import ChatMessage
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, cost_usd
+from agentsys.models.price import Price, billed, cost_usd
 from agentsys.models.sdk_errors import http_error
 from agentsys.models.wire_text import (
     CallIds,
@@ -115,6 +115,18 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     body = as_object(data, key)
     if body.get("error"):
         raise http_error(_status_of(body["error"]), body, None, key)
+    usage = _usage(mapping_of(body.get("usage")))
+    with billed(usage, price):
+        message = _message(body)
+    return ChatReply(
+        message=message,
+        usage=usage,
+        cost_usd=cost_usd(usage, price),
+        model_id=str(body.get("model") or ""),
+    )
+
+
+def _message(body: Mapping[str, Any]) -> ChatAssistantMessage:
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, Mapping) or not isinstance(choice.get("message"), Mapping):
@@ -126,13 +138,7 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     text = _text(message.get("content")) or message.get("refusal")
     if choice.get("finish_reason") == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    usage = _usage(mapping_of(body.get("usage")))
-    return ChatReply(
-        message=reply_message(text, [_call(call) for call in raw_calls]),
-        usage=usage,
-        cost_usd=cost_usd(usage, price),
-        model_id=str(body.get("model") or ""),
-    )
+    return reply_message(text, [_call(call) for call in raw_calls])
 
 
 def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:

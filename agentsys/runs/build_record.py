@@ -146,7 +146,7 @@ def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
     costs = [call.cost_usd for call in calls]
     usage = sum((_believable(call.usage) for call in calls), Usage())
     return RoleUsage(
-        calls=len(calls),
+        calls=sum(call.error is None for call in calls),
         requests=sum(0 if call.from_cache else call.attempts for call in calls),
         cache_hits=sum(call.from_cache for call in calls),
         prompt=usage.prompt,
@@ -193,6 +193,7 @@ def _stored_call(call: ModelCall) -> StoredCall:
         attempts=call.attempts,
         from_cache=call.from_cache,
         notes=call.notes,
+        error=call.error,
     )
 
 

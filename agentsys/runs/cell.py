@@ -10,8 +10,9 @@ from typing import Any
 
 from agentsys.attacks.attacker import ROLE
 from agentsys.catalog import node
-from agentsys.contracts import Attack, Benchmark, Defense, Victim
-from agentsys.errors import ConfigError
+from agentsys.contracts import Attack, Benchmark, ChecksItsNeeds, Defense, Victim
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.runs.scripted import scripting
@@ -30,6 +31,10 @@ class Cell:
     defense: Defense
     stack: ModelStack
     victim: Victim
+    books: Books | None = None
+    """Where its requests are booked; None: nowhere (a rehearsal)."""
+    lacks: Unavailable | None = None
+    """What it needs and this machine has not; None: nothing that is known before it runs."""
 
 
 class CellBuilder:
@@ -39,9 +44,18 @@ class CellBuilder:
         store: Where replies are cached and privileges kept.
         config_dirs: The user's own config folders, for models named under `roles`.
         rehearsal: Whether the simulated model stands in for every model: needs no key, costs nothing.
+        books: Where requests are booked; None: nowhere.
     """
 
-    def __init__(self, store: Store, config_dirs: tuple[Path, ...] = (), *, rehearsal: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config_dirs: tuple[Path, ...] = (),
+        *,
+        rehearsal: bool = False,
+        books: Books | None = None,
+    ) -> None:
+        self._books = books
         self._store = store
         self._config_dirs = config_dirs
         self._rehearsal = rehearsal
@@ -58,10 +72,29 @@ class CellBuilder:
         defense: Defense = self._once("defense", self._placed(_seeded(settings.defense, settings.seed)))
         check_conversation(defense, benchmark)
         stack = self._stack(settings, benchmark, defense, attack)
+        needy = defense
         if stack.simulated and hasattr(defense, "rehearsed"):
             defense = defense.rehearsed()
+        # A rehearsal tells what the real run would need.
+        lacks = self._model_lacks(settings) if self._rehearsal else None
+        lacks = lacks or _lacks(needy if self._rehearsal else defense)
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
-        return Cell(settings, benchmark, attack, defense, stack, victim)
+        return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
+
+    def _model_lacks(self, settings: Settings) -> Unavailable | None:
+        model = model_node(settings)
+        key = f"needs:{model!r}"
+        if key not in self._built:
+            try:
+                build_stack(model, cache_dir=None, load_model=self._load_model)
+                self._built[key] = None
+            except Unavailable as error:
+                self._built[key] = error
+        found: Unavailable | None = self._built[key]
+        return found
+
+    def _load_model(self, name: str) -> dict[str, Any]:
+        return node("model", name, self._config_dirs)
 
     def _placed(self, config: dict[str, Any]) -> dict[str, Any]:
         """A defense that keeps privileges keeps them beside the runs, unless told where."""
@@ -92,11 +125,20 @@ class CellBuilder:
             self._built[key] = build_stack(
                 model,
                 cache_dir=self._store.own / "cache",
-                load_model=lambda name: node("model", name, self._config_dirs),
+                load_model=self._load_model,
                 finish=scripting(benchmark, [defense, attack]),
             )
         stack: ModelStack = self._built[key]
         return stack
+
+
+def _lacks(defense: Defense) -> Unavailable | None:
+    if isinstance(defense, ChecksItsNeeds):
+        try:
+            defense.ready()
+        except Unavailable as error:
+            return error
+    return None
 
 
 def model_node(settings: Settings) -> dict[str, Any]:

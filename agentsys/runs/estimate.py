@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agentsys.models.card import ModelCard, model_card
 from agentsys.models.chat import Usage
 from agentsys.models.price import cost_usd
 from agentsys.runs.build_record import usage_by_role
-from agentsys.runs.cell import model_node
+from agentsys.runs.cell import Cell, CellBuilder, model_node
 from agentsys.runs.plan import Job
 from agentsys.runs.record import RoleUsage
-from agentsys.runs.run_case import run_case
+from agentsys.runs.run_case import CaseRun, run_case
 from agentsys.runs.search_estimate import attacker_usage, queries_of
+from agentsys.runs.store import Store
 
 SAMPLES = 2
 """Cases played per cell and suite."""
@@ -36,6 +38,32 @@ class Estimate:
     """Prompt and completion tokens of all its cases."""
     cost_usd: float | None
     """US dollars; None where a model behind it has no price."""
+    fails: str | None = None
+    """Why its cases cannot run here; then nothing is known of what they cost."""
+
+
+def rehearsed(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path] = ()) -> list[Job]:
+    """The same cases over the simulated model, to estimate what they will cost."""
+    builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
+    cells = {id(job.cell): job.cell for job in jobs}
+    twins = {key: builder.build(cell.settings) for key, cell in cells.items()}
+    return [replace(job, cell=twins[id(job.cell)]) for job in jobs]
+
+
+_MOST = Usage(prompt=200_000, completion=5_000)
+"""More than a case takes under any shipped defense."""
+
+
+def can_exceed(jobs: Sequence[Job], usd: float) -> bool:
+    """Whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
+    by_cell: defaultdict[int, list[Job]] = defaultdict(list)
+    for job in jobs:
+        by_cell[id(job.cell)].append(job)
+    return sum((len(some) + queries_of(some)) * _dearest(some[0].cell) for some in by_cell.values()) > usd
+
+
+def _dearest(cell: Cell) -> float:
+    return max(cost_usd(_MOST, card.price) or 0.0 for card in cell.stack.cards)
 
 
 def estimate(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, Estimate]:
@@ -56,7 +84,11 @@ def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Es
     known = True
     for jobs in suites:
         card = model_card(model_node(jobs[0].cell.settings))
-        samples = [_usage(jobs[i * len(jobs) // SAMPLES]) for i in range(min(SAMPLES, len(jobs)))]
+        played = [run_case(jobs[i * len(jobs) // SAMPLES]) for i in range(min(SAMPLES, len(jobs)))]
+        for run in played:
+            if run.ends_cell:
+                return Estimate(0, None, run.error)
+        samples = [_usage(run) for run in played]
         # Queries of searches are runs of the same agent; what their attacker costs comes on top.
         runs = (len(jobs) + queries_of(jobs)) / len(samples)
         weighed = [(runs, *item) for sample in samples for item in sample.items()]
@@ -69,6 +101,5 @@ def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Es
     return Estimate(round(tokens), cost if known else None)
 
 
-def _usage(job: Job) -> Mapping[str, RoleUsage]:
-    run = run_case(job)
+def _usage(run: CaseRun) -> Mapping[str, RoleUsage]:
     return usage_by_role([call for span in run.tracer.spans for call in span.calls])

@@ -6,19 +6,22 @@ import contextvars
 import queue
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
 from agentsys.errors import StopRequested
+from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.record import CaseRecord
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.searches import Searches
+from agentsys.runs.spending import Spending
 from agentsys.runs.store import Store, StoreError
 
 _LOOK_AGAIN_S = 0.5
@@ -49,6 +52,27 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
+class EndedCell:
+    """A cell every further case of which would have failed alike."""
+
+    labels: tuple[str, str, str]
+    """Of model, defense and attack."""
+    why: str
+    left: int
+    """Cases that were not started."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One kind of error of a run."""
+
+    kind: str
+    cases: int
+    message: str
+    """Of the first of them."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a run ended."""
 
@@ -66,16 +90,30 @@ class Outcome:
     """Cases of the plan that other processes stored meanwhile."""
     tracebacks: tuple[str, ...] = ()
     """Of code that broke: one for each error kind and message, the first few."""
+    budget: str | None = None
+    """Which budget ended it; None: none did."""
+    ended_cells: tuple[EndedCell, ...] = ()
+    """The cells that were given up."""
+    troubles: tuple[Trouble, ...] = ()
+    """What errors there were, the most frequent first."""
 
 
 @dataclass(frozen=True)
 class _Done:
     record: CaseRecord
     fatal: str | None
+    cell_ended: str | None
+    error: str | None
 
 
 def execute(
-    jobs: Sequence[Job], *, workers: int, store: Store, claims: Claims, listener: Listener
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    store: Store,
+    claims: Claims,
+    listener: Listener,
+    meter: Meter | None = None,
 ) -> Outcome:
     """Run every job and store its record; a job that another process has claimed is left to it.
 
@@ -83,7 +121,8 @@ def execute(
 
     A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
     let through, unless it is a `StopRequested`. An error that every further case would meet stops the
-    run the same way.
+    run the same way, and so does a budget; one that every further case of its cell would meet gives up
+    that cell.
 
     Args:
         jobs: The cases to run.
@@ -91,8 +130,9 @@ def execute(
         store: Where records go.
         claims: Of this run, in the same folder.
         listener: Is told of each record, in the calling thread.
+        meter: What the run spends and may spend; None: it has no budget.
     """
-    state = _State(jobs, store, claims, listener)
+    state = _State(jobs, store, claims, listener, Spending(meter or Meter()))
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
@@ -115,10 +155,18 @@ def execute(
 class _State:
     """The run under way: what is running, what came of it, whether to go on."""
 
-    def __init__(self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener, spending: Spending
+    ) -> None:
         self.todo, self.others_todo = deque(jobs), deque[Job]()
         self.store, self.claims, self.listener = store, claims, listener
-        self.running: set[Future[_Done | None]] = set()
+        self.running: dict[Future[_Done | None], Job] = {}
+        self.spending = spending
+        self.budget: str | None = None
+        self.given_up: dict[int, tuple[Cell, str]] = {}
+        self.left: Counter[int] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.messages: dict[str, str] = {}
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
         self.searches = Searches(store, self.attempts.put, lambda: self.stopped, claims)
         self.finished = self.errors = self.elsewhere = 0
@@ -131,7 +179,7 @@ class _State:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
         if not self.todo:
             self.todo, self.others_todo = self.others_todo, deque()
-        while self.todo and not self.stopped and len(self.running) < workers:
+        while not self.stopped and len(self.running) < workers and self._next_fits():
             job = self.todo.popleft()
             try:
                 if not self._ours(job):
@@ -141,7 +189,24 @@ class _State:
                 return
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
             run = contextvars.Context().run
-            self.running.add(pool.submit(run, _run_and_store, job, self.store, self.searches, self.claims))
+            future = pool.submit(run, _run_and_store, job, self.store, self.searches, self.claims)
+            self.running[future] = job
+
+    def _next_fits(self) -> bool:
+        """Whether there is a next case and room for it; cases of cells that were given up are passed over."""
+        while self.todo and id(self.todo[0].cell) in self.given_up:
+            self.left[id(self.todo.popleft().cell)] += 1
+        if not self.todo:
+            return False
+        fits = self.spending.fits(self.todo[0], self.running.values())
+        if not fits and not self.running:
+            self._end_by_budget()
+        return fits
+
+    def _end_by_budget(self) -> None:
+        if self.budget is None:
+            self.budget = self.spending.meter.reached
+            self.listener.stopping(self.budget, len(self.running))
 
     def _ours(self, job: Job) -> bool:
         """Whether the job is claimed for this run, to be run now."""
@@ -171,11 +236,14 @@ class _State:
             self.signal,
             self.elsewhere,
             tuple(self.tracebacks.values()),
+            self.budget,
+            tuple(EndedCell(_labels(c), why, self.left[key]) for key, (c, why) in self.given_up.items()),
+            tuple(Trouble(kind, n, self.messages[kind]) for kind, n in self.kinds.most_common()),
         )
 
     @property
     def stopped(self) -> bool:
-        return self.interrupted or self.fatal is not None
+        return self.interrupted or self.fatal is not None or self.budget is not None
 
     def collect(self, timeout_s: float) -> None:
         if not self.running:
@@ -184,18 +252,21 @@ class _State:
         while not self.attempts.empty():
             self.listener.attempted(self.attempts.get())
         for future in done:
-            self.running.discard(future)
-            self._book(future)
+            self._book(future, self.running.pop(future))
         self.listener.tick()
 
-    def _book(self, future: Future[_Done | None]) -> None:
+    def _book(self, future: Future[_Done | None], job: Job) -> None:
         try:
             result = future.result()
         except StoreError as error:
             self._stop(str(error))
             return
+        except RunBudgetReached:
+            self._end_by_budget()
+            return
         if result is None:
             return
+        self._note(job, result)
         self.finished += 1
         self.errors += result.record.status == "error"
         if result.record.traceback and len(self.tracebacks) < _TRACEBACKS:
@@ -203,6 +274,14 @@ class _State:
         self.listener.finished(result.record)
         if result.fatal is not None:
             self._stop(result.fatal)
+
+    def _note(self, job: Job, result: _Done) -> None:
+        self.spending.add(job, result.record)
+        if result.record.error_kind is not None:
+            self.kinds[result.record.error_kind] += 1
+            self.messages.setdefault(result.record.error_kind, result.error or "")
+        if result.cell_ended is not None:
+            self.given_up.setdefault(id(job.cell), (job.cell, result.cell_ended))
 
     def _stop(self, why: str) -> None:
         if self.fatal is None:
@@ -215,6 +294,11 @@ class _State:
         if not self.interrupted:  # a batch system sends its signal more than once
             self.interrupted, self.signal = True, number
             self.listener.stopping("interrupted", len(self.running))
+
+
+def _labels(cell: Cell) -> tuple[str, str, str]:
+    labels = cell.settings.labels
+    return labels["model"], labels["defense"], labels["attack"]
 
 
 def _place(record: CaseRecord) -> tuple[str | None, str]:
@@ -237,4 +321,4 @@ def _run_and_store(job: Job, store: Store, searches: Searches, claims: Claims) -
         store.write(done.record, done.agentdojo)
     finally:
         claims.release(job.case.key)
-    return _Done(done.record, done.fatal)
+    return _Done(done.record, done.fatal, done.cell_ended, done.agentdojo.get("error"))

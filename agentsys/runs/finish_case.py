@@ -26,6 +26,8 @@ class FinishedJob:
     """The fields AgentDojo's loader wants."""
     fatal: str | None = None
     """Why no further case should be started."""
+    cell_ended: str | None = None
+    """Why no further case of its cell should be started."""
 
 
 def finish_case(job: Job, store: Store, searches: Searches) -> FinishedJob:
@@ -46,7 +48,10 @@ def lost_case(job: Job, error: BaseException) -> FinishedJob:
 
 
 def _of_run(run: CaseRun) -> FinishedJob:
-    return FinishedJob(record_of(run), agentdojo_fields(run), run.error if run.ends_run else None)
+    record, fields = record_of(run), agentdojo_fields(run)
+    return FinishedJob(
+        record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None
+    )
 
 
 def _searched(job: Job, store: Store, searches: Searches) -> FinishedJob:

@@ -45,7 +45,7 @@ class Exposure(_Stored):
 
 
 class RoleUsage(_Stored):
-    """What one role cost in one case, all attempts included."""
+    """What one role cost in one case, retries and questions that ended in an error included."""
 
     calls: int = 0
     """Replies received."""
@@ -76,6 +76,8 @@ class StoredCall(_Stored):
     attempts: int
     from_cache: bool
     notes: tuple[str, ...] = ()
+    error: str | None = None
+    """Why there was no reply (an `ErrorKind`); None: there was one."""
 
 
 class StoredSpan(_Stored):

@@ -54,6 +54,8 @@ class CaseRun:
     """Where somebody's code broke."""
     ends_run: bool = False
     """Whether every further case would fail alike (a bad key)."""
+    ends_cell: bool = False
+    """Whether every further case of its cell would fail alike (a defense that cannot be built here)."""
     started: float = 0.0
     """Seconds since the epoch."""
     duration_s: float = 0.0
@@ -77,11 +79,12 @@ class SearchFailed(Exception):
         kind: The attempt's error kind.
         message: The attempt's error.
         ends_run: Whether every further case would fail alike.
+        ends_cell: Whether every further case of its cell would.
     """
 
-    def __init__(self, kind: str, message: str, *, ends_run: bool) -> None:
+    def __init__(self, kind: str, message: str, *, ends_run: bool, ends_cell: bool = False) -> None:
         super().__init__(message)
-        self.kind, self.ends_run = kind, ends_run
+        self.kind, self.ends_run, self.ends_cell = kind, ends_run, ends_cell
 
 
 class SearchStopped(Exception):
@@ -97,7 +100,7 @@ def run_case(job: Job) -> CaseRun:
 
 def new_run(job: Job) -> CaseRun:
     """A run in which nothing has happened yet."""
-    return CaseRun(job, Tracer(), ExposureWatch({}), {})
+    return CaseRun(job, Tracer(case=job.case.key, books=job.cell.books), ExposureWatch({}), {})
 
 
 def guarded(run: CaseRun, action: Callable[[], None]) -> None:
@@ -115,14 +118,15 @@ def guarded(run: CaseRun, action: Callable[[], None]) -> None:
             raise
         except SearchFailed as error:
             _failed(run, error.kind, str(error))
-            run.ends_run = error.ends_run
+            run.ends_run, run.ends_cell = error.ends_run, error.ends_cell
         except ModelError as error:
             _failed(run, error.kind.value, str(error))
             run.ends_run = error.kind.consequence is Consequence.END_RUN
         except ConfigError as error:
-            # Something only the user can mend (`attack=manual` without a terminal): every case would meet it.
+            # Something only the user can mend (`attack=manual` without a terminal): every case of this cell
+            # would meet it, and no other cell need.
             _failed(run, "config", str(error))
-            run.ends_run = True
+            run.ends_cell = True
         except NotInjectable as error:
             _failed(run, "not_injectable", str(error))
         except InjectionBreaksEnvironment as error:

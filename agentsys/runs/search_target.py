@@ -69,7 +69,9 @@ class RunTarget:
         self.store.write(record, agentdojo_fields(run))
         self.made(record)
         if run.error_kind is not None:
-            raise SearchFailed(run.error_kind, run.error or "", ends_run=run.ends_run)
+            raise SearchFailed(
+                run.error_kind, run.error or "", ends_run=run.ends_run, ends_cell=run.ends_cell
+            )
         return attempt_of(record, run.attempt)
 
     def _make(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.atomic_file import Process
-from agentsys.errors import ConfigError
-from agentsys.runs.cell import CellBuilder
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.ledger import FILE, Ledger
+from agentsys.models.budget import Books, Meter
+from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, Outcome, execute
 from agentsys.runs.plan import Plan, plan
+from agentsys.runs.preflight import Obstacle, lacking, refusal, unreachable
 from agentsys.runs.search_artefacts import artefact_path
 from agentsys.runs.search_job import needs_search
 from agentsys.runs.search_plan import SearchPlan, check_searches, search_plan
@@ -32,6 +35,12 @@ class Session:
     plan: Plan
     again: bool = False
     """Whether every case is run anew, finished or not."""
+    books: Books | None = None
+    """Where its requests are booked; None in a rehearsal."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
+    oddities: tuple[str, ...] = ()
+    """What the look at the models' servers found besides."""
 
     @property
     def folders(self) -> list[Path]:
@@ -67,9 +76,38 @@ class Session:
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
             workers = self.settings[0].executor.workers
+            meter = None if self.books is None else self.books.meter
+            todo = self.plan.todo
             return execute(
-                self.plan.todo, workers=workers, store=self.store, claims=claims, listener=listener
+                todo, workers=workers, store=self.store, claims=claims, listener=listener, meter=meter
             )
+
+    def without(self, obstacles: Sequence[Obstacle]) -> Session:
+        """The same run less some cells."""
+        gone = {id(obstacle.settings) for obstacle in obstacles}
+        jobs, todo = (
+            tuple(job for job in some if id(job.cell.settings) not in gone)
+            for some in (self.plan.jobs, self.plan.todo)
+        )
+        left = tuple(one for one in self.settings if id(one) not in gone)
+        failed = sum(self.store.look(job.case).status == "error" for job in todo)
+        kept = replace(self.plan, jobs=jobs, todo=todo, finished=len(jobs) - len(todo), failed_before=failed)
+        return replace(self, settings=left, plan=kept, obstacles=tuple(obstacles))
+
+    def looked_at(self, *, skip_unavailable: bool = False) -> Session:
+        """Ask every model that the run needs one small question (`preflight=false`: none).
+
+        Raises:
+            ConfigError: If some cannot be used, and their cells are not to be left out.
+        """
+        cells = list({id(job.cell): job.cell for job in self.plan.todo}.values())
+        if not cells or not self.settings[0].preflight:
+            return self
+        obstacles, oddities = unreachable(cells, self.books)
+        if obstacles and (not skip_unavailable or len(obstacles) == len(cells)):
+            raise refusal(obstacles, len(self.settings))
+        looked = self.without([*self.obstacles, *obstacles]) if obstacles else self
+        return replace(looked, oddities=tuple(oddities))
 
 
 def _check_alone(others: Sequence[Process], store: Store) -> None:
@@ -87,6 +125,7 @@ def prepare(
     plugin_paths: Sequence[Path] = (),
     rehearsal: bool = False,
     again: bool = False,
+    skip_unavailable: bool = False,
 ) -> Session:
     """Compose, build and plan a run without running anything.
 
@@ -97,6 +136,7 @@ def prepare(
         rehearsal: Whether the simulated model stands in for every model (a dry run needs no key). Such
             a session is for estimates; it must not be executed.
         again: Whether finished cases are run anew too.
+        skip_unavailable: Whether cells that cannot run here are left out; else they are refused.
 
     Raises:
         ConfigError: For anything the user can mend.
@@ -108,10 +148,46 @@ def prepare(
     settings = compose(overrides, config_dirs)
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
+    if len({s.budget for s in settings}) > 1 or len({s.preflight for s in settings}) > 1:
+        raise ConfigError("budget and preflight hold for a whole run; give each one value.")
     store = Store(settings[0].logdir)
-    builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal)
-    cells = [builder.build(one) for one in settings]
+    books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
+    builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
+    cells, obstacles = _built(settings, builder)
+    if len(obstacles) == len(settings):
+        raise refusal(obstacles, len(settings))
+    _check_prices(cells)
     found = plan(cells, store, again=again)
+    # What is finished needs nothing any more.
+    waiting = {id(job.cell) for job in found.todo}
+    obstacles += lacking(cell for cell in cells if id(cell) in waiting)
     if not again:
         check_searches(found.todo, store)
-    return Session(tuple(settings), store, found, again)
+    session = Session(tuple(settings), store, found, again, books, tuple(obstacles))
+    if rehearsal or not obstacles:
+        return session
+    if not skip_unavailable:
+        raise refusal(obstacles, len(settings))
+    return session.without(obstacles)
+
+
+def _check_prices(cells: Sequence[Cell]) -> None:
+    """Dollars can be counted only where every model has a price."""
+    for cell in cells:
+        unpriced = [card.name for card in cell.stack.cards if card.price is None and not card.simulated]
+        if cell.books is not None and cell.settings.budget.usd is not None and unpriced:
+            raise ConfigError(
+                f"budget.usd needs a price, and model '{unpriced[0]}' has none: give it one in its YAML "
+                "(price: {prompt: ..., completion: ..., as_of: ...}), or set budget.tokens instead."
+            )
+
+
+def _built(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[Obstacle]]:
+    """The cells that can be built here, and those that cannot (a key is missing, say)."""
+    cells, obstacles = list[Cell](), list[Obstacle]()
+    for one in settings:
+        try:
+            cells.append(builder.build(one))
+        except Unavailable as error:
+            obstacles.append(Obstacle(one, error))
+    return cells, obstacles

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 import agentsys
 from agentsys.benchmarks.fixes.catalog import expanded
 from agentsys.errors import ConfigError
+from agentsys.models.budget import Budget
 from agentsys.models.secrets import masked
 
 NOT_IDENTITY = {
@@ -80,6 +81,9 @@ class Settings(BaseModel):
     epochs: int = Field(default=1, ge=1)
     seed: int = 0
     logdir: Path
+    budget: Budget = Budget()
+    preflight: bool = True
+    """Whether each model is asked one small question before the first case."""
 
     @field_validator("user_tasks", "injection_tasks", mode="before")
     @classmethod

@@ -84,4 +84,5 @@ def _call(stored: StoredCall) -> ModelCall:
         attempts=stored.attempts,
         from_cache=stored.from_cache,
         notes=stored.notes,
+        error=stored.error,
     )

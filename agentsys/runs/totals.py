@@ -71,6 +71,12 @@ class Totals:
         """Estimated seconds to the end at the rate so far; None before the first case."""
         return (self.planned - self.done) / self.per_second if self.done else None
 
+    @property
+    def line(self) -> str:
+        """How far the run is, and the figures."""
+        left = f", {duration(self.seconds_left)} left" if self.done < self.planned else ""
+        return f"{self.done}/{self.planned} cases{left}; {self.figures()}"
+
     def figures(self) -> str:
         """The figures in one line of plain text."""
         parts = [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from agentsys.extras import missing, not_installed
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.element import Mode, OnInjection
+from baselines.detectors.extra import EXTRA, NEEDED
 from baselines.detectors.load import load_classifier
 from baselines.detectors.settings import Backend, ClassifierSettings, Head, LongInput
 from baselines.package_wording import Wording
@@ -70,6 +72,16 @@ class ClassifierDefense(DetectorDefense):
             read_errors=read_errors,
             wording=wording,
         )
+
+    def ready(self) -> None:
+        """Look whether the extra is installed; the model itself is loaded with the first case.
+
+        Raises:
+            Unavailable: If it is not.
+        """
+        absent = missing(NEEDED[self.settings.backend])
+        if absent:
+            raise not_installed(f"The detector model {self.settings.name}", absent, EXTRA)
 
     @property
     def detects(self) -> str:

@@ -126,6 +126,14 @@ class Melon:
         pipeline.name = f"{model.name}-{self.name}"
         return pipeline
 
+    def ready(self) -> None:
+        """Look whether the embedder can be built.
+
+        Raises:
+            Unavailable: For want of its key.
+        """
+        self._embedder()
+
     def rehearsed(self) -> Melon:
         """The same defense with the offline embedder in OpenAI's place, for simulated models."""
         if self._chosen != "openai":

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, Unavailable, unknown_name
 from baselines.melon.char_ngrams import CharNgrams
 from baselines.melon.openai_embeddings import OpenAIEmbeddings
 
@@ -47,8 +47,9 @@ def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
             return OpenAIEmbeddings(**openai)
         except TypeError as error:
             raise ConfigError(f"melon: section 'openai' is wrong: {error}.") from None
-        except ConfigError as error:
-            raise ConfigError(f"{error} Without a key: defense.embedder=char_ngrams.") from None
+        except Unavailable as error:
+            text = f"{error} Without a key: defense.embedder=char_ngrams."
+            raise Unavailable(text, needs=error.needs) from None
     return _own(name)
 
 

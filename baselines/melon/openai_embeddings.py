@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from agentsys.errors import ConfigError
 from agentsys.models.api_key import read_key
 from agentsys.models.bounded_http import Bounds, bounded_client
+from agentsys.models.budget import Booked
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.price import Price, cost_usd
 from agentsys.models.recorded import Recorded
@@ -62,7 +63,7 @@ class OpenAIEmbeddings:
             first = error.errors()[0]
             raise ConfigError(f"melon: openai: {first['loc'][0]}: {first['msg']}.") from None
         endpoint = EmbeddingEndpoint(model, api_key_env, base_url, timeout_s, priced)
-        self._model = Recorded(Retried(endpoint, policy, gate=Gate()))
+        self._model = Recorded(Retried(Booked(endpoint), policy, gate=Gate()))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text, in order.

@@ -120,9 +120,10 @@ def test_a_bad_key_stops_the_run(tmp_path: Path) -> None:
     assert outcome.finished == 1
 
 
-def test_what_only_the_user_can_mend_stops_the_run_with_its_own_line(tmp_path: Path) -> None:
+def test_what_only_the_user_can_mend_gives_up_its_cell_with_its_own_line(tmp_path: Path) -> None:
     outcome = planned(tmp_path, [*broken(tmp_path, "setting"), "executor.workers=1"]).execute(Silent())
-    assert (outcome.fatal, outcome.finished) == ("set this to that", 1)
+    assert (outcome.fatal, outcome.finished) == (None, 1)
+    assert [(cell.why, cell.left) for cell in outcome.ended_cells] == [("set this to that", 2)]
 
 
 def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from deadly_for_searches import calls
 from searches_for_runs import TWO_TASKS, attempts_in, cases_in, counting, own_configs
 from small_runs import Silent, records_in
 
+from agentsys.errors import ConfigError
 from agentsys.runs.case import ATTEMPTS
 from agentsys.runs.session import prepare
 
@@ -116,13 +117,14 @@ def test_ctrl_c_stops_a_search_between_attempts_and_stores_no_case(tmp_path: Pat
     assert attempts_in(tmp_path / "runs")
 
 
-def test_attempts_made_under_other_settings_are_not_taken_over(tmp_path: Path) -> None:
+def test_attempts_made_under_other_settings_are_neither_taken_over_nor_thrown_away(tmp_path: Path) -> None:
     (tmp_path / "fail").write_text("query 3")
     one = ("user_tasks=[0]", "injection_tasks=[0]", "model.susceptibility=0")
     counting(tmp_path, *one).execute(Silent())
     for path in (tmp_path / "runs").rglob("*.json"):
         if ATTEMPTS not in str(path) and ".agentsys" not in path.parts:
             path.unlink()
-    counting(tmp_path, *one, "seed=5").execute(Silent())
+    with pytest.raises(ConfigError, match="other settings"):
+        counting(tmp_path, *one, "seed=5")
     hashes = {r["agentsys"]["config_hash"] for made in attempts_in(tmp_path / "runs").values() for r in made}
     assert len(hashes) == 1

@@ -1,0 +1,91 @@
+"""What a plan will cost: the table of `agentsys run --dry-run`, and the question before a dear run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from agentsys.catalog import node
+from agentsys.errors import ConfigError
+from agentsys.models.card import ModelCard, model_card
+from agentsys.runs.cell import model_node
+from agentsys.runs.estimate import CellKey, Estimate, can_exceed, estimate, rehearsed
+from agentsys.runs.plan import Job
+from agentsys.runs.preflight import by_cause
+from agentsys.runs.session import Session
+
+_HOW_ESTIMATED = (
+    "Estimated from sample cases of each cell played by the simulated model; "
+    "a real model talks more: expect up to twice that. Searches are counted as if none succeeded."
+)
+
+
+def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
+    """Print what each cell of a rehearsal will cost, and what cannot run here."""
+    counts = Counter(_key(job) for job in session.plan.todo)
+    with console.status("Estimating tokens on the simulated model ..."):
+        estimates = estimate(session.plan.todo, _cards(session, config_dirs))
+    table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
+    needs = {_key(job): job.cell.lacks.needs for job in session.plan.todo if job.cell.lacks is not None}
+    for key, count in counts.items():
+        table.add_row(*map(escape, (*key, str(count), *_told(estimates[key], needs.get(key)))))
+    console.print(table)
+    _print(console, _in_all(sum(counts.values()), estimates))
+    for names, why in by_cause(session.obstacles):
+        _print(console, f"Cannot run here: {names}. {why}")
+    if session.obstacles:
+        _print(console, "So the run will be refused; --skip-unavailable runs what can run.")
+
+
+def refuse_if_dear(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
+    """Stop before a plan that is estimated to cost more than `budget.ask_above_usd`.
+
+    Raises:
+        ConfigError: If it does, and the run has no budget of its own.
+    """
+    budget = session.settings[0].budget
+    if budget.usd is not None or not can_exceed(session.plan.todo, budget.ask_above_usd):
+        return
+    with console.status("Estimating the cost on the simulated model ..."):
+        jobs = rehearsed(session.plan.todo, session.store, config_dirs)
+        found = estimate(jobs, _cards(session, config_dirs)).values()
+    usd = sum(guess.cost_usd or 0.0 for guess in found)
+    if usd > budget.ask_above_usd:
+        raise ConfigError(
+            f"This plan is estimated at ${usd:,.2f}, above budget.ask_above_usd={budget.ask_above_usd:g}. "
+            "Give it a budget (budget.usd=SUM), or start it with --yes; --dry-run shows the estimate."
+        )
+
+
+def _key(job: Job) -> CellKey:
+    return job.case.model, job.case.defense, job.case.attack
+
+
+def _cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:
+    roles = {name for one in session.settings for name in model_card(model_node(one)).roles.values()}
+    return {name: model_card(node("model", name, config_dirs)) for name in roles}
+
+
+def _told(guess: Estimate, needs: str | None) -> tuple[str, str]:
+    """Tokens and cost of a cell, as the table has them."""
+    if guess.fails is not None:
+        return f"needs {needs}" if needs else "cannot run here", "n/a"
+    return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
+
+
+def _in_all(cases: int, estimates: Mapping[CellKey, Estimate]) -> str:
+    able = [guess for guess in estimates.values() if guess.fails is None]
+    costs = [guess.cost_usd for guess in able]
+    cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"
+    without = "" if len(able) == len(estimates) else " (without what cannot run here)"
+    tokens = sum(guess.tokens for guess in able)
+    return f"In all {cases} cases, {tokens:,} tokens, {cost}{without}. {_HOW_ESTIMATED}"
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

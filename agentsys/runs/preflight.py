@@ -1,0 +1,137 @@
+"""Before the first case: what cannot run here, and whether each model's server answers and can call tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.models.budget import Books
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.trace import Tracer, tracing
+from agentsys.runs.cell import Cell
+from agentsys.runs.settings import Settings
+
+ROLE = "preflight"
+_QUESTION = ChatRequest(
+    [user("This is a test of the connection. Call the tool `ready` once, with the word yes.")],
+    [
+        ToolSpec(
+            "ready",
+            "Tells that tool calls work.",
+            {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+        )
+    ],
+    role=ROLE,
+)
+_HOPELESS = {
+    ErrorKind.BAD_KEY,
+    ErrorKind.NO_CREDIT,
+    ErrorKind.UNKNOWN_MODEL,
+    ErrorKind.BAD_REQUEST,
+    ErrorKind.CONNECTION,
+    ErrorKind.TIMEOUT,
+}
+"""Errors that every case would meet; others (a rate limit, an overloaded server) may have passed by then."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A cell that cannot run here."""
+
+    settings: Settings
+    missing: Unavailable
+
+
+def by_cause(obstacles: Sequence[Obstacle]) -> list[tuple[str, str]]:
+    """(models and defenses, why they cannot run here), each cause once."""
+    causes = dict.fromkeys(str(one.missing) for one in obstacles)
+    return [(_names(obstacles, why), why) for why in causes]
+
+
+def lacking(cells: Iterable[Cell]) -> list[Obstacle]:
+    """The cells that need what this machine has not."""
+    return [Obstacle(cell.settings, cell.lacks) for cell in cells if cell.lacks is not None]
+
+
+def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Obstacle], list[str]]:
+    """Ask every model among some cells once.
+
+    Returns:
+        The cells whose model cannot be used, and one line for each model that answered oddly.
+    """
+    obstacles, oddities = list[Obstacle](), list[str]()
+    asked: dict[int, tuple[Unavailable | None, str]] = {}
+    for cell in cells:
+        if id(cell.stack) not in asked:
+            asked[id(cell.stack)] = _first_trouble(cell.stack.servers, books)
+            oddities += [oddity] if (oddity := asked[id(cell.stack)][1]) else []
+        trouble = asked[id(cell.stack)][0]
+        if trouble is not None:
+            obstacles.append(Obstacle(cell.settings, trouble))
+    return obstacles, oddities
+
+
+def refusal(obstacles: Sequence[Obstacle], cells: int) -> ConfigError:
+    """What to say where some of the cells of a run cannot run: one line that names each cause once."""
+    if len(obstacles) == cells:
+        return obstacles[0].missing
+    told = "; ".join(f"{names}: {why.rstrip('.')}" for names, why in by_cause(obstacles))
+    return ConfigError(
+        f"{len(obstacles)} of {cells} cells cannot run here ({told}). "
+        "Mend it, or run the others now: --skip-unavailable."
+    )
+
+
+def _names(obstacles: Sequence[Obstacle], why: str) -> str:
+    found = [one for one in obstacles if str(one.missing) == why]
+    return ", ".join(
+        dict.fromkeys(f"{one.settings.labels['model']} / {one.settings.labels['defense']}" for one in found)
+    )
+
+
+def _first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[Unavailable | None, str]:
+    odd = ""
+    for server in servers:
+        trouble, oddity = _asked(server, books)
+        if trouble is not None:
+            return trouble, ""
+        odd = odd or oddity
+    return None, odd
+
+
+def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, str]:
+    try:
+        with tracing(Tracer(books=books)):
+            reply = server.complete(_QUESTION)
+    except ModelError as error:
+        text = f"Model '{server.name}' cannot be used: {error}"
+        if error.kind not in _HOPELESS:
+            return None, f"{text} (the run goes on)"
+        return Unavailable(f"{text} ({_MENDS[error.kind]})", needs=_NEEDS[error.kind]), ""
+    calls = reply.message["tool_calls"] or ()
+    if [call.function for call in calls] == ["ready"]:
+        return None, ""
+    return None, (
+        f"Model '{server.name}' answered without the tool call it was asked for: does its server parse "
+        "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser ...)?"
+    )
+
+
+_NEEDS = {
+    ErrorKind.BAD_KEY: "a valid key",
+    ErrorKind.NO_CREDIT: "credit",
+    ErrorKind.UNKNOWN_MODEL: "a known model",
+    ErrorKind.BAD_REQUEST: "a server that takes tools",
+    ErrorKind.CONNECTION: "a server that answers",
+    ErrorKind.TIMEOUT: "a server that answers",
+}
+_MENDS = {
+    ErrorKind.BAD_KEY: "check the key",
+    ErrorKind.NO_CREDIT: "the account has no credit",
+    ErrorKind.UNKNOWN_MODEL: "check model.model_id and model.base_url",
+    ErrorKind.BAD_REQUEST: "it refuses a small request with a tool; preflight=false goes on all the same",
+    ErrorKind.CONNECTION: "is the server up, and model.base_url right?",
+    ErrorKind.TIMEOUT: "is the server up, and model.base_url right?",
+}

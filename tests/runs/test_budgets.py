@@ -1,0 +1,119 @@
+"""Budgets: of a run, which ends and goes on later, and of a case, which becomes an error of its own kind."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paid_server import USD, Answer, calls, paid_model, paid_server, says
+from small_runs import Silent, records_in
+
+from agentsys.errors import ConfigError
+from agentsys.models.budget import Booked, Books, Budget, Meter, RunBudgetReached
+from agentsys.models.chat import ChatRequest, Usage, user
+from agentsys.models.trace import Tracer, tracing
+from agentsys.runs.execute import Outcome
+from agentsys.runs.session import prepare
+
+SLACK = ["benchmark.suites=[slack]", "defense=none"]
+
+
+def test_a_meter_has_room_up_to_its_budget() -> None:
+    meter = Meter(Budget(usd=3.0, tokens=100))
+    assert meter.has_room(3.0, 100) and not meter.has_room(3.1) and not meter.has_room(tokens=101)
+    meter.add(Usage(prompt=60, completion=39), 2.0)
+    assert meter.has_room(1.0, 1) and not meter.has_room(1.1)
+    meter.add(Usage(prompt=1), None)
+    assert not meter.has_room()
+    assert meter.reached.startswith("budget.usd=3 ($2.00 spent) and budget.tokens=100 (100 used)")
+    assert Meter().has_room(1e9, 1e12)
+
+
+def test_nothing_is_sent_once_the_budget_is_used_up() -> None:
+    class Never:
+        name = "never"
+
+        def complete(self, request: ChatRequest) -> Any:
+            raise AssertionError("was asked")
+
+    meter = Meter(Budget(tokens=1), tokens=1)
+    with tracing(Tracer(books=Books(meter))), pytest.raises(RunBudgetReached):
+        Booked(Never()).complete(ChatRequest([user("Hi")]))
+    assert not issubclass(RunBudgetReached, Exception)  # no defense takes it for a failure of the model
+
+
+def run(folder: Path, overrides: list[str], confs: list[Path]) -> tuple[Outcome, Silent]:
+    session = prepare([*SLACK, *overrides, f"logdir={folder}"], config_dirs=confs)
+    return session.execute(listener := Silent()), listener
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_a_run_ends_within_a_case_of_its_budget_and_goes_on(tmp_path: Path, workers: int) -> None:
+    """A case takes three answers of $2; eight cases side by side would be $48."""
+    order = threading.Lock()
+    turns: dict[str, int] = {}
+
+    def answer(_: int, body: dict[str, Any]) -> Answer:
+        task = str(next(m["content"] for m in body["messages"] if m["role"] == "user"))
+        with order:
+            turns[task] = turns.get(task, 0) + 1
+            return calls("get_channels", "{}") if turns[task] < 3 else says()
+
+    with paid_server(answer) as server:
+        conf = paid_model(tmp_path, server.url)
+        chosen = ["model=paid", "budget.usd=20", f"executor.workers={workers}"]
+        outcome, first = run(tmp_path / "runs", chosen, [conf])
+        spent = server.billed * USD
+        assert outcome.budget is not None and "budget.usd=20" in outcome.budget
+        assert (outcome.fatal, outcome.errors) == (None, 0)
+        assert 20 - 3 * USD <= spent <= 20 + 3 * USD
+        assert 2 <= len(first.records) < 21
+        # The same command goes on, with a budget as large again; nothing is run or paid for twice.
+        outcome, second = run(tmp_path / "runs", ["model=paid", "budget.usd=1000"], [conf])
+        assert outcome.budget is None
+    assert len(first.records) + len(second.records) == 21
+    assert server.billed == 21 * 3
+
+
+def test_tokens_of_a_simulated_run_are_a_budget_too(tmp_path: Path) -> None:
+    outcome, listener = run(tmp_path / "runs", ["model=simulated", "budget.tokens=60000"], [])
+    assert outcome.budget is not None and "budget.tokens=60000" in outcome.budget
+    tokens = [sum(u.prompt + u.completion for u in r.usage.values()) for r in listener.records]
+    assert 60000 - 2 * max(tokens) <= sum(tokens) <= 60000 + max(tokens)
+
+
+def test_a_budget_is_no_identity(tmp_path: Path) -> None:
+    run(tmp_path / "runs", ["model=simulated", "limit=2", "budget.tokens=900000"], [])
+    session = prepare(
+        [*SLACK, "model=simulated", "limit=2", "budget.case_tokens=5", f"logdir={tmp_path / 'runs'}"]
+    )
+    assert (session.plan.finished, len(session.plan.todo)) == (2, 0)
+
+
+@pytest.mark.parametrize("limit", ["budget.case_tokens=500", "budget.case_seconds=0.000001"])
+def test_a_case_above_its_budget_is_an_error_of_its_own_kind(limit: str, tmp_path: Path) -> None:
+    outcome, listener = run(tmp_path / "runs", ["model=simulated", "user_tasks=[1]", limit], [])
+    (record,) = listener.records
+    assert (record.status, record.error_kind) == ("error", "case_budget")
+    assert (outcome.fatal, outcome.budget) == (None, None)
+    (stored,) = records_in(tmp_path / "runs").values()
+    assert limit.split("=")[0] in stored["error"]
+
+
+def test_a_defense_that_survives_model_errors_does_not_survive_its_case_budget(tmp_path: Path) -> None:
+    chosen = ["model=simulated", "defense=agentsys", "user_tasks=[1]", "budget.case_tokens=9000"]
+    _, listener = run(tmp_path / "runs", chosen, [])
+    assert listener.records[0].error_kind == "case_budget"
+
+
+def test_dollars_of_a_model_without_a_price_cannot_be_a_budget(tmp_path: Path) -> None:
+    conf = paid_model(tmp_path, "http://127.0.0.1:9/v1", price=None)
+    with pytest.raises(ConfigError, match=r"budget.usd needs a price.*'paid'.*budget.tokens"):
+        prepare([*SLACK, "model=paid", "budget.usd=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+
+
+def test_a_budget_holds_for_a_whole_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="hold for a whole run"):
+        prepare([*SLACK, "model=simulated", "budget.usd=1,2", f"logdir={tmp_path / 'runs'}"])

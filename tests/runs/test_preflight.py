@@ -1,0 +1,163 @@
+"""Before the first case: cells that cannot run here are named, and refused or left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paid_server import Answer, calls, fails, paid_model, paid_server, says
+from small_runs import Silent, records_in
+from typer.testing import CliRunner
+
+from agentsys.cli import app
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.ledger import FILE, read_ledger
+from agentsys.runs.session import prepare
+
+ONE = ["benchmark.suites=[slack]", "user_tasks=[0]"]
+SWEEP = ["model=simulated", "defense=none,needy,prompt_sandwiching", *ONE]
+
+
+class Needy:
+    """A defense whose extra is not installed."""
+
+    name = "needy"
+
+    def ready(self) -> None:
+        raise Unavailable("Defense 'needy' needs things: pip install things", needs="things")
+
+    def pipeline(self, model: Any, suite: Any) -> Any:
+        self.ready()
+
+
+class Broken(Needy):
+    """One that only finds out when its first case is built."""
+
+    def ready(self) -> None:
+        pass
+
+    def pipeline(self, model: Any, suite: Any) -> Any:
+        raise ConfigError("the hub cannot be reached")
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    folder = tmp_path / "conf" / "defense"
+    folder.mkdir(parents=True)
+    (folder / "needy.yaml").write_text(f"_target_: {__name__}.Needy\n")
+    (folder / "broken.yaml").write_text(f"_target_: {__name__}.Broken\n")
+    return tmp_path / "conf"
+
+
+def test_what_cannot_run_here_is_refused_in_one_line_before_the_first_case(
+    tmp_path: Path, conf: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        prepare([*SWEEP, f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+    assert str(caught.value) == (
+        "1 of 3 cells cannot run here (simulated / needy: Defense 'needy' needs things: pip install things). "
+        "Mend it, or run the others now: --skip-unavailable."
+    )
+
+
+def test_the_others_run_with_skip_unavailable(tmp_path: Path, conf: Path) -> None:
+    chosen = [*SWEEP, f"logdir={tmp_path / 'runs'}", "--config-dir", str(conf), "--skip-unavailable"]
+    done = CliRunner().invoke(app, ["run", *chosen])
+    assert done.exit_code == 0, done.output
+    assert "2 cases in 2 cells" in done.output
+    assert "Left out: simulated / needy. Defense 'needy' needs things" in done.output
+    assert {r["status"] for r in (r["agentsys"] for r in records_in(tmp_path / "runs").values())} == {"ok"}
+    assert len(records_in(tmp_path / "runs")) == 2
+
+
+def test_a_dry_run_names_it_and_gives_it_no_price(tmp_path: Path, conf: Path) -> None:
+    chosen = [*SWEEP, f"logdir={tmp_path / 'runs'}", "--config-dir", str(conf), "--dry-run"]
+    done = CliRunner().invoke(app, ["run", *chosen])
+    assert done.exit_code == 0, done.output
+    (row,) = [line for line in done.output.splitlines() if "│ needy" in line]
+    assert "needs things" in row and "n/a" in row
+    assert "Cannot run here: simulated / needy. Defense 'needy' needs things" in done.output
+
+
+def test_finished_cases_need_nothing_any_more(
+    tmp_path: Path, conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ["model=simulated", "defense=prompt_sandwiching", *ONE, f"logdir={tmp_path / 'runs'}"]
+    prepare(chosen).execute(Silent())
+    from baselines.prompt_sandwiching import PromptSandwiching
+
+    monkeypatch.setattr(PromptSandwiching, "ready", Needy.ready, raising=False)
+    assert prepare(chosen).plan.finished == 1
+    with pytest.raises(Unavailable):
+        prepare([*chosen, "user_tasks=[0,1]"])
+
+
+def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -> None:
+    chosen = ["model=simulated", "defense=broken,none", "benchmark.suites=[slack]", "limit=6"]
+    session = prepare([*chosen, "executor.workers=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+    outcome = session.execute(listener := Silent())
+    assert outcome.fatal is None
+    (given_up,) = outcome.ended_cells
+    assert (given_up.labels, given_up.left) == (("simulated", "broken", "none"), 5)
+    assert "the hub cannot be reached" in given_up.why
+    assert [record.case.defense for record in listener.records] == ["broken", *["none"] * 6]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says_why"),
+    [
+        (fails(401), r"bad_key.*check the key"),
+        (fails(404), r"unknown_model.*model.model_id"),
+        (fails(400), r"bad_request.*refuses a small request with a tool"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_refused(answer: Answer, says_why: str, tmp_path: Path) -> None:
+    with paid_server(lambda *_: answer) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        with pytest.raises(Unavailable, match=says_why):
+            session.looked_at()
+    assert len(server.asked) == 1
+    (entry,) = read_ledger(tmp_path / "runs" / ".agentsys" / FILE)
+    assert (entry.role, entry.case) == ("preflight", "")
+
+
+def test_a_server_that_is_down_is_refused_and_the_other_model_runs(tmp_path: Path) -> None:
+    confs = [paid_model(tmp_path, "http://127.0.0.1:9/v1")]
+    chosen = ["model=paid,simulated", *ONE, f"logdir={tmp_path / 'runs'}"]
+    session = prepare(chosen, config_dirs=confs)
+    with pytest.raises(ConfigError, match=r"1 of 2 cells cannot run here .*is the server up"):
+        session.looked_at()
+    looked = session.looked_at(skip_unavailable=True)
+    assert [job.case.model for job in looked.plan.todo] == ["simulated"]
+    assert looked.execute(Silent()).errors == 0
+
+
+def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_reason(tmp_path: Path) -> None:
+    answers = [says("I am ready."), fails(503), fails(503), calls("ready", '{"word": "yes"}')]
+    with paid_server(lambda n, _: answers[n - 1]) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        assert "without the tool call" in session.looked_at().oddities[0]
+        assert "the run goes on" in session.looked_at().oddities[0]
+        assert session.looked_at().oddities == ()
+        assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
+
+
+def test_the_look_can_be_switched_off(tmp_path: Path) -> None:
+    confs = [paid_model(tmp_path, "http://127.0.0.1:9/v1")]
+    chosen = ["model=paid", "preflight=false", *ONE, f"logdir={tmp_path / 'runs'}"]
+    session = prepare(chosen, config_dirs=confs)
+    assert session.looked_at() is session
+
+
+def test_a_missing_key_is_what_the_run_would_need_and_the_price_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    chosen = ["model=gpt-4o-mini", *ONE, f"logdir={tmp_path / 'runs'}", "--dry-run"]
+    shown = CliRunner().invoke(app, ["run", *chosen]).output
+    assert "OPENAI_API_KEY" in shown and "$0.0" in shown and "n/a" not in shown
+    with pytest.raises(Unavailable, match="OPENAI_API_KEY"):
+        prepare(chosen[:-1])
