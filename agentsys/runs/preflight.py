@@ -7,24 +7,13 @@ from dataclasses import dataclass
 
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import Books
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
+from agentsys.models.chat import ChatModel
+from agentsys.models.connection_test import QUESTION, called
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
 
-ROLE = "preflight"
-_QUESTION = ChatRequest(
-    [user("This is a test of the connection. Call the tool `ready` once, with the word yes.")],
-    [
-        ToolSpec(
-            "ready",
-            "Tells that tool calls work.",
-            {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
-        )
-    ],
-    role=ROLE,
-)
 _HOPELESS = {
     ErrorKind.BAD_KEY,
     ErrorKind.NO_CREDIT,
@@ -104,14 +93,13 @@ def _first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[U
 def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, str]:
     try:
         with tracing(Tracer(books=books)):
-            reply = server.complete(_QUESTION)
+            reply = server.complete(QUESTION)
     except ModelError as error:
         text = f"Model '{server.name}' cannot be used: {error}"
         if error.kind not in _HOPELESS:
             return None, f"{text} (the run goes on)"
         return Unavailable(f"{text} ({_MENDS[error.kind]})", needs=_NEEDS[error.kind]), ""
-    calls = reply.message["tool_calls"] or ()
-    if [call.function for call in calls] == ["ready"]:
+    if called(reply):
         return None, ""
     return None, (
         f"Model '{server.name}' answered without the tool call it was asked for: does its server parse "

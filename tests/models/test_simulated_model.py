@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from simulated_playbook import FOUND, PLAYBOOK, asked
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, Scene, SceneModel, assistant, text_of
+from agentsys.models.connection_test import QUESTION, called
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.role import Mind
 
@@ -73,3 +75,9 @@ def test_many_threads_get_the_replies_one_thread_gets() -> None:
     with ThreadPoolExecutor(16) as pool:
         together = [reply.message for reply in pool.map(model.complete, requests)]
     assert together == [model.complete(request).message for request in requests]
+
+
+def test_it_passes_the_look_before_a_run_whatever_role_asks() -> None:
+    model = SimulatedModel().scripted(PLAYBOOK, {})
+    reply = model.complete(replace(QUESTION, role="agent"))
+    assert called(reply)
