@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentsys.catalog import node
+from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
 from agentsys.models.card import ModelCard, model_card
 from agentsys.runs.cell import model_node
@@ -31,7 +32,7 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     with console.status("Estimating tokens on the simulated model ..."):
         estimates = estimate(session.plan.todo, _cards(session, config_dirs))
     table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
-    needs = {_key(job): job.cell.lacks.needs for job in session.plan.todo if job.cell.lacks is not None}
+    needs = {_key(job): job.cell.lacks[0].needs for job in session.plan.todo if job.cell.lacks}
     for key, count in counts.items():
         table.add_row(*map(escape, (*key, str(count), *_told(estimates[key], needs.get(key)))))
     console.print(table)
@@ -88,4 +89,4 @@ def _in_all(cases: int, estimates: Mapping[CellKey, Estimate]) -> str:
 
 
 def _print(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

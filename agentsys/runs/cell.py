@@ -33,8 +33,8 @@ class Cell:
     victim: Victim
     books: Books | None = None
     """Where its requests are booked; None: nowhere (a rehearsal)."""
-    lacks: Unavailable | None = None
-    """What it needs and this machine has not; None: nothing that is known before it runs."""
+    lacks: tuple[Unavailable, ...] = ()
+    """What it needs and this machine has not, as far as that is known before it runs."""
 
 
 class CellBuilder:
@@ -76,8 +76,8 @@ class CellBuilder:
         if stack.simulated and hasattr(defense, "rehearsed"):
             defense = defense.rehearsed()
         # A rehearsal tells what the real run would need.
-        lacks = self._model_lacks(settings) if self._rehearsal else None
-        lacks = lacks or _lacks(needy if self._rehearsal else defense)
+        found = [_lacks(needy), self._model_lacks(settings)] if self._rehearsal else [_lacks(defense)]
+        lacks = tuple(one for one in found if one is not None)
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
 

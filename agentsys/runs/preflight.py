@@ -34,14 +34,14 @@ class Obstacle:
 
 
 def by_cause(obstacles: Sequence[Obstacle]) -> list[tuple[str, str]]:
-    """(models and defenses, why they cannot run here), each cause once."""
+    """(models and defenses, why they cannot run here), each cause once; of many names the first few."""
     causes = dict.fromkeys(str(one.missing) for one in obstacles)
     return [(_names(obstacles, why), why) for why in causes]
 
 
 def lacking(cells: Iterable[Cell]) -> list[Obstacle]:
     """The cells that need what this machine has not."""
-    return [Obstacle(cell.settings, cell.lacks) for cell in cells if cell.lacks is not None]
+    return [Obstacle(cell.settings, missing) for cell in cells for missing in cell.lacks]
 
 
 def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Obstacle], list[str]]:
@@ -64,20 +64,24 @@ def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Obstac
 
 def refusal(obstacles: Sequence[Obstacle], cells: int) -> ConfigError:
     """What to say where some of the cells of a run cannot run: one line that names each cause once."""
-    if len(obstacles) == cells:
+    blocked = len({id(one.settings) for one in obstacles})
+    if blocked == cells:
         return obstacles[0].missing
     told = "; ".join(f"{names}: {why.rstrip('.')}" for names, why in by_cause(obstacles))
     return ConfigError(
-        f"{len(obstacles)} of {cells} cells cannot run here ({told}). "
+        f"{blocked} of {cells} cells cannot run here ({told}). "
         "Mend it, or run the others now: --skip-unavailable."
     )
 
 
+_MOST_NAMES = 4
+
+
 def _names(obstacles: Sequence[Obstacle], why: str) -> str:
-    found = [one for one in obstacles if str(one.missing) == why]
-    return ", ".join(
-        dict.fromkeys(f"{one.settings.labels['model']} / {one.settings.labels['defense']}" for one in found)
-    )
+    labels = [one.settings.labels for one in obstacles if str(one.missing) == why]
+    names = list(dict.fromkeys(f"{one['model']} / {one['defense']}" for one in labels))
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[Unavailable | None, str]:
