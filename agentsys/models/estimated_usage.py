@@ -8,11 +8,12 @@ tokenizers over AgentDojo's benign cases, for a plain agent and for AgentSys; ot
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec, Usage, text_of
-from agentsys.models.tool_declarations import declaration
 
 PROSE = 4.2
 """Characters per token of system messages and descriptions of tools."""
@@ -53,16 +54,52 @@ def _tool_size(tool: ToolSpec) -> int:
     known = _TOOL_SIZES.get(key)
     if known is not None and known[0] is tool.parameters:
         return known[1]
-    size = len(_shown(tool))
+    size = len(shown_tool(tool))
     if len(_TOOL_SIZES) >= _KEPT_TOOLS:
         _TOOL_SIZES.clear()
     _TOOL_SIZES[key] = (tool.parameters, size)
     return size
 
 
-def _shown(tool: ToolSpec) -> str:
-    try:
-        return declaration(tool)
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        # A served client's schema that is none: all of it is text to a model.
-        return f"{tool.description}{tool.name}{tool.parameters}"
+def shown_tool(tool: ToolSpec) -> str:
+    """A tool as models are shown it: its description, and the type of each argument."""
+    body = _type(tool.parameters, _mapping(tool.parameters.get("$defs")), depth=0)
+    return f"// {tool.description}\ntype {tool.name} = (_: {body}) => any;\n\n"
+
+
+_DEEPEST = 4
+"""Of nested types; definitions may name themselves."""
+
+
+def _type(schema: object, definitions: Mapping[str, Any], depth: int) -> str:
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return "any"
+    if "$ref" in schema:
+        return _type(definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, depth + 1)
+    if values := _list(schema.get("enum")):
+        return " | ".join(json.dumps(value, default=str) for value in values)
+    if choices := _list(schema.get("anyOf")) or _list(schema.get("oneOf")):
+        return " | ".join(_type(one, definitions, depth + 1) for one in choices)
+    if schema.get("type") == "array":
+        return _type(schema.get("items"), definitions, depth + 1) + "[]"
+    if _mapping(schema.get("properties")):
+        return _object(schema, definitions, depth)
+    return str(schema.get("type") or "any")
+
+
+def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> str:
+    required = _list(schema.get("required"))
+    lines = []
+    for name, value in schema["properties"].items():
+        described = _mapping(value).get("description")
+        lines += [f"// {described}"] if described else []
+        lines.append(f"{name}{'' if name in required else '?'}: {_type(value, definitions, depth + 1)},")
+    return "\n".join(["{", *lines, "}"])
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.estimated_usage import estimated_usage, usage_of
+from agentsys.models.estimated_usage import estimated_usage, shown_tool, usage_of
 from agentsys.models.recorded import Recorded
-from agentsys.models.tool_declarations import declaration
 from agentsys.models.wire_openai import wire_messages, wire_tools
 
 WEATHER = {
@@ -33,11 +31,12 @@ WEATHER = {
 }
 
 
-def test_a_tool_counts_as_models_are_shown_it_not_as_its_schema() -> None:
-    tool = ToolSpec("weather", "Tells the weather.", WEATHER)
-    prompt = estimated_usage(ChatRequest([], [tool]), assistant("")).prompt
-    assert prompt == pytest.approx(len(declaration(tool)) / 4.2, abs=1)
-    assert prompt < len(json.dumps(WEATHER)) / 4.2
+def test_a_tool_is_counted_as_models_are_shown_it_without_titles() -> None:
+    shown = shown_tool(ToolSpec("weather", "Tells the weather.", WEATHER))
+    assert shown.startswith("// Tells the weather.\ntype weather = (_: {\n// Where.\ncity: string,\n")
+    assert "days?: integer[] | null," in shown
+    assert 'unit?: "C" | "F",' in shown
+    assert "City" not in shown and "title" not in shown
 
 
 def test_what_a_model_reports_goes_before_the_estimate() -> None:
@@ -67,8 +66,7 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, JSON, max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_no_schema_is_an_error(schema: dict[str, Any]) -> None:
-    request = ChatRequest([], [ToolSpec("tool", "Does.", schema)])
-    assert estimated_usage(request, assistant("")).prompt > 0
+    assert shown_tool(ToolSpec("tool", "Does.", schema))
 
 
 @pytest.mark.slow
