@@ -16,6 +16,7 @@ from agentsys.runs.session import Session
     ("outcome", "code", "says"),
     [
         (Outcome(0, 0, interrupted=True), 130, "Interrupted: 0 cases finished in this run are on disk."),
+        (Outcome(0, 0, interrupted=True, signal=15), 143, "Interrupted: 0 cases finished in this run are"),
         (Outcome(0, 0, fatal="No room on the disk."), 1, "Stopped early: No room on the disk."),
     ],
 )
@@ -35,3 +36,15 @@ def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
     assert ended.exit_code == code, ended.output
     assert says in ended.output
     assert "run the same command again" in ended.output
+
+
+def test_code_that_broke_is_shown_once_and_steers_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broke = Outcome(2, 2, elsewhere=1, tracebacks=("Traceback:\n  File x\nKeyError: '\x1b[31m'",))
+    monkeypatch.setattr(Session, "execute", lambda *_: broke)
+    plan = ["model=simulated", "defense=none", "benchmark.suites=[slack]", "limit=3"]
+    ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
+    assert ended.output.count("Traceback:") == 1
+    assert "KeyError: '\\x1b[31m'" in ended.output
+    assert "1 cases of this plan were run by other processes meanwhile." in ended.output

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import subprocess
 import sys
 import unicodedata
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agentsys.cli.terminal import as_cell, one_line, printable
+from agentsys.cli.terminal import as_cell, one_line, outlive_readers, printable
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,31 @@ def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
     assert "\x1b" not in capture.get()
     assert "\\x1b]0;PWNED" in capture.get()
     assert "http://***@host/v1" in capture.get()
+
+
+def test_output_that_nobody_reads_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as piped:
+        monkeypatch.setattr(sys, "stdout", piped)
+        monkeypatch.setattr(sys, "stderr", None)
+        outlive_readers()
+        for _ in range(2):
+            print("x" * 100_000, flush=True)
+            print("said to nobody", file=sys.stderr, flush=True)
+        assert not sys.stdout.isatty()
+        assert piped.encoding == sys.stdout.encoding
+
+
+def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    outlive_readers()
+    with pytest.raises(OSError, match="No space left"):
+        print("text")

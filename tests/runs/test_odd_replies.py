@@ -60,11 +60,12 @@ ODD: dict[str, Callable[[], ChatReply]] = {
     "in a note": lambda: replace(DONE, notes=("n\udc80",)),
     "in the text": lambda: replace(DONE, message=assistant("said \udc80", None)),
     "no number": lambda: calls({"amount": float("nan"), "most": float("inf")}),
+    "counts that are none": lambda: replace(DONE, usage=Usage("many", None)),  # type: ignore[arg-type]
     "no reply": lambda: None,  # type: ignore[dict-item, return-value]
     "a bug": crashes,
     "an exit": leaves,
 }
-BUGS = {"no reply", "a bug", "an exit"}
+BUGS = {"no reply": "model", "a bug": "model", "an exit": "model", "counts that are none": "record"}
 
 
 class OddModel:
@@ -114,10 +115,9 @@ def test_a_bug_in_an_adapter_is_the_models_and_keeps_its_traceback(tmp_path: Pat
     outcome = session(tmp_path, how).execute(Silent())
     blocks = [json.loads(path.read_bytes())["agentsys"] for path in files(tmp_path)]
     kinds = [block["error_kind"] for block in blocks if block["status"] == "error"]
-    assert kinds
     assert len(outcome.tracebacks) == 1, "one bug is told once"
+    assert set(kinds) == {BUGS[how]}
     if how == "a bug":
-        assert set(kinds) == {"model"}
         assert "KeyError: 'choices'" in outcome.tracebacks[0]
         assert f"in {crashes.__name__}" in outcome.tracebacks[0]
     assert {block["traceback"] for block in blocks if block["status"] == "ok"} == {None}

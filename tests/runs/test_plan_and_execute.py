@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.runs.claims import Claims
 from agentsys.runs.session import prepare
-from agentsys.runs.store import StoreError
+from agentsys.runs.store import Store, StoreError
 
 SMALL = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,1,3]"]
 Run = Callable[..., dict[str, Any]]
@@ -141,6 +143,53 @@ def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path, monkeypatch: py
     outcome = session.execute(Silent())
     assert outcome.fatal == "Cannot write x: No space left on device."
     assert len(records_in(tmp_path / "runs")) == 1
+
+
+def test_a_removed_log_folder_stops_the_run_with_one_line(tmp_path: Path) -> None:
+    class Removes(Silent):
+        def finished(self, record: Any) -> None:
+            super().finished(record)
+            shutil.rmtree(tmp_path / "runs")
+
+    listener = Removes()
+    outcome = planned(tmp_path, [*SMALL, "executor.workers=1"]).execute(listener)
+    assert outcome.fatal is not None
+    assert "was removed while this run was writing" in outcome.fatal
+    assert "\n" not in outcome.fatal
+    assert len(listener.records) == 1
+
+
+def test_asked_to_end_by_the_system_cases_are_finished_however_often_it_asks(tmp_path: Path) -> None:
+    class Batch(Silent):
+        def finished(self, record: Any) -> None:
+            super().finished(record)
+            raise StopRequested(15)
+
+        def tick(self) -> None:
+            if self.records:
+                raise StopRequested(15)
+
+    listener = Batch()
+    outcome = planned(tmp_path, [*SMALL, "executor.workers=2"]).execute(listener)
+    assert (outcome.interrupted, outcome.signal) == (True, 15)
+    assert 1 <= len(records_in(tmp_path / "runs")) <= 2
+    assert list((tmp_path / "runs/.agentsys/claims").iterdir()) == []
+
+
+def test_what_another_process_stores_meanwhile_is_not_run_again(tmp_path: Path, run_cases: Run) -> None:
+    late = planned(tmp_path, SMALL)
+    records = run_cases(SMALL)
+    outcome = late.execute(listener := Silent())
+    assert (outcome.finished, outcome.elsewhere, listener.records) == (0, 3, [])
+    assert records_in(tmp_path / "runs") == records
+
+
+def test_running_all_anew_wants_the_folder_for_itself(tmp_path: Path, run_cases: Run) -> None:
+    run_cases(SMALL)
+    again = prepare([*SMALL, f"logdir={tmp_path / 'runs'}"], again=True)
+    with Claims(Store(tmp_path / "runs")), pytest.raises(ConfigError, match="--again would set its records"):
+        again.execute(Silent())
+    assert again.execute(Silent()).finished == 3
 
 
 def test_ctrl_c_finishes_what_is_under_way_and_starts_nothing_more(tmp_path: Path) -> None:
