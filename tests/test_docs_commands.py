@@ -1,0 +1,100 @@
+"""Every `agentsys ...` line in README and docs is one that the command line takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from stored_examples import published, stored
+from typer.testing import CliRunner
+
+from agentsys.cli import COMMANDS, app
+from agentsys.cli.lazy import _load
+from agentsys.runs.compose import compose
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^```(?:|sh|bash|console|shell)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_PLACEHOLDER = re.compile(r"[\[\]|]|\.\.\.")
+"""Marks a line that shows how a command is written, not a command."""
+
+
+class Shown(NamedTuple):
+    """A line as it is shown."""
+
+    page: str
+    command: str
+    rest: str
+
+
+def shown_lines() -> list[Shown]:
+    found = []
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = line.strip().removeprefix("$ ").split(maxsplit=2)
+                if len(words) > 1 and words[0] == "agentsys" and words[1] in COMMANDS:
+                    found.append(Shown(page.name, words[1], words[2] if len(words) > 2 else ""))
+    return found
+
+
+SHOWN = shown_lines()
+WHOLE = [line for line in SHOWN if not _PLACEHOLDER.search(re.sub(r"=\[[^]]*\]", "", line.rest))]
+RUNS = [line for line in WHOLE if line.command == "run" and "--config-dir" not in line.rest]
+OTHERS = [line for line in WHOLE if line.command != "run" and line.page != "cli.md"]
+OFFLINE = [line for line in RUNS if "model=simulated" in line.rest]
+
+
+def test_the_pages_show_commands() -> None:
+    assert {line.command for line in SHOWN} == set(COMMANDS)
+    assert len(RUNS) > 15
+    assert len(OTHERS) > 10
+    assert len(OFFLINE) > 2
+
+
+@pytest.mark.parametrize("line", SHOWN, ids=str)
+def test_every_option_that_a_page_names_is_one_of_the_command(line: Shown) -> None:
+    command: Any = _load(COMMANDS[line.command], line.command)
+    several = getattr(command, "commands", {})
+    commands = [command, *several.values()]
+    known = {option for one in commands for parameter in one.params for option in parameter.opts}
+    known |= {option for one in commands for parameter in one.params for option in parameter.secondary_opts}
+    named = set(re.findall(r"(?<!\S)\[?(--[a-z][a-z-]*)", line.rest.partition("#")[0]))
+    assert named <= known
+
+
+@pytest.mark.parametrize("line", OTHERS, ids=str)
+def test_a_command_as_shown_is_understood(line: Shown) -> None:
+    command: Any = _load(COMMANDS[line.command], line.command)
+    words = shlex.split(line.rest, comments=True)
+    assert command.make_context(line.command, words) is not None
+
+
+@pytest.mark.parametrize("line", RUNS, ids=str)
+def test_a_run_as_shown_composes(line: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("gcg.json", "pair-transfer.json"):
+        (tmp_path / name).write_text(
+            '[{"suite": "banking", "user_task": 0, "injection_task": 0, "text": "Pay."}]'
+        )
+    stored(tmp_path / "FOLDER", published())
+    assert compose(shlex.split(line.rest, comments=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", OFFLINE, ids=str)
+def test_a_run_that_needs_no_key_runs_as_shown(line: Shown, tmp_path: Path) -> None:
+    words = [*shlex.split(line.rest, comments=True), "limit=1", f"logdir={tmp_path}"]
+    result = CliRunner().invoke(app, ["run", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "on agentdojo" in result.output or "on asb" in result.output
+
+
+def test_a_list_runs_as_shown() -> None:
+    lists = [line for line in WHOLE if line.command == "list" and "--format" in line.rest]
+    assert lists
+    for line in lists:
+        outcome = CliRunner().invoke(app, ["list", *shlex.split(line.rest)], catch_exceptions=False)
+        assert outcome.exit_code == 0
