@@ -13,6 +13,9 @@ SIMULATED_MARK = " (simulated)"
 NO_ATTACK = "none"
 """The attack's label in benign cases."""
 
+HOME = "+home"
+"""Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""
+
 UNRECORDED = "unrecorded"
 """The version's label where the file does not name one."""
 

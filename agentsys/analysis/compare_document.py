@@ -171,7 +171,8 @@ def count_notes(found: Comparison) -> Iterator[str]:
         parts = (
             (pairing.only_baseline, f"only under {contest.baseline}"),
             (pairing.only_defense, f"only under {contest.defense}"),
-            (pairing.errored, "errored on one side"),
+            (pairing.errored - pairing.no_text, "errored on one side"),
+            (pairing.no_text, "without a text, for an attacker gave none to try"),
         )
         if any(count for count, _ in parts):
             listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agentsys.analysis.bootstrap import Resampler
-from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.case_row import HOME, NO_ATTACK, CaseRow
 from agentsys.analysis.causes import is_control
 from agentsys.analysis.denial import denies_service
-from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.error_rule import ErrorRule, no_text_notes
 from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.honesty import (
     Share,
@@ -66,6 +66,7 @@ def honesty_notes(
             *_floors(lines, resampler, rule),
             *_detectable(lines, resampler, rule),
             *_exposure(lines, rule),
+            *_searches(lines),
         ]
         notes += [f"{prefix}{note}" for note in found]
     return notes
@@ -168,6 +169,17 @@ def _detectable(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterato
                     f"Smallest true difference in overall ASR from no defense under {attack} that these "
                     f"cases find with 80% power, in points: {listed}."
                 )
+
+
+def _searches(lines: _Lines) -> Iterator[str]:
+    """What a searched attack's line is not: cases without a text, and cases the text was chosen on."""
+    for (defense, attack), cases in lines.items():
+        yield from (f"{_name(defense, attack)}: {note}" for note in no_text_notes(cases))
+        if attack.endswith(HOME):
+            yield (
+                f"{_name(defense, attack)}: the cases that the texts were searched on, kept apart and run "
+                "once more with the text that was chosen."
+            )
 
 
 def _exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:

@@ -8,14 +8,21 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.analysis.agent_tree import AgentTree, agent_tree
-from agentsys.analysis.case_row import NO_ATTACK, CaseRow
+from agentsys.analysis.case_row import HOME, NO_ATTACK, CaseRow
 from agentsys.analysis.ground_truth import known_length
 from agentsys.analysis.trajectory import estimated_tokens, own_words, trajectory
 from agentsys.analysis.unknown_fields import unknown_fields_note
 from agentsys.analysis.unreadable import UnreadableRecord, first_fault
 from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
 from agentsys.runs.case import Case
-from agentsys.runs.record import SCHEMA_VERSION, CaseRecord, Exposure, RoleUsage, is_simulated_id
+from agentsys.runs.record import (
+    SCHEMA_VERSION,
+    CaseRecord,
+    Exposure,
+    RoleUsage,
+    SearchFacts,
+    is_simulated_id,
+)
 
 OWN_KEY = "agentsys"
 """Where our fields stand in the stored JSON."""
@@ -46,6 +53,7 @@ class _Block(BaseModel):
     config_hash: str = ""
     asked: dict[str, str] = {}
     measured: dict[str, Any] = {}
+    search: SearchFacts | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -71,7 +79,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         version=case.version,
         model=case.model,
         defense=case.defense,
-        attack=case.attack,
+        attack=case.attack if not _at_home(block) else f"{case.attack}{HOME}",
         suite=case.suite,
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
@@ -105,6 +113,11 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         **_of_spans(tree, benign=benign),
     )
+
+
+def _at_home(block: _Block) -> bool:
+    """Whether the case is one that its text was searched on, to be used on others."""
+    return block.search is not None and block.case.user_task_id in block.search.homes
 
 
 def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:

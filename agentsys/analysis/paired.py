@@ -13,7 +13,7 @@ from scipy import special
 from agentsys.analysis.bootstrap import Resampler
 from agentsys.analysis.calibration import standard_error
 from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.error_rule import ErrorRule, outcome
+from agentsys.analysis.error_rule import NO_TEXT, ErrorRule, outcome
 from agentsys.analysis.estimate import Estimate, Side, macro, rate, totals
 from agentsys.analysis.metrics import OVERALL, POOLED
 from agentsys.analysis.tally import Tally, tally
@@ -37,6 +37,8 @@ class Pairing:
     only_baseline: int
     """Cases that the other side lacks."""
     only_defense: int
+    no_text: int = 0
+    """Of `errored`, those for which a search's attacker gave no text on one side."""
 
 
 class Compared(NamedTuple):
@@ -71,6 +73,7 @@ def pair_up(
         len(both) - len(counted),
         len(first.keys() - second.keys()),
         len(second.keys() - first.keys()),
+        sum(any(case.error_kind in NO_TEXT for case in pair) for pair in both),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,17 +19,19 @@ from agentsys.errors import ConfigError
 from agentsys.runs.case import ATTEMPTS, Case
 from agentsys.runs.record import UNFINISHED, AttemptFacts, RoleUsage, SearchFacts, is_simulated_id
 
-ATTACKER = "attacker"
-"""The role that proposes texts; every other role belongs to the attacked agent."""
+ATTACKER = frozenset({"attacker", "attacker_judge"})
+"""The attacker's roles; every other role belongs to the attacked agent."""
 
 
 class SearchState(NamedTuple):
     """How a search stands."""
 
     ended: bool
-    """Whether it succeeded or its budget was spent."""
+    """Whether it succeeded, or its budget was spent, on texts of an attacker."""
     errored: bool
     """Whether it was ended by an error; the next run goes on with it."""
+    none: str | None = None
+    """Why it is no search, where its attacker gave no text: `attacker_refused`, `attacker_unreadable`."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,16 @@ class Search:
     attempts: int
     """Attempts made, refused candidates included."""
     refused: int
+    queries: int
+    """Runs of the agent that were made: one per attempt that was tried, and user task it was tried on."""
     found_at: int | None
     """Number of the first attempt that succeeded; None: none did."""
+    found_query: int | None
+    """Queries made up to that attempt, its own included."""
+    tried_on: int
+    """User tasks that a text is tried on."""
+    by_start: bool
+    """Whether the text the search starts from is the one that succeeded."""
     state: SearchState
     attacker: Spent
     target: Spent
@@ -134,11 +144,21 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
     skipped: list[Skipped] = []
     found: dict[Case, Search] = {}
     repeated = 0
+    elsewhere: dict[Case, Spent] = {}
     for folder in folders:
-        search = _search(folder, skipped)
-        if search is not None:
+        blocks, lost = _attempts(folder, skipped)
+        lead = _attempt(blocks[0]).lead if blocks else None
+        if lead is not None:
+            case = blocks[0].case.model_copy(update={"user_task_id": lead})
+            elsewhere[case] = elsewhere.get(case, Spent()) + _spent(blocks, lambda role: role not in ATTACKER)
+        elif blocks:
+            search = _of(blocks, blocks[-1].search or _final(folder, skipped), lost=lost)
             repeated += search.case in found
             found.setdefault(search.case, search)
+    found = {
+        case: replace(search, target=search.target + elsewhere.get(case, Spent()))
+        for case, search in found.items()
+    }
     if not found:
         where = ", ".join(f"'{root}'" for root in roots)
         seen = (
@@ -162,7 +182,8 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
 
 
-def _search(folder: Path, skipped: list[Skipped]) -> Search | None:
+def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[_Block], bool]:
+    """The attempts in a folder in order, and whether one could not be read."""
     blocks: dict[int, _Block] = {}
     bad = len(skipped)
     for path in sorted(folder.glob("*.json")):
@@ -174,10 +195,7 @@ def _search(folder: Path, skipped: list[Skipped]) -> Search | None:
             blocks[facts.number] = block
         except UnreadableRecord as fault:
             skipped.append(Skipped(str(path), str(fault)))
-    if not blocks:
-        return None
-    final = blocks[max(blocks)].search or _final(folder, skipped)
-    return _of([blocks[number] for number in sorted(blocks)], final, lost=len(skipped) > bad)
+    return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
 
 
 def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) -> Search:
@@ -189,8 +207,11 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
         lost: Whether an attempt could not be read; one that is not there counts likewise.
     """
     facts = [_attempt(block) for block in attempts]
-    pairs = zip(facts, attempts, strict=True)
-    found = next((fact.number for fact, block in pairs if block.status == "ok" and block.security), None)
+    found = next(
+        (fact.number for fact, block in zip(facts, attempts, strict=True) if _succeeded(fact, block)), None
+    )
+    runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
+    none = final.fault if final is not None else None
     gaps = lost or facts[-1].number != len(facts)
     # A query that was cut short is no error: the search was interrupted in it.
     failed = attempts[-1].status == "error" and attempts[-1].error_kind != UNFINISHED
@@ -202,11 +223,21 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
         budget=final.budget if final is not None else facts[-1].number,
         attempts=len(facts),
         refused=sum(fact.refused is not None for fact in facts),
+        queries=sum(runs),
         found_at=found,
-        state=SearchState(ended=found is not None or (over and not broken), errored=broken),
-        attacker=_spent(attempts, lambda role: role == ATTACKER),
-        target=_spent(attempts, lambda role: role != ATTACKER),
+        found_query=None if found is None else sum(runs[:found]),
+        tried_on=max(fact.tried_on for fact in facts),
+        by_start=found == 1 and facts[0].stream == 0,
+        state=SearchState(found is not None or (over and not broken and none is None), broken, none),
+        attacker=_spent(attempts, lambda role: role in ATTACKER),
+        target=_spent(attempts, lambda role: role not in ATTACKER),
     )
+
+
+def _succeeded(fact: AttemptFacts, block: _Block) -> bool:
+    """Whether the injection task was carried out on every user task the attempt was tried on."""
+    done = block.security if fact.carried_out is None else fact.carried_out == fact.tried_on
+    return block.status == "ok" and fact.refused is None and done
 
 
 def _spent(attempts: Iterable[_Block], ours: Any) -> Spent:

@@ -17,12 +17,14 @@ from agentsys.analysis.metrics import OVERALL
 from agentsys.analysis.number import Number
 from agentsys.analysis.numbers_as_text import MISSING, interval_text, value_text
 from agentsys.analysis.search_attempts import Searches
-from agentsys.analysis.search_budget import ASR, BudgetRow
+from agentsys.analysis.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, is_open, textless_notes
 
 TITLES = {
     "queries_to_success": "Mean queries to success",
+    "queries": "Queries",
     "attempts": "Attempts",
     "refused": "Refused",
+    "by_start_text": "Start text sufficed",
     "attacker_tokens": "Attacker tokens",
     "target_tokens": "Target tokens",
     "attacker_cost_usd": "Attacker USD",
@@ -45,7 +47,7 @@ def budget_document(rows: Sequence[BudgetRow], searches: Searches) -> Document:
     for row in rows:
         groups.setdefault((row.benchmark, row.version), []).append(row)
     sections = [
-        (f"Searched attacks on {benchmark} {version}", (_asr_grid(found), _cost_grid(found)))
+        (f"Searched attacks on {benchmark} {version}", (*_asr_grids(found), _cost_grid(found)))
         for (benchmark, version), found in groups.items()
     ]
     return Document(sections, list(_notes(rows, searches)))
@@ -69,17 +71,26 @@ def budget_json(rows: Iterable[BudgetRow]) -> str:
     return orjson.dumps(listed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
-def _asr_grid(rows: Sequence[BudgetRow]) -> Grid:
+_AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
+
+
+def _asr_grids(rows: Sequence[BudgetRow]) -> list[Grid]:
+    return [_asr_grid([row for row in rows if row.measure == axis], named) for axis, named in _AXES.items()]
+
+
+def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
+    """Rows of one axis."""
     budgets = sorted({row.budget for row in rows if row.budget is not None})
     found: dict[_Line, dict[int, BudgetRow]] = {}
     for row in rows:
-        if row.measure == ASR and row.budget is not None:
+        if row.budget is not None:
             found.setdefault((row.model, row.defense, row.attack, row.suite), {})[row.budget] = row
     lines = [_asr_line(line, by_budget, budgets) for line, by_budget in _in_blocks(found)]
-    header = (*_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), "Searches", "Errored", "Unfinished")
+    counts = ("Searches", "Errored", "Unfinished", "No text")
+    header = (*_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counts)
     first = [place for place, (line, _) in enumerate(_in_blocks(found)) if place and line[3] == OVERALL]
     return Grid(
-        "Targeted ASR at a budget of so many queries, %", header, lines, names=4, breaks=frozenset(first)
+        f"Targeted ASR at a budget of so many {axis}, %", header, lines, names=4, breaks=frozenset(first)
     )
 
 
@@ -94,7 +105,7 @@ def _in_blocks(found: dict[_Line, dict[int, BudgetRow]]) -> list[tuple[_Line, di
 def _asr_line(line: _Line, by_budget: dict[int, BudgetRow], budgets: Iterable[int]) -> tuple[GridCell, ...]:
     numbers = [_number_cell(by_budget.get(budget)) for budget in budgets]
     any_row = next(iter(by_budget.values()))
-    counts = (any_row.n, any_row.errored, any_row.unfinished)
+    counts = (any_row.n, any_row.errored, any_row.unfinished, any_row.no_text)
     return cells(*line, *numbers, *(str(count) for count in counts))
 
 
@@ -108,7 +119,7 @@ def _number_cell(row: BudgetRow | None) -> GridCell:
 def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
     found: dict[_Line, dict[str, BudgetRow]] = {}
     for row in rows:
-        if row.measure != ASR and row.suite == OVERALL:
+        if row.measure not in _AXES and row.suite == OVERALL:
             found.setdefault((row.model, row.defense, row.attack), {})[row.measure] = row
     lines = [cells(*line, *(_amount(by_name[name]) for name in TITLES)) for line, by_name in found.items()]
     return Grid("What the searches took, all suites together", (*_NAMES, *TITLES.values()), lines, names=3)
@@ -127,10 +138,12 @@ _GO_ON = ": they are in no rate, but in what was spent. The next run goes on wit
 
 def _notes(rows: Sequence[BudgetRow], searches: Searches) -> Iterable[str]:
     yield (
-        "ASR@k: targeted ASR in percent at a budget of k queries. Unit: one search, for one injection task "
-        "on one user task. It counts at a budget of k if one of its first k attempts succeeded; a refused "
-        "candidate is an attempt, though nothing was run. What `agentsys results` shows is another number: "
-        "in mode transfer the text of one search is applied to every user task."
+        "ASR@k: targeted ASR in percent at a budget of k. Unit: one search, for one injection task on one "
+        "user task, or in mode transfer on several. A query is one run of the agent; an attempt is one "
+        "candidate, tried on every user task of the search, or not tried. A search counts from the query, or "
+        "attempt, with which a text had succeeded on all of them. The first attempt is the text the search "
+        "starts from. What `agentsys results` shows is another number: in mode transfer the text of one "
+        "search is applied to every user task."
     )
     yield (
         f"{CONFIDENCE:.0f}% intervals: injection tasks resampled (and user tasks, where there are several). "
@@ -141,7 +154,8 @@ def _notes(rows: Sequence[BudgetRow], searches: Searches) -> Iterable[str]:
     errored = sum(search.state.errored for search in searches.found)
     if errored:
         yield f"{errored} searches ended in an error{_GO_ON}"
-    open_ = sum(not search.state.ended and not search.state.errored for search in searches.found)
+    yield from textless_notes(searches.found)
+    open_ = sum(is_open(search) for search in searches.found)
     if open_:
         yield f"{open_} searches were interrupted{_GO_ON}"
     if searches.repeated:

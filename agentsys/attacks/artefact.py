@@ -29,6 +29,10 @@ class ArtefactEntry(_Part):
     """Whether the injection task was carried out with it, where it was searched."""
     attempts: int
     """Attempts the search made, refused candidates included."""
+    tried: int | None = None
+    """Texts that were really run; None in files of older searches."""
+    homes: tuple[str, ...] = ()
+    """The user tasks it was searched on, in mode `transfer`."""
 
 
 class Artefact(_Part):

@@ -53,7 +53,7 @@ def rounds_of(
     Raises:
         Exception: What the suite raises if a text breaks its environment.
     """
-    marked = {vector: f"{text}{_canary(vector)}" for vector, text in texts.items()}
+    marked = {vector: f"{text}{canary(vector)}" for vector, text in texts.items()}
     environment = user_task.init_environment(suite.load_and_inject_default_environment(marked))
     truth = GroundTruthPipeline(user_task)
     messages = truth.query(user_task.PROMPT, FunctionsRuntime(suite.tools), environment)[3]
@@ -61,11 +61,11 @@ def rounds_of(
     found: dict[str, int] = {}
     for number, result in enumerate(results, start=1):
         for vector in texts:
-            if _canary(vector) in result:
+            if canary(vector) in result:
                 found.setdefault(vector, number)
     return found
 
 
-def _canary(vector: str) -> str:
+def canary(vector: str) -> str:
     """One word, so that no formatter breaks it over two lines; ends so that `x_1` is not met in `x_10`."""
     return f"<CANARY---{vector}--->"

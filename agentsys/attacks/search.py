@@ -8,13 +8,11 @@ them, so a search that is started again is given what it has already paid for, p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
-
-from agentsys.contracts import Attack, Victim
+from agentsys.attacks.knowledge import Surroundings
+from agentsys.contracts import Attack
 from agentsys.models.chat import ChatModel
 
 
@@ -38,6 +36,14 @@ class Quest:
     """The text the search starts from."""
     defense: str
     """The defense's public description; shown to a `defense_aware` attacker only."""
+    id: str = ""
+    """Tells this search's questions from every other search's; says nothing."""
+    tool: str = ""
+    """The one tool that carries the goal out, where the injection task names one (ASB)."""
+    mend: Callable[[str], str] | None = None
+    """What becomes of a text whose characters cannot all be injected; None: all of them can."""
+    known: Surroundings = field(default_factory=Surroundings)
+    """What of it is shown is up to the attack's `knowledge`."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,9 @@ class Place:
     """Where in a search an attempt stands."""
 
     stream: int
-    """Which independent start it belongs to, from 1."""
+    """Which independent start it belongs to, from 1; 0: the text the search starts from."""
     depth: int
-    """Refinements since that start, from 1."""
+    """Refinements since that start, from 1; 0 likewise."""
     parent: int | None
     """Number of the attempt it refines; None at a start."""
 
@@ -61,6 +67,13 @@ class Proposal:
     """The attacker's own reason."""
     refused: str | None = None
     """Why it is not to be tried; then it costs an attempt and no query."""
+    fault: str | None = None
+    """Where the attacker gave no text: a value of `agentsys.attacks.attacker.reply.Fault`."""
+    proposed: str | None = None
+    """The text as the attacker wrote it, where `text` had to be mended."""
+    ahead: Proposal | None = None
+    """Only of the start text: the attacker's first proposal, which was asked for before. So whether a
+    search has an attacker at all is known whatever the start text does."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +87,13 @@ class QueryFacts:
     shown: bool
     """Whether the model that acts for the user was shown it."""
     calls: tuple[ToolCall, ...]
-    """Tool calls that ran after the first one that returned the candidate, in order."""
+    """Tool calls that were decided on after the first one that returned the candidate, in order."""
     answer: str
     """The agent's final answer."""
     blocked: tuple[str, ...]
     """What the defense denied or cut, one line each."""
+    own_calls: tuple[ToolCall, ...] = ()
+    """The user task's ground truth: calls that say nothing of the candidate."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,10 @@ class Attempt:
     place: Place
     proposal: Proposal
     success: bool
+    """Whether the injection task was carried out, on every user task it was tried on."""
     judgement: Judgement
+    share: float = 0.0
+    """Share of these user tasks on which it was."""
 
 
 class Target(Protocol):
@@ -126,10 +144,12 @@ class SearchedAttack(Attack, Protocol):
     searched: bool
     """True: what a simulated victim obeys depends on the wording."""
     mode: str
-    """`transfer`: one search per injection task, made on the suite's first injectable user task;
+    """`transfer`: one search per injection task, made on some of the suite's user tasks;
     `per_case`: one per case."""
     budget: int
-    """Most attempts of one search."""
+    """Most attempts of one search, the start text's included."""
+    search_on: int
+    """User tasks that each candidate is tried on in mode `transfer`."""
     replays: bool
     """Whether the texts come from an artefact, so that nothing is searched."""
 
@@ -137,8 +157,9 @@ class SearchedAttack(Attack, Protocol):
         """Make attempts until one succeeds or the budget is spent; all of them, in order."""
         ...
 
-    def judged(self, quest: Quest, facts: QueryFacts) -> Judgement:
-        """The score of a query and what its attacker hears of it."""
+    def judged(self, quest: Quest, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
+        """The score of a query with a text, and what its attacker hears of it; a judge that is a model is
+        asked here."""
         ...
 
 
@@ -147,22 +168,16 @@ def is_searched(attack: Attack) -> bool:
     return bool(getattr(attack, "searched", False)) and not getattr(attack, "replays", True)
 
 
-def start_text(
-    attack: Attack,
-    suite: TaskSuite[Any],
-    user_task: BaseUserTask[Any],
-    injection_task: BaseInjectionTask[Any],
-    victim: Victim,
-) -> str:
-    """The text a search starts from: what the attack writes without searching, in whichever vector.
-
-    Raises:
-        NotInjectable: If no vector of this user task can carry an injection.
-    """
-    return next(iter(attack.injections(suite, user_task, injection_task, victim).values()))
-
-
 def chosen(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt whose text a search settles on: a success, else the best score; None if none was tried."""
+    """The attempt whose text a search settles on; None if none was tried.
+
+    The one that succeeded on most user tasks, then the one with the best score, then the earliest: so the
+    start text, which comes first, is given up for a better one only.
+    """
     tried = [attempt for attempt in attempts if attempt.proposal.refused is None]
-    return max(tried, key=lambda a: (a.success, a.judgement.score, -a.number), default=None)
+    return max(tried, key=lambda a: (a.success, a.share, a.judgement.score, -a.number), default=None)
+
+
+def attackers_fault(attempts: Sequence[Attempt]) -> str | None:
+    """Why a search is none: its attacker never gave a text. None where it did."""
+    return attempts[0].proposal.fault if len(attempts) == 1 else None

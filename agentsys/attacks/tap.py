@@ -1,36 +1,33 @@
 """`TapAttack`: PAIR's refinements as a tree, with pruning.
 
 Source: TAP (Mehrotra et al. 2024, "Tree of attacks: jailbreaking black-box LLMs automatically"): every leaf
-is refined in several ways, off-topic candidates are pruned before they are tried, and the best ones by score
-are the next leaves. The on-topic filter is deterministic here (agentsys.attacks.goal_data.off_topic).
+is refined in several ways, a model prunes off-topic candidates before they are tried, and the best ones by
+score are the next leaves.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from agentsys.attacks.goal_data import off_topic
 from agentsys.attacks.search import Attempt, Place, Quest, Target
-from agentsys.attacks.searched import Searched, count, proposing
+from agentsys.attacks.searched import Searched, count
 
 _Path = tuple[Attempt, ...]
 """The attempts from a child of the root to a leaf."""
 
 
 class TapAttack(Searched):
-    """A tree of refinements.
+    """A tree of refinements of a start text, which is tried first.
 
     Args:
         branching: Candidates per leaf.
         width: Leaves kept after each level, the best by score.
-        depth: Levels. A pruned candidate costs an attempt, as PAIR's refused ones do.
-        name: See `Searched`, as are the options that follow.
-        mode: As there.
-        feedback: As there.
-        attacker: As there.
-        temperature: As there.
-        seed: As there.
-        artefact: As there.
+        depth: Levels. A pruned candidate costs an attempt and no query.
+        name: The attack's name.
+        on_topic: See `Searched`, as are all other options.
+        options: As there.
 
     Raises:
         ConfigError: If an option is out of range or the artefact cannot be read.
@@ -38,37 +35,24 @@ class TapAttack(Searched):
 
     def __init__(
         self,
-        branching: int = 2,
+        branching: int = 3,
         width: int = 3,
-        depth: int = 4,
+        depth: int = 3,
         *,
         name: str = "tap",
-        mode: str = "transfer",
-        feedback: str = "blackbox",
-        attacker: str | None = None,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        artefact: str | None = None,
+        on_topic: str = "model",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            name,
-            mode=mode,
-            feedback=feedback,
-            attacker=attacker,
-            temperature=temperature,
-            seed=seed,
-            artefact=artefact,
-        )
+        super().__init__(name, on_topic=on_topic, **options)
         self.branching = count("attack.branching", branching)
         self.width = count("attack.width", width)
         self.depth = count("attack.depth", depth)
-        self.budget = sum(self.branching * leaves for leaves in self._leaves())
+        self.budget = 1 + sum(self.branching * leaves for leaves in self._leaves())
 
     def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
         """Level after level, until an attempt succeeds, the last level is done or every leaf is pruned."""
-        attacker = self.attacker_of(quest)
-        made: list[Attempt] = []
-        leaves: list[_Path] = [()]
+        made = [self.opened(quest, target)]
+        leaves: list[_Path] = [] if self.ends(made[0]) else [()]
         for depth in range(1, self.depth + 1):
             grown: list[_Path] = []
             for path in leaves:
@@ -76,18 +60,25 @@ class TapAttack(Searched):
                     # A stream is what grew from one child of the root.
                     stream = path[0].place.stream if path else variation
                     place = Place(stream, depth, path[-1].number if path else None)
-                    ask = proposing(attacker, place, path, variation=variation, refuses=off_topic)
+                    ask = self.proposing(quest, place, path, start=made[0], variation=variation)
                     made.append(target.attempt(place, ask))
                     grown.append((*path, made[-1]))
                     if made[-1].success:
                         return made
-            leaves = self._best(grown)
+            leaves = self._best(grown, random.Random(f"{self.seed}\n{quest.id}\n{depth}"))
         return made
 
-    def _best(self, grown: Sequence[_Path]) -> list[_Path]:
-        """The leaves to go on with: not pruned, the best scores first, earlier ones before later ones."""
+    def _best(self, grown: Sequence[_Path], draw: random.Random) -> list[_Path]:
+        """The leaves to go on with: not pruned, the best scores first.
+
+        Most scores are equal. Among equals every lineage has its turn before one has a second, in an order
+        drawn afresh on each level: taken by number, one lineage would soon be all that is left.
+        """
         tried = [path for path in grown if path[-1].proposal.refused is None]
-        ranked = sorted(tried, key=lambda path: (-path[-1].judgement.score, path[-1].number))
+        by_score: dict[int, list[_Path]] = {}
+        for path in draw.sample(tried, len(tried)):
+            by_score.setdefault(path[-1].judgement.score, []).append(path)
+        ranked = [path for score in sorted(by_score, reverse=True) for path in _in_turns(by_score[score])]
         return ranked[: self.width]
 
     def _leaves(self) -> Iterator[int]:
@@ -96,3 +87,14 @@ class TapAttack(Searched):
         for _ in range(self.depth):
             yield leaves
             leaves = min(self.width, leaves * self.branching)
+
+
+def _in_turns(paths: Sequence[_Path]) -> list[_Path]:
+    """One of each stream, then a second of each, and so on."""
+    turns: dict[int, int] = {}
+    placed = []
+    for place, path in enumerate(paths):
+        stream = path[0].place.stream
+        placed.append((turns.get(stream, 0), place, path))
+        turns[stream] = turns.get(stream, 0) + 1
+    return [path for _, _, path in sorted(placed, key=lambda item: item[:2])]

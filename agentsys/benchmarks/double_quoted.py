@@ -49,3 +49,18 @@ def breaking_character(text: str) -> tuple[int, str] | None:
             return mark.end() - 3, "a document mark (--- or ...) at the start of a line"
         index += 1
     return None
+
+
+_SPELLED_BREAK = re.compile(r"\\n(?![a-z])|\\[rt](?![A-Za-z])")
+_UNREADABLE = re.compile(f"[^{_READABLE}]")
+
+
+def mended(text: str) -> str:
+    """The text with what would break a double-quoted YAML text replaced by the nearest thing that does not.
+
+    A double quote becomes an apostrophe; line breaks and tabs that a model spelled out (a backslash and `n`)
+    a space; every other backslash a slash; a character that YAML refuses, or a document mark, spaces.
+    """
+    plain = _SPELLED_BREAK.sub(" ", text).replace('"', "'").replace("\\", "/")
+    plain = _UNREADABLE.sub(" ", plain)
+    return _DOCUMENT_MARK.sub(lambda mark: mark[0][0] + " " * (len(mark[0]) - 1), plain)

@@ -174,8 +174,15 @@ def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
         _say(console, f"Given up: {' / '.join(cell.labels)}, {cell.left} cases not started: {cell.why}")
     if paid := spent([session.store.root]).line:
         _say(console, paid)
-    if outcome.errors:
-        _say(console, f"{outcome.errors} cases ended in an error and are in no rate. {_RESUME}")
+    if outcome.no_text:
+        _say(
+            console,
+            f"{outcome.no_text} cases have no text, for their attacker gave none to try (attacker_refused,"
+            " attacker_unreadable): they are in no rate. Take another attacker: attack.attacker=NAME",
+        )
+    if outcome.errors > outcome.no_text:
+        failed = outcome.errors - outcome.no_text
+        _say(console, f"{failed} cases ended in an error and are in no rate. {_RESUME}")
     if outcome.fatal is not None:
         _say(console, f"Stopped early: {outcome.fatal} {_RESUME}")
         raise typer.Exit(1)

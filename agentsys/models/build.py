@@ -77,8 +77,9 @@ class _Part:
         model: ChatModel = Booked(provider, sent=not scripted)
         if self.store is not None and not scripted:
             role_matters = bool(self.identity.get("send_role"))
+            identity = {**self.identity, "again": scene.again} if scene.again else self.identity
             model = Cached(
-                model, self.store, self.identity, scene.epoch, role_matters=role_matters, keeper=provider
+                model, self.store, identity, scene.epoch, role_matters=role_matters, keeper=provider
             )
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
         return Blamed(Retried(model, policy, gate=self.gate))

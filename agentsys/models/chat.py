@@ -105,6 +105,8 @@ class Scene:
     seed: int = 0
     payload: str = ""
     """Digest of what was injected, where a search chose it: then what is obeyed depends on the wording."""
+    again: int = 0
+    """Which further run of one case with one text it is; cached replies are not shared between them."""
 
 
 @runtime_checkable

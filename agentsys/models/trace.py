@@ -98,6 +98,8 @@ class Tracer:
     """Tool calls that the runtime really ran, in order: name, arguments, error."""
     executed_in: list[int] = field(default_factory=list)
     """For each of `executed`, the run of the pipeline it belongs to."""
+    decided_in: list[tuple[int, int]] = field(default_factory=list)
+    """For each of `executed`, the reply it was decided in: the agent's span, and how many replies it had."""
     last_main_messages: Sequence[ChatMessage] = ()
     """The context of the latest request by an acting role, kept for errored cases."""
     case: str = ""
@@ -169,6 +171,8 @@ class Tracer:
         """Book a tool call that the runtime executed."""
         self.executed.append((name, dict(args), error))
         self.executed_in.append(self.attempt)
+        agent = next((one for one in reversed(self._open) if one.calls), None)
+        self.decided_in.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
         with self.span("tool", name) as tool:
             tool.decision = {"args": dict(args), "error": error}
         for watcher in self.watchers:

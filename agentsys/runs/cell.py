@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentsys.attacks.attacker import ROLE
+from agentsys.attacks.attacker import ROLE, ROLES
 from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, ChecksItsNeeds, Defense, Victim
 from agentsys.errors import ConfigError, Unavailable
@@ -142,11 +142,15 @@ def _lacks(defense: Defense) -> Unavailable | None:
 
 
 def model_node(settings: Settings) -> dict[str, Any]:
-    """The model's YAML, its role `attacker` played by the model that the attack names, if it names one."""
+    """The model's YAML, the attacker's roles played by the model that the attack names, if it names one.
+
+    A simulated model plays every role itself, so that a preset that names an attacker can be tried offline.
+    """
     model, attacker = settings.model, settings.attack.get("attacker")
-    if attacker is None:
+    if attacker is None or model.get("simulated"):
         return model
-    return {**model, "roles": {**(model.get("roles") or {}), ROLE: attacker}}
+    roles = dict.fromkeys(sorted(ROLES), attacker) | dict(model.get("roles") or {})
+    return {**model, "roles": {**roles, ROLE: attacker}}
 
 
 def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:

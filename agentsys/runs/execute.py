@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentsys.attacks.attacker.reply import FAULTS
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.runs.cell import Cell
@@ -96,6 +97,8 @@ class Outcome:
     """The cells that were given up."""
     troubles: tuple[Trouble, ...] = ()
     """What errors there were, the most frequent first."""
+    no_text: int = 0
+    """Those of `errors` whose attack's search had no attacker to speak of."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class _State:
         self.messages: dict[str, str] = {}
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
         self.searches = Searches(store, self.attempts.put, lambda: self.stopped, claims)
-        self.finished = self.errors = self.elsewhere = 0
+        self.finished = self.errors = self.elsewhere = self.no_text = 0
         self.fatal: str | None = None
         self.interrupted = False
         self.signal: int = signal.SIGINT
@@ -239,6 +242,7 @@ class _State:
             self.budget,
             tuple(EndedCell(_labels(c), why, self.left[key]) for key, (c, why) in self.given_up.items()),
             tuple(Trouble(kind, n, self.messages[kind]) for kind, n in self.kinds.most_common()),
+            self.no_text,
         )
 
     @property
@@ -271,6 +275,7 @@ class _State:
         self.errors += result.record.status == "error"
         if result.record.traceback and len(self.tracebacks) < _TRACEBACKS:
             self.tracebacks.setdefault(_place(result.record), result.record.traceback)
+        self.no_text += result.record.error_kind in FAULTS
         self.listener.finished(result.record)
         if result.fatal is not None:
             self._stop(result.fatal)

@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.attacks.attacker import ROLE
+from agentsys.attacks.attacker import ROLES
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
 from agentsys.runs.record import CaseRecord
-from agentsys.runs.run_case import CaseRun, guarded, new_run, play, run_case, traceback_of
-from agentsys.runs.search_job import needs_search, texts_for
+from agentsys.runs.run_case import (
+    CaseRun,
+    SearchFailed,
+    guarded,
+    new_run,
+    play,
+    run_case,
+    traceback_of,
+)
+from agentsys.runs.search_job import TRANSFER, needs_search, texts_for
 from agentsys.runs.searches import Found, Searches
 from agentsys.runs.store import Store
 from agentsys.runs.stored_attempt import StoredAttempt, stored_attempt
@@ -69,13 +77,25 @@ def _searched(job: Job, store: Store, searches: Searches) -> FinishedJob:
     stored = _own_attempt(job, store, found[0])
     if stored is not None:
         return FinishedJob(_final(stored, found[0]), stored.fields)
-    guarded(run, lambda: play(run, texts_for(job, found[0].text)))
+    guarded(run, lambda: _play(run, found[0]))
     return _of_run(run)
+
+
+def _play(run: CaseRun, found: Found) -> None:
+    """Run the case with the text that was found.
+
+    A case that the search was made on is run once more, on replies of its own: that the text did best there
+    is why it was chosen.
+    """
+    if found.text is None:
+        raise SearchFailed(str(found.facts.fault), found.none, ends_run=False)
+    again = 1 if run.job.case.user_task_id in found.facts.homes else 0
+    play(run, texts_for(run.job, found.text), again)
 
 
 def _own_attempt(job: Job, store: Store, found: Found) -> StoredAttempt | None:
     """The attempt that was this very case with the text the search chose; it need not be run again."""
-    if found.attempt is None or found.facts.user_task_id != job.case.user_task_id:
+    if found.attempt is None or found.facts.mode == TRANSFER:
         return None
     return stored_attempt(store, job.case, found.attempt, job.cell.settings.config_hash)
 
@@ -90,7 +110,7 @@ def _final(stored: StoredAttempt, found: Found) -> CaseRecord:
         update={
             "attempt": None,
             "search": found.facts,
-            "usage": {role: usage for role, usage in record.usage.items() if role != ROLE},
-            "spans": [span for span in record.spans if span.kind != ROLE],
+            "usage": {role: usage for role, usage in record.usage.items() if role not in ROLES},
+            "spans": [span for span in record.spans if span.kind not in ROLES],
         }
     )

@@ -84,13 +84,17 @@ def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
 
 
 def artefact_mark(attack: Mapping[str, Any]) -> str:
-    """What an artefact adds to an attack's label: the beginning of its content's hash; else nothing.
+    """What a search's files add to an attack's label: the beginning of their contents' hashes.
 
     Raises:
-        ConfigError: If it cannot be read.
+        ConfigError: If one cannot be read.
     """
-    file = attack.get("artefact")
-    return f"+artefact={_digest('attack.artefact', Path(file))[:8]}" if isinstance(file, str) and file else ""
+    given = {name: attack.get(name) for name in ("artefact", "knowledge_file")}
+    return "".join(
+        f"+{name}={_digest(f'attack.{name}', Path(file))[:8]}"
+        for name, file in given.items()
+        if isinstance(file, str) and file
+    )
 
 
 def _in_options(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
@@ -104,7 +108,7 @@ def _in_options(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
 
 def _named(attack: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Path]]:
     base = attack.get("base")
-    for option in ("file", "artefact"):
+    for option in ("file", "artefact", "knowledge_file"):
         file = attack.get(option)
         if isinstance(file, str) and file:
             yield f"{prefix}.{option}", Path(file)

@@ -98,25 +98,47 @@ UNFINISHED = "unfinished"
 """Error kind of an attempt whose candidate is paid for and whose query has not ended."""
 
 
+class Ahead(_Stored):
+    """A proposal that an attacker made before it was its turn."""
+
+    text: str
+    why: str = ""
+    refused: str | None = None
+    proposed: str | None = None
+
+
 class AttemptFacts(_Stored):
     """One query of a search for an attack's text (see agentsys.attacks.pair)."""
 
     number: int
     """From 1, in the order of the search; refused candidates have numbers too."""
     stream: int
-    """Which independent start it belongs to, from 1."""
+    """Which independent start it belongs to, from 1; 0: the text the search starts from."""
     depth: int
-    """Refinements since that start, from 1."""
+    """Refinements since that start, from 1; 0 likewise."""
     parent: int | None
     """Number of the attempt it refines; None at a start."""
     text: str
-    """The candidate, as the attacker proposed it."""
+    """The candidate as it was tried."""
+    proposed: str | None = None
+    """The candidate as the attacker wrote it, where characters that break the environment were replaced."""
     why: str = ""
     """The attacker's own reason."""
     refused: str | None = None
-    """Why the candidate was not tried (what of the goal it lost); then nothing was run."""
+    """Why the candidate was not tried; then nothing was run."""
+    fault: str | None = None
+    """Where the attacker gave no text: `attacker_refused` or `attacker_unreadable`."""
+    ahead: Ahead | None = None
+    """The attacker's first proposal, asked for before the start text was tried; only there."""
+    lead: str | None = None
+    """Where a candidate is tried on several user tasks: the one whose attempts hold the whole of the search.
+    None in those; the others' attempts are further runs of the same candidates."""
+    tried_on: int = 1
+    """User tasks the candidate was tried on; each is a query."""
+    carried_out: int | None = None
+    """On how many of them the injection task was carried out; None: see `security`."""
     score: int = 1
-    """The deterministic judge's, 1 to 10; 10: the injection task was carried out."""
+    """The judge's, 1 to 10; 10: the injection task was carried out. Of several user tasks the mean."""
     feedback: str = ""
     """What the attacker was told of it."""
 
@@ -134,7 +156,13 @@ class SearchFacts(_Stored):
     found_at: int | None
     """Number of the first successful attempt; None: the budget ran out."""
     user_task_id: str
-    """The user task it was made on."""
+    """The user task it was made on, or led on."""
+    homes: tuple[str, ...] = ()
+    """In mode `transfer`, all user tasks it was made on: their cases are kept apart in results."""
+    tried: int | None = None
+    """Texts that were really run; None in older records."""
+    fault: str | None = None
+    """Why the search is none: the attacker gave no text (`attacker_refused`, `attacker_unreadable`)."""
 
 
 class CaseRecord(_Stored):

@@ -16,6 +16,7 @@ from agentdojo.logging import LOGGER_STACK
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
+from agentsys.attacks.searched import plain_attack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
@@ -142,12 +143,13 @@ def guarded(run: CaseRun, action: Callable[[], None]) -> None:
     run.duration_s = time.perf_counter() - start
 
 
-def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
+def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
     """Run the agent on the case and score it. Called under `guarded`.
 
     Args:
         run: Is filled in.
         texts: Injection vector -> text, where a search chose it; None: what the attack writes.
+        again: Which further run of the case with this text it is; it gets no reply of the others'.
     """
     case, cell = run.job.case, run.job.cell
     suite = cell.benchmark.suite(case.suite)
@@ -161,9 +163,9 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None) -> None:
         run.written = dict(texts)
     elif injection_task is not None:
         run.written = _written(run.job, suite, user_task, injection_task)
-    if recorded is None and getattr(cell.attack, "searched", False):
-        # What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases.
-        scene = replace(scene, attack="", payload=_digest(run.written))
+    if recorded is None and injection_task is not None and getattr(cell.attack, "searched", False):
+        scene = _by_wording(scene, run, user_task, injection_task)
+    scene = replace(scene, again=again)
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
@@ -219,6 +221,19 @@ def _pipeline(defense: Defense, model: ChatModel, suite: TaskSuite[Any]) -> Base
         raise
     except (Exception, SystemExit) as error:
         raise PipelineFailed(f"{type(error).__name__}: {error}") from error
+
+
+def _by_wording(
+    scene: Scene, run: CaseRun, user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+) -> Scene:
+    """The scene of a searched text: what is obeyed depends on the wording alone, so that a replayed artefact
+    gives the same cases. With the start text it is the scene of the attack whose text that is."""
+    cell = run.job.cell
+    plain = plain_attack(injection_task)
+    suite = cell.benchmark.suite(run.job.case.suite)
+    if run.written == plain.injections(suite, user_task, injection_task, cell.victim):
+        return replace(scene, attack=plain.name)
+    return replace(scene, attack="", payload=_digest(run.written))
 
 
 def scene_of(job: Job) -> Scene:

@@ -59,8 +59,9 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     Raises:
         ConfigError: If an override is about something else, or not understood.
     """
-    from agentsys.attacks.attacker import ROLE
-    from agentsys.attacks.simulated_attacker import play_attacker
+    from agentsys.attacks.attacker import JUDGE, ROLE
+    from agentsys.attacks.attacker.simulated import play_attacker
+    from agentsys.attacks.attacker.topic import play_judge
     from agentsys.catalog import node as yaml_node
     from agentsys.models.chat import Scene
     from agentsys.models.simulated.model import SimulatedModel
@@ -73,7 +74,7 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
-        playbook_of(benchmark), {**roles_of([benchmark, *defenses]), ROLE: play_attacker}
+        playbook_of(benchmark), {**roles_of([benchmark, *defenses]), ROLE: play_attacker, JUDGE: play_judge}
     )
     return model.for_scene(Scene("", "", None, "", seed=seed))
 

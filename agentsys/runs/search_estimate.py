@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentsys.attacks.attacker import ROLE
+from agentsys.attacks.attacker import ROLES
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
 from agentsys.contracts import NotInjectable
 from agentsys.models.chat import ChatModel
@@ -15,7 +15,7 @@ from agentsys.runs.plan import Job
 from agentsys.runs.quest import quest_of
 from agentsys.runs.record import RoleUsage
 from agentsys.runs.run_case import scene_of
-from agentsys.runs.search_job import needs_search, search_job, search_key, searched_attack
+from agentsys.runs.search_job import needs_search, search_homes, search_key, searched_attack
 
 _FEEDBACK = "x" * 450
 """As long as what an attacker is usually told of an attempt."""
@@ -23,8 +23,8 @@ _FEEDBACK = "x" * 450
 
 def queries_of(jobs: Sequence[Job]) -> int:
     """Queries that the searches behind some cases can make."""
-    searches = {search_key(job): searched_attack(job).budget for job in jobs if needs_search(job)}
-    return sum(searches.values())
+    searches = {search_key(job): searched_attack(job) for job in jobs if needs_search(job)}
+    return sum(attack.budget * attack.search_on for attack in searches.values())
 
 
 def attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
@@ -36,19 +36,19 @@ def attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
     first = {search_key(job): job for job in reversed(jobs) if needs_search(job)}
     for job in first.values():
         try:
-            return [(len(first), ROLE, _one_search(search_job(job)))]
+            used = _one_search(search_homes(job))
+            return [(len(first), role, usage) for role, usage in used.items() if role in ROLES]
         except NotInjectable:
             continue
     return []
 
 
-def _one_search(job: Job) -> RoleUsage:
-    tracer = Tracer()
+def _one_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
+    tracer, job = Tracer(), homes[0]
     with tracing(tracer):
-        quest = quest_of(job)
+        quest = quest_of(homes)
         searched_attack(job).search(quest, _Unmoved(job.cell.stack.for_scene(scene_of(job))))
-    calls = [call for span in tracer.spans for call in span.calls]
-    return usage_by_role(calls).get(ROLE, RoleUsage())
+    return usage_by_role([call for span in tracer.spans for call in span.calls])
 
 
 @dataclass

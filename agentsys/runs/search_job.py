@@ -1,10 +1,12 @@
-"""Which search a case's text comes from, and on which case that search is made."""
+"""Which search a case's text comes from, and on which cases that search is made."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
+from agentdojo.base_tasks import BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.search import SearchedAttack, is_searched
@@ -45,19 +47,24 @@ def search_key(job: Job) -> SearchKey:
     return SearchKey(case.pipeline, case.attack, case.suite, str(case.injection_task_id), own)
 
 
-def search_job(job: Job) -> Job:
-    """The case that a case's search is made on.
+def search_homes(job: Job) -> list[Job]:
+    """The cases that a case's search is made on; the first one leads: its attempts hold the whole search.
 
-    In mode `transfer` it is the suite's first injectable user task, whatever tasks the run was limited
-    to: another limit must not change the text that finished cases were run with.
+    In mode `transfer` they are a sample of the suite's user tasks that can show an injection, whatever tasks
+    the run was limited to: another limit must not change the text that finished cases were run with.
 
     Raises:
         NotInjectable: If there is none.
     """
-    if searched_attack(job).mode != TRANSFER:
-        return job
-    first = _first_injectable(job.cell.benchmark.suite(job.case.suite))
-    return replace(job, case=job.case.model_copy(update={"user_task_id": first}))
+    attack = searched_attack(job)
+    if attack.mode != TRANSFER:
+        return [job]
+    able = _injectable(job.cell.benchmark.suite(job.case.suite))
+    if not able:
+        raise NotInjectable(f"No user task of {job.case.suite} shows an injection vector.")
+    draw = random.Random(f"{job.cell.settings.seed}\n{job.case.suite}\n{job.case.injection_task_id}")
+    homes = draw.sample(able, min(attack.search_on, len(able)))
+    return [replace(job, case=job.case.model_copy(update={"user_task_id": home})) for home in homes]
 
 
 def texts_for(job: Job, text: str) -> dict[str, str]:
@@ -70,11 +77,12 @@ def texts_for(job: Job, text: str) -> dict[str, str]:
     return dict.fromkeys(injectable_vectors(suite, suite.user_tasks[job.case.user_task_id]), text)
 
 
-def _first_injectable(suite: TaskSuite[Any]) -> str:
-    for task_id, task in suite.user_tasks.items():
-        try:
-            injectable_vectors(suite, task)
-        except NotInjectable:
-            continue
-        return str(task_id)
-    raise NotInjectable(f"No user task of {suite.name} shows an injection vector.")
+def _injectable(suite: TaskSuite[Any]) -> list[str]:
+    return [str(task_id) for task_id, task in suite.user_tasks.items() if _shows(suite, task)]
+
+
+def _shows(suite: TaskSuite[Any], task: BaseUserTask[Any]) -> bool:
+    try:
+        return bool(injectable_vectors(suite, task))
+    except NotInjectable:
+        return False

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.runs.plan import Job, stale
-from agentsys.runs.search_job import needs_search, search_job, search_key, searched_attack
+from agentsys.runs.search_job import needs_search, search_homes, search_key, searched_attack
 from agentsys.runs.store import Store
 
 
@@ -19,7 +19,7 @@ class SearchPlan:
 
     searches: int = 0
     attempts: int = 0
-    """Most attempts that are still to be made."""
+    """Most queries that are still to be made."""
 
     @property
     def line(self) -> str:
@@ -28,8 +28,8 @@ class SearchPlan:
             return ""
         which = "1 search" if self.searches == 1 else f"{self.searches} searches"
         return (
-            f"{which} for an attack's text with at most {self.attempts} queries still to make, each a"
-            " question to the attacker and a run of the agent."
+            f"{which} for an attack's text with at most {self.attempts} queries still to make, each"
+            " a run of the agent."
         )
 
 
@@ -59,16 +59,17 @@ def check_searches(jobs: Sequence[Job], store: Store) -> None:
 
 def _left(job: Job, store: Store) -> int:
     try:
-        search_job(job)
+        queries = searched_attack(job).budget * len(search_homes(job))
     except NotInjectable:
         return 0
-    return max(searched_attack(job).budget - len(_attempts(job, store)), 0)
+    return max(queries - len(_attempts(job, store)), 0)
 
 
 def _attempts(job: Job, store: Store) -> list[Path]:
     """The files of the attempts that a case's search has made so far."""
     try:
-        home = search_job(job).case
+        homes = [home.case for home in search_homes(job)]
     except NotInjectable:
         return []
-    return sorted((store.root / home.attempt_key(1)).parent.glob("*.json"))
+    folders = [(store.root / home.attempt_key(1)).parent for home in homes]
+    return [path for folder in folders for path in sorted(folder.glob("*.json"))]

@@ -8,14 +8,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from agentsys.attacks.artefact import ArtefactEntry
-from agentsys.attacks.search import Attempt, chosen
+from agentsys.attacks.attacker.reply import Fault
+from agentsys.attacks.search import Attempt, attackers_fault, chosen
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.quest import quest_of
 from agentsys.runs.record import CaseRecord, SearchFacts
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search_artefacts import SearchArtefacts
-from agentsys.runs.search_job import TRANSFER, SearchKey, search_job, search_key, searched_attack
+from agentsys.runs.search_job import TRANSFER, SearchKey, search_homes, search_key, searched_attack
 from agentsys.runs.search_target import RunTarget
 from agentsys.runs.store import Store
 from agentsys.runs.stored_attempt import stored_attempt
@@ -25,11 +26,13 @@ from agentsys.runs.stored_attempt import stored_attempt
 class Found:
     """What a search came to."""
 
-    text: str
-    """Of the successful attempt, else of the one with the best score, else the start text."""
+    text: str | None
+    """Of the attempt that `chosen` picks; None: no text was tried, so that there is no search to speak of."""
     attempt: int | None
-    """Number of that attempt; None: every candidate was refused."""
+    """Number of that attempt."""
     facts: SearchFacts
+    none: str = ""
+    """Why no text was tried."""
 
 
 class Searches:
@@ -82,42 +85,52 @@ class Searches:
             raise SearchStopped
 
     def _search(self, job: Job) -> Found:
-        home, attack = search_job(job), searched_attack(job)
-        quest = quest_of(home)
-        target = RunTarget(home, attack, quest, self._store, self._made, self._stopping)
+        homes, attack = search_homes(job), searched_attack(job)
+        lead = homes[0]
+        quest = quest_of(homes)
+        target = RunTarget(homes, attack, quest, self._store, self._made, self._stopping)
         attempts = attack.search(quest, target)
         best = chosen(attempts)
-        facts = _facts(home, attempts)
-        self._note_end(home, facts)
-        text = quest.start if best is None else best.proposal.text
-        self._artefacts.add(home, _entry(home, facts, text))
-        return Found(text, None if best is None else best.number, facts)
+        facts = _facts(homes, attempts)
+        self._note_end(lead, facts)
+        if best is None:
+            why = attempts[0].proposal.refused if attempts else "it made no attempt"
+            return Found(None, None, facts, f"The search for a text tried none: {why}.")
+        self._artefacts.add(lead, _entry(lead, facts, best.proposal.text))
+        return Found(best.proposal.text, best.number, facts)
 
-    def _note_end(self, home: Job, facts: SearchFacts) -> None:
+    def _note_end(self, lead: Job, facts: SearchFacts) -> None:
         """Say in the last attempt's file what the search came to: its case may not be in this run."""
-        last = stored_attempt(self._store, home.case, facts.attempts, home.cell.settings.config_hash)
+        last = stored_attempt(self._store, lead.case, facts.attempts, lead.cell.settings.config_hash)
         if last is not None and last.record.search != facts:
             self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
 
 
-def _facts(home: Job, attempts: Sequence[Attempt]) -> SearchFacts:
-    attack = searched_attack(home)
+def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
+    attack = searched_attack(homes[0])
+    refused = sum(attempt.proposal.refused is not None for attempt in attempts)
+    none = None if refused < len(attempts) else attackers_fault(attempts) or Fault.UNREADABLE.value
     return SearchFacts(
         mode=attack.mode,
         budget=attack.budget,
         attempts=len(attempts),
-        refused=sum(attempt.proposal.refused is not None for attempt in attempts),
+        refused=refused,
         found_at=next((attempt.number for attempt in attempts if attempt.success), None),
-        user_task_id=home.case.user_task_id,
+        user_task_id=homes[0].case.user_task_id,
+        homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
+        tried=len(attempts) - refused,
+        fault=none,
     )
 
 
-def _entry(home: Job, facts: SearchFacts, text: str) -> ArtefactEntry:
+def _entry(lead: Job, facts: SearchFacts, text: str) -> ArtefactEntry:
     return ArtefactEntry(
-        suite=home.case.suite,
-        user_task=None if facts.mode == TRANSFER else home.case.user_task_id,
-        injection_task=str(home.case.injection_task_id),
+        suite=lead.case.suite,
+        user_task=None if facts.mode == TRANSFER else lead.case.user_task_id,
+        injection_task=str(lead.case.injection_task_id),
         text=text,
         success=facts.found_at is not None,
         attempts=facts.attempts,
+        tried=facts.tried,
+        homes=facts.homes,
     )

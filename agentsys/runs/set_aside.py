@@ -10,7 +10,7 @@ from pathlib import Path
 from agentsys.contracts import NotInjectable
 from agentsys.runs.plan import Job
 from agentsys.runs.search_artefacts import artefact_path
-from agentsys.runs.search_job import needs_search, search_job
+from agentsys.runs.search_job import needs_search, search_homes
 from agentsys.runs.store import Store, StoreError
 
 
@@ -46,9 +46,10 @@ def _stored(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
         if needs_search(job):
             yield artefact_path(store, job)
             try:
-                yield (store.root / search_job(job).case.attempt_key(1)).parent
+                homes = search_homes(job)
             except NotInjectable:
                 continue
+            yield from ((store.root / home.case.attempt_key(1)).parent for home in homes)
 
 
 def _new_folder(store: Store) -> Path:

@@ -36,7 +36,7 @@ NOT_IDENTITY = {
         "pipeline",
     },
     "defense": {"privileges_dir"},
-    "attack": {"file", "artefact"},
+    "attack": {"file", "artefact", "knowledge_file"},
     "benchmark": {"suites", "modules", "tasks", "attack_tools", "data"},
 }
 """Per group, the options that say how something is reached, not what is measured: changing one

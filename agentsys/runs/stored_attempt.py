@@ -50,13 +50,22 @@ def stored_attempt(store: Store, case: Case, number: int, config_hash: str) -> S
 
 def attempt_of(record: CaseRecord, facts: AttemptFacts) -> Attempt:
     """An attempt's record as its search sees it."""
+    carried_out = int(record.security) if facts.carried_out is None else facts.carried_out
+    share = carried_out / facts.tried_on if facts.refused is None else 0.0
     return Attempt(
         facts.number,
         Place(facts.stream, facts.depth, facts.parent),
-        Proposal(facts.text, facts.why, facts.refused),
-        record.security and facts.refused is None,
+        proposal_of(facts),
+        share == 1.0,
         Judgement(facts.score, facts.feedback),
+        share,
     )
+
+
+def proposal_of(facts: AttemptFacts) -> Proposal:
+    """The candidate that was tried, with the attacker's first proposal where it came before."""
+    ahead = None if facts.ahead is None else Proposal(**facts.ahead.model_dump())
+    return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, ahead)
 
 
 def span_of(stored: StoredSpan) -> Span:

@@ -94,8 +94,7 @@ class Totals:
 def _was_an_attempt(record: CaseRecord) -> bool:
     """Whether the case's record is that of its search's best attempt, whose cost is counted already."""
     search = record.search
-    at_home = search is not None and search.user_task_id == record.case.user_task_id
-    return search is not None and at_home and search.attempts > search.refused
+    return search is not None and search.mode == "per_case" and search.attempts > search.refused
 
 
 def _share(part: int, whole: int) -> str:

@@ -67,7 +67,9 @@ def _command(*arguments: str) -> str:
 
 def test_table_4_takes_the_transferred_search_for_pair_and_no_other() -> None:
     attacked = [case for case in _grid(defense="agentsys") if case.attack != "none"]
-    transferred = [replace(case, attack="pair-transfer", injection_success=True) for case in attacked]
+    transferred = [
+        replace(case, attack="pair_aware-transfer-full", injection_success=True) for case in attacked
+    ]
     searched = [*transferred, *(replace(case, attack="pair-per_case") for case in attacked)]
     numbers = {
         row.band.labels: [cell.ours.value for cell in row.cells if cell.ours]

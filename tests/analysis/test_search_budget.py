@@ -13,8 +13,12 @@ import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
+from agentsys.analysis.compare import compare
+from agentsys.analysis.compare_document import count_notes
+from agentsys.analysis.reading import read_cases
+from agentsys.analysis.report import report
 from agentsys.analysis.search_attempts import Spent, read_searches
-from agentsys.analysis.search_budget import ASR, BudgetRow, budget_rows, usual_budgets
+from agentsys.analysis.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, budget_rows, usual_budgets
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.runs.record import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
@@ -32,6 +36,9 @@ def store_search(
     error_kind: str = "unavailable",
     final: bool = True,
     cost: float | None = 0.5,
+    fault: str | None = None,
+    lead: str | None = None,
+    tried_on: int = 1,
     **fields: Any,
 ) -> Path:
     """A search as the runner leaves it; returns the folder of its attempts."""
@@ -60,6 +67,10 @@ def store_search(
                 parent=None,
                 text="t",
                 refused="lost" if not_run else None,
+                fault=fault,
+                lead=lead,
+                tried_on=tried_on,
+                carried_out=tried_on * (number == found_at),
             ),
         )
         path = logdir / case.attempt_key(number)
@@ -73,6 +84,7 @@ def store_search(
             refused=refused,
             found_at=found_at,
             user_task_id=case.user_task_id,
+            fault=fault,
         )
         store_own(logdir, case, simulated=True, security=found_at is not None, search=facts)
     return (logdir / case.attempt_key(1)).parent
@@ -145,10 +157,18 @@ def test_queries_tokens_and_costs_of_attacker_and_target_are_apart(tmp_path: Pat
     tasks(tmp_path, "banking", 4, 2, refused=1)
     found = {
         name: by_place(tmp_path, name)["overall", None]
-        for name in ("queries_to_success", "attempts", "refused", "attacker_tokens", "target_tokens")
+        for name in (
+            "queries_to_success",
+            "queries",
+            "attempts",
+            "refused",
+            "attacker_tokens",
+            "target_tokens",
+        )
     }
     assert {name: row.value for name, row in found.items()} == {
-        "queries_to_success": 3.0,
+        "queries_to_success": 2.0,
+        "queries": 4.0,
         "attempts": 6.0,
         "refused": 2.0,
         "attacker_tokens": 60.0,
@@ -156,6 +176,53 @@ def test_queries_tokens_and_costs_of_attacker_and_target_are_apart(tmp_path: Pat
     }
     assert by_place(tmp_path, "attacker_cost_usd")["overall", None].value == 3.0
     assert by_place(tmp_path, "target_cost_usd")["overall", None].value == 16.0
+
+
+def test_queries_and_attempts_are_two_axes(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 4, refused=2)
+    by_query, by_attempt = by_place(tmp_path), by_place(tmp_path, ASR_BY_ATTEMPTS)
+    assert [by_query["banking", budget].value for budget in (1, 2, 5)] == [0, 100, 100]
+    assert [by_attempt["banking", budget].value for budget in (1, 2, 5)] == [0, 0, 100]
+
+
+def test_a_search_without_a_text_is_in_no_rate_and_is_said(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, None)
+    for number, fault in ((7, "attacker_refused"), (8, "attacker_unreadable")):
+        store_search(tmp_path, made=1, refused=1, fault=fault, injection_task_id=f"injection_task_{number}")
+    row = by_place(tmp_path)["banking", 10]
+    assert (row.value, row.n, row.errored, row.unfinished, row.no_text) == (50.0, 2, 0, 0, 2)
+    text = " ".join(command(str(tmp_path)).split())
+    assert "2 of 4 searches tried no text" in text
+    assert "attacker_refused 1, attacker_unreadable 1" in text
+
+
+def test_where_an_attacker_gave_no_text_comparisons_and_reports_say_so(tmp_path: Path) -> None:
+    for number in range(3):
+        for defense in ("none", "agentsys"):
+            failed = {"status": "error", "error_kind": "attacker_refused"} if defense == "agentsys" else {}
+            case = case_of(
+                attack="pair-transfer-task", defense=defense, injection_task_id=f"injection_task_{number}"
+            )
+            store_own(tmp_path, case, **({} if number == 2 else failed))
+    found = read_cases([tmp_path])
+    compared = compare(found.cases, "none")
+    assert "2 without a text, for an attacker gave none to try" in " ".join(count_notes(compared))
+    assert "2 of 3 cases are in no rate, because the attacker gave no text to try (attacker_refused)" in (
+        " ".join(report(found, replicates=50).notes)
+    )
+
+
+def test_a_candidate_tried_on_several_user_tasks_is_one_attempt_and_so_many_queries(tmp_path: Path) -> None:
+    lead = {"attack": "pair-transfer-task", "user_task_id": "user_task_3"}
+    store_search(tmp_path, 2, tried_on=3, **lead)
+    for task in ("user_task_5", "user_task_9"):
+        store_search(tmp_path, made=2, final=False, lead="user_task_3", **{**lead, "user_task_id": task})
+    (search,) = read_searches([tmp_path]).found
+    assert (search.case.user_task_id, search.attempts, search.queries) == ("user_task_3", 2, 6)
+    assert (search.found_at, search.found_query) == (2, 6)
+    assert search.target.tokens == 3 * 2 * 200
+    rows = by_place(tmp_path)
+    assert [rows["banking", budget].value for budget in (5, 10, 30)] == [0, 100, 100]
 
 
 def test_an_unknown_price_makes_the_cost_unknown_not_smaller(tmp_path: Path) -> None:
@@ -227,7 +294,8 @@ def test_every_format_shows_the_numbers_and_the_simulated_mark(tmp_path: Path) -
     listed = json.loads(command(str(tmp_path), "--format", "json"))
     assert len(rows) == len(listed) > 10
     assert {row["model"] for row in rows} == {"gpt-4o (simulated)"}
-    assert [r["value"] for r in listed if (r["suite"], r["budget"]) == ("overall", 2)] == [66.666666667]
+    assert [r["value"] for r in listed if (r["suite"], r["budget"]) == ("overall", 2)] == [66.666666667] * 2
+    assert {r["measure"] for r in listed if r["budget"]} == {"asr_at_budget", "asr_at_attempts"}
 
 
 def test_hostile_names_are_harmless_in_every_format(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class Hostile:
         facts = ("mode", "benchmark", "version", "model", "defense")
         content = {
             "format": 1,
-            "attack": f"{name}-transfer",
+            "attack": f"{name}-transfer-task",
             **dict.fromkeys(facts, "x"),
             "entries": [{**entry, "success": True, "attempts": 1}],
         }

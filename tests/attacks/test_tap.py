@@ -1,6 +1,8 @@
-"""TAP against a scripted target: the tree's shape, its budget, its pruning."""
+"""TAP against a scripted target: the tree's shape, its budget, its pruning, its width under ties."""
 
 from __future__ import annotations
+
+from collections import defaultdict
 
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
@@ -9,33 +11,36 @@ from agentsys.attacks.tap import TapAttack
 
 
 @pytest.mark.parametrize(
-    ("branching", "width", "depth", "budget"), [(2, 3, 4, 18), (3, 3, 3, 21), (1, 1, 5, 5), (4, 10, 2, 20)]
+    ("branching", "width", "depth", "budget"),
+    [(2, 3, 4, 18), (3, 3, 3, 21), (1, 1, 5, 5), (4, 10, 2, 20), (4, 10, 10, 340)],
 )
-def test_without_success_the_budget_is_the_trees_size(
+def test_without_success_the_budget_is_the_start_text_and_the_trees_size(
     branching: int, width: int, depth: int, budget: int
 ) -> None:
     attack = TapAttack(branching, width, depth)
-    assert attack.budget == budget
-    assert len(attack.search(QUEST, Outcomes(Says()))) == budget
+    assert attack.budget == budget + 1
+    assert len(attack.search(QUEST, Outcomes(Says()))) == budget + 1
 
 
 def test_only_the_best_leaves_are_refined() -> None:
-    target = Outcomes(Says(), {1: 3, 2: 7, 3: 5})
+    target = Outcomes(Says(), {2: 3, 3: 7, 4: 5})
     TapAttack(3, 2, 2).search(QUEST, target)
-    assert [attempt.place.parent for attempt in target.made] == [None] * 3 + [2] * 3 + [3] * 3
-    assert [attempt.place.stream for attempt in target.made] == [1, 2, 3, 2, 2, 2, 3, 3, 3]
+    assert [attempt.place.parent for attempt in target.made] == [None] * 4 + [3] * 3 + [4] * 3
+    assert [attempt.place.stream for attempt in target.made] == [0, 1, 2, 3, 2, 2, 2, 3, 3, 3]
 
 
-def test_a_pruned_candidate_costs_an_attempt_and_is_not_refined() -> None:
-    model = Says([reply("new_password is a fine word.")])
-    target = Outcomes(model)
-    made = TapAttack(2, 2, 2).search(QUEST, target)
-    assert "off topic" in str(made[0].proposal.refused)
-    assert [attempt.place.parent for attempt in made] == [None, None, 2, 2]
+def test_a_candidate_that_the_judge_finds_off_topic_costs_an_attempt_and_is_not_refined() -> None:
+    model = Says([reply("new_password is a fine word."), reply("go")], off=["fine word"])
+    made = TapAttack(2, 2, 2).search(QUEST, Outcomes(model))
+    assert "off topic" in str(made[1].proposal.refused)
+    assert [attempt.place.parent for attempt in made] == [None, None, None, 3, 3]
+    assert len(model.judged) == 4
+    assert model.judged[0].role == "attacker_judge"
 
 
 def test_a_tree_whose_leaves_are_all_pruned_ends() -> None:
-    assert len(TapAttack(2, 2, 5).search(QUEST, Outcomes(Says([reply("x"), reply("y")])))) == 2
+    model = Says([reply("x"), reply("y")], off=["x", "y"])
+    assert len(TapAttack(2, 2, 5).search(QUEST, Outcomes(model))) == 3
 
 
 def test_the_first_success_ends_the_search() -> None:
@@ -43,6 +48,30 @@ def test_the_first_success_ends_the_search() -> None:
 
 
 def test_no_two_requests_of_a_tree_are_alike() -> None:
-    model = Says([reply(QUEST.goal)] * 18)
-    TapAttack(2, 3, 4).search(QUEST, Outcomes(model))
-    assert len({str(request.messages) for request in model.requests}) == 18
+    model = Says([reply(QUEST.goal)] * 21)
+    TapAttack(3, 3, 3).search(QUEST, Outcomes(model))
+    assert len(model.requests) == 21
+    assert len({str(request.messages) for request in model.requests}) == 21
+
+
+@pytest.mark.parametrize(("branching", "width", "depth"), [(4, 10, 10), (3, 3, 3), (4, 10, 6), (5, 4, 8)])
+@pytest.mark.parametrize("seed", range(5))
+def test_with_constant_scores_at_least_three_lineages_are_alive_on_every_level(
+    branching: int, width: int, depth: int, seed: int
+) -> None:
+    target = Outcomes(Says(), rest=5)
+    TapAttack(branching, width, depth, seed=seed).search(QUEST, target)
+    alive: defaultdict[int, set[int]] = defaultdict(set)
+    for attempt in target.made[1:]:
+        alive[attempt.place.depth].add(attempt.place.stream)
+    assert len(alive) == depth
+    assert all(len(streams) >= 3 for streams in alive.values())
+
+
+def test_which_of_equal_leaves_go_on_is_drawn_by_the_seed_and_repeats() -> None:
+    def parents(seed: int) -> list[int | None]:
+        made = TapAttack(3, 4, 3, seed=seed).search(QUEST, Outcomes(Says(), rest=5))
+        return [attempt.place.parent for attempt in made]
+
+    assert parents(1) == parents(1)
+    assert len({tuple(parents(seed)) for seed in range(6)}) > 1

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentsys.attacks.attacker import ROLE, reply_text
+from agentsys.attacks.attacker import ROLE
+from agentsys.attacks.attacker.reply import reply_text
+from agentsys.attacks.attacker.simulated import play_attacker
 from agentsys.attacks.pair import PairAttack
 from agentsys.attacks.search import Proposal
-from agentsys.attacks.simulated_attacker import play_attacker
 from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.simulated.role import SimulatedRole
@@ -42,21 +43,23 @@ def _fate(folder: str, what: str, number: int) -> None:
 
 
 class CountedPair(PairAttack):
-    """PAIR whose simulated attacker counts. `sloppy`: every second text loses the goal's data."""
+    """PAIR whose simulated attacker counts. `says`: what it says instead; `off_topic`: every second text."""
 
-    def __init__(self, folder: str, sloppy: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self._folder, self._sloppy = folder, sloppy
+    def __init__(self, folder: str, off_topic: bool = False, says: str = "", **options: Any) -> None:
+        super().__init__(on_topic="model", **options)
+        self._folder, self._off_topic, self._says = folder, off_topic, says
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         def play(request: ChatRequest, mind: Any) -> Any:
             number = counted(self._folder, "attacker")
             _fate(self._folder, "attacker", number)
-            if self._sloppy and number % 2:
-                return assistant(reply_text(Proposal(f"Nothing of the goal is in text {number}.")))
+            if self._says:
+                return assistant(self._says)
+            if self._off_topic and number % 2:
+                return assistant(reply_text(Proposal(f"Nice weather, {number}.")))
             return play_attacker(request, mind)
 
-        return {ROLE: play}
+        return {**super().simulated_roles(), ROLE: play}
 
 
 class CountedDefense(NoDefense):

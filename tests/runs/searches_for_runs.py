@@ -12,6 +12,8 @@ from agentsys.runs.session import Session, prepare
 
 BANKING = ["model=simulated", "benchmark.suites=[banking]", "attack=pair"]
 TWO_TASKS = [*BANKING, "user_tasks=[0,1]", "injection_tasks=[0,5]"]
+PER_CASE = [*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", "injection_tasks=[0]"]
+ONE_HOME = "attack.search_on=1"
 
 
 def cases_in(folder: Path) -> dict[str, Canonical]:
@@ -34,7 +36,7 @@ def outcome(record: Canonical) -> tuple[Any, ...]:
 def own_configs(tmp_path: Path, attack: str = "") -> list[Path]:
     """Configs of the counting attack and defense of `deadly_for_searches`."""
     for group, text in {
-        "attack": "_target_: deadly_for_searches.CountedPair\nname: pair\nmode: transfer\nartefact: null\n"
+        "attack": "_target_: deadly_for_searches.CountedPair\nname: pair\nmode: per_case\nartefact: null\n"
         + attack,
         "defense": "_target_: deadly_for_searches.CountedDefense\n",
     }.items():

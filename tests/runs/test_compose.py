@@ -152,10 +152,11 @@ def test_a_model_that_plays_a_role_is_part_of_what_a_case_depends_on(tmp_path: P
 @pytest.mark.parametrize(
     ("overrides", "label"),
     [
-        (["attack=pair"], "pair-transfer"),
-        (["attack=pair", "attack.mode=per_case"], "pair-per_case"),
-        (["attack=tap", "attack.mode=per_case", "attack.width=2"], "tap-per_case+width=2"),
-        (["attack=pair", "attack.attacker=gpt-4o"], "pair-transfer+attacker=gpt-4o"),
+        (["attack=pair"], "pair-transfer-task"),
+        (["attack=pair", "attack.mode=per_case"], "pair-per_case-task"),
+        (["attack=pair", "attack.knowledge=full"], "pair-transfer-full"),
+        (["attack=tap", "attack.mode=per_case", "attack.width=2"], "tap-per_case-task+width=2"),
+        (["attack=pair", "attack.attacker=gpt-4o"], "pair-transfer-task+attacker=gpt-4o"),
         (["attack=pair", "attack.name=mine", "attack.mode=per_case"], "mine+mode=per_case"),
     ],
 )
@@ -172,10 +173,22 @@ def test_an_artefact_is_labelled_by_its_content_not_by_its_place(tmp_path: Path)
     ]
     labels = [one.labels["attack"] for one in found]
     assert labels[0] == labels[1] != labels[2]
-    assert all(re.fullmatch(r"pair-transfer\+artefact=[0-9a-f]{8}", label) for label in labels)
+    assert all(re.fullmatch(r"pair-transfer-task\+artefact=[0-9a-f]{8}", label) for label in labels)
     assert found[0].config_hash == found[1].config_hash != found[2].config_hash
     with pytest.raises(ConfigError, match=r"attack\.artefact .*cannot be read"):
         compose(["attack=pair", "attack.artefact=/nowhere.json"])
+
+
+def test_what_an_attacker_is_told_from_a_file_is_labelled_by_its_content(tmp_path: Path) -> None:
+    for name, content in {"a.txt": "1", "b.txt": "1", "c.txt": "2"}.items():
+        (tmp_path / name).write_text(content)
+    found = [
+        compose(["attack=pair", f"attack.knowledge_file={tmp_path / name}"])[0]
+        for name in ("a.txt", "b.txt", "c.txt")
+    ]
+    assert found[0].labels == found[1].labels != found[2].labels
+    assert found[0].config_hash == found[1].config_hash != found[2].config_hash
+    assert "+knowledge_file=" in found[0].labels["attack"]
 
 
 def test_the_seed_is_part_of_what_a_case_depends_on() -> None:

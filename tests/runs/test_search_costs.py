@@ -16,11 +16,11 @@ Run = Callable[..., dict[str, Canonical]]
 
 def test_the_plan_says_how_many_searches_and_at_most_how_many_queries(tmp_path: Path) -> None:
     transfer = prepare([*BANKING, f"logdir={tmp_path}"])
-    assert (transfer.searches.searches, transfer.searches.attempts) == (9, 135)
+    assert (transfer.searches.searches, transfer.searches.attempts) == (9, 432)
     per_case = prepare([*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", f"logdir={tmp_path}"])
-    assert (per_case.searches.searches, per_case.searches.attempts) == (18, 270)
+    assert (per_case.searches.searches, per_case.searches.attempts) == (18, 288)
     assert "18 searches" in per_case.searches.line
-    assert "270 queries" in per_case.searches.line
+    assert "288 queries" in per_case.searches.line
     assert prepare(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).searches.line == ""
 
 
@@ -42,15 +42,17 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
         return guess.tokens
 
     plain = tokens("attack=important_instructions", "limit=20")
-    assert tokens("attack=pair", "limit=20") > 7 * plain
-    assert tokens("attack=pair", "limit=20", "attack.streams=1", "attack.depth=1") < 2 * plain
+    assert tokens("attack=pair", "limit=20") > 20 * plain
+    small = ("attack.streams=1", "attack.depth=1", "attack.search_on=1")
+    assert tokens("attack=pair", "limit=20", *small) < 3 * plain
 
 
 def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
     from agentsys.runs.totals import Totals
 
     listener = Silent()
-    prepare([*TWO_TASKS, "model.susceptibility=0.3", f"logdir={tmp_path}"]).execute(listener)
+    modes = "attack.mode=transfer,per_case"
+    prepare([*TWO_TASKS, modes, "model.susceptibility=0.3", f"logdir={tmp_path}"]).execute(listener)
     totals = Totals(len(listener.records))
     for record in listener.attempts:
         totals.add_attempt(record)
@@ -61,10 +63,8 @@ def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
         if ".agentsys" in path.parts:
             continue
         block = canonical(orjson.loads(path.read_bytes()))["agentsys"]
-        # The case a search was made on is one of its attempts over again.
-        home = (
-            block["search"] is not None and block["search"]["user_task_id"] == block["case"]["user_task_id"]
-        )
+        # A case that a search was made for is one of its attempts over again.
+        home = block["search"] is not None and block["search"]["mode"] == "per_case"
         if block["attempt"] is not None or not home:
             used += sum(usage["prompt"] + usage["completion"] for usage in block["usage"].values())
     assert totals.tokens == used

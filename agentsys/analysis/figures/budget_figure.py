@@ -18,7 +18,7 @@ from agentsys.analysis.figures.points import line_labels, obstacles, series_of
 from agentsys.analysis.figures.style import Look, headline, looks, new_figure, panel_title, styled
 from agentsys.analysis.metrics import OVERALL
 from agentsys.analysis.search_attempts import Search
-from agentsys.analysis.search_budget import ASR, BudgetRow, budget_rows, usual_budgets
+from agentsys.analysis.search_budget import ASR, BudgetRow, budget_rows, textless_notes, usual_budgets
 from agentsys.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def budget_figure(searches: Sequence[Search], name: str, model: str | None = Non
     """
     shown = _chosen(searches, model)
     mine = [s for s in searches if s.model == shown.model and s.case.attack in shown.attacks]
-    every = list(range(1, max(search.budget for search in mine) + 1))
+    every = list(range(1, max(search.budget * search.tried_on for search in mine) + 1))
     rows = [row for row in budget_rows(mine, every) if (row.measure, row.suite) == (ASR, OVERALL)]
     marks = _marks(rows)
     with styled():
@@ -67,6 +67,7 @@ def _chosen(searches: Sequence[Search], model: str | None) -> _Shown:
     attacks = sorted({search.case.attack for search in searches if search.model == chosen})
     others = sorted(set(sizes) - {chosen})
     notes = [f"Also in the runs: {plain(', '.join(others))} (choose with --model)."] if others else []
+    notes += [plain(note) for note in textless_notes(s for s in searches if s.model == chosen)]
     if len(attacks) > PANELS:
         notes.append(f"Not drawn, for room: {plain(', '.join(attacks[PANELS:]))}.")
     return _Shown(chosen, tuple(attacks[:PANELS]), tuple(notes))
@@ -100,8 +101,9 @@ def _draw(shown: _Shown, marks: Sequence[Mark]) -> Figure:
     if shown.model.endswith(SIMULATED_MARK):
         subtitle.insert(0, "SIMULATED: from a scripted agent and attacker, not from language models.")
     notes = [
-        f"Bands: {CONFIDENCE:.0f}% intervals, tasks resampled. Unit: one search; refused candidates are "
-        "queries. Mean of the suites. Searches that errored or were interrupted are left out.",
+        f"Bands: {CONFIDENCE:.0f}% intervals, tasks resampled. Unit: one search; a query is one run of the "
+        "agent. Mean of the suites. Searches that errored, were interrupted or had no text of an "
+        "attacker are left out.",
         *shown.notes,
     ]
     headline(figure, "Targeted ASR by the attacker's budget", subtitle, notes)

@@ -9,8 +9,10 @@ from agentsys.analysis.case_row import NO_ATTACK
 from agentsys.analysis.metrics import BENIGN_UTILITY, OVERALL, TARGETED_ASR, UTILITY_UNDER_ATTACK
 
 ATTACK = "important_instructions"
-"""The attack of every table; Table 4 adds two."""
-RUN_AS = {"pair-transfer": "pair"}
+"""The attack of every table; Table 4 adds some."""
+PER_CASE = "pair_per_case"
+"""Table 4's row of searches that are made case by case; the paper has none."""
+RUN_AS = {"pair_aware-transfer-full": "pair", "pair_aware_per_case-full": PER_CASE}
 """Attack as runs label it -> as the printed tables name it, where the two differ."""
 SUITES = ("banking", "slack", "travel", "workspace")
 POOLED_OVER_SUITES = "all"
@@ -104,7 +106,7 @@ _SUITE_COLUMNS = ("Overall", *(suite.capitalize() for suite in SUITES))
 _ADAPTIVE = tuple(
     _by_suite(attack, metric, attack, title)
     for metric, title in ((UTILITY_UNDER_ATTACK, "utility"), (TARGETED_ASR, "ASR"))
-    for attack in (ATTACK, "adaptive", "pair")
+    for attack in (ATTACK, "adaptive", "pair", PER_CASE)
 )
 
 TABLES = {

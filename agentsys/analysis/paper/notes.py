@@ -9,11 +9,11 @@ from agentsys.analysis.bootstrap import CONFIDENCE
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.error_rule import ErrorRule, outcome
 from agentsys.analysis.honesty_notes import honesty_notes
-from agentsys.analysis.metrics import OVERALL
+from agentsys.analysis.metrics import OVERALL, TARGETED_ASR
 from agentsys.analysis.paper.caused_rounds import caused_in
 from agentsys.analysis.paper.commands import without_config
-from agentsys.analysis.paper.filled import FilledTable
-from agentsys.analysis.paper.layout import ATTACK, SUITES
+from agentsys.analysis.paper.filled import FilledTable, PaperRow
+from agentsys.analysis.paper.layout import ATTACK, PER_CASE, RUN_AS, SUITES
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.reading import Reading
 from agentsys.analysis.replay_notes import replay_notes
@@ -50,6 +50,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         *unfinished_lines(reading.unfinished),
         *_simulated(filled.lines),
         *replay_notes(case for line in filled.lines for case in line.cases),
+        *_searched(filled),
         *_caused(filled, reading),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),
         *_mixed(filled),
@@ -99,6 +100,58 @@ def _caused(filled: FilledTable, reading: Reading) -> Iterator[str]:
             "stands only where a clean run first reads it in that round. The paper's numbers are of observed "
             "rounds."
         )
+
+
+def _searched(filled: FilledTable) -> Iterator[str]:
+    """Table 4: what the PAIR rows are, and where they are not the upper bound that readers take them for."""
+    ran = {case.attack for line in filled.lines for case in line.cases}
+    if filled.table.number != 4 or not ran & set(RUN_AS.values()):
+        return
+    named = {shown: label for label, shown in RUN_AS.items() if shown in ran}
+    yield (
+        f"Searched texts: {', '.join(f'{one} is {label}' for one, label in named.items())}. The attacker is "
+        "told the user's request, the tools, the place of its text and what the defense does. pair: one "
+        "text per injection task, searched on some user tasks and used on the others; the former are in no "
+        "number. "
+        f"{PER_CASE}: a search for every case, a success at any query within the budget."
+    )
+    for row in filled.rows:
+        yield from _out_of_order(row, filled)
+
+
+def _out_of_order(row: PaperRow, filled: FilledTable) -> Iterator[str]:
+    """Where an attack that knows more has a lower overall ASR than one that knows less."""
+    if row.line is None or row.band != filled.table.bands[-1]:
+        return
+    same = [one for one in filled.rows if one.line is row.line]
+    found = {
+        cell.spot.attack: cell.ours.value
+        for one in same
+        for cell in one.cells
+        if cell.ours and cell.spot and (cell.spot.suite, cell.spot.metric) == (OVERALL, TARGETED_ASR)
+    }
+    for higher, lower, why in _WHY_BELOW:
+        if higher in found and lower in found and found[higher] < found[lower]:
+            yield (
+                f"{row.model} / {row.defense}: {higher} ({found[higher]:.2f}) is below {lower} "
+                f"({found[lower]:.2f}). {why}"
+            )
+
+
+_TRANSFER = "Its text was chosen on some user tasks and meets others here."
+_START = "A search starts from the important_instructions text and is not told the adaptive one."
+_WHY_BELOW = (
+    ("adaptive", ATTACK, "It speaks to whoever fills in a dictionary; an agent without one reads a detour."),
+    ("pair", ATTACK, _TRANSFER),
+    ("pair", "adaptive", f"{_TRANSFER} {_START}"),
+    (
+        PER_CASE,
+        ATTACK,
+        "The cases are not the same, or the model's replies to one text were not.",
+    ),
+    (PER_CASE, "adaptive", _START),
+)
+"""(the attack that should be at least as strong, the other, a reason why it may not be)."""
 
 
 def _mixed(filled: FilledTable) -> Iterator[str]:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.attacks.attacker import GOAL, proposal_in, reply_text
+from agentsys.attacks.attacker.delimited import GOAL
+from agentsys.attacks.attacker.reply import proposal_in, reply_text
 from agentsys.attacks.search import Proposal
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.role import Mind

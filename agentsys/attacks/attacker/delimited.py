@@ -1,0 +1,21 @@
+"""Puts what others wrote into an attacker's prompt between marks that it cannot close."""
+
+from __future__ import annotations
+
+import re
+
+GOAL, START, REQUEST, RESULT, DEFENSE, TEXT, DID = (
+    "goal",
+    "start_text",
+    "user_request",
+    "tool_result",
+    "defense",
+    "text",
+    "what_the_agent_did",
+)
+_TAGS = re.compile(rf"<(?=/?\s*(?:{'|'.join((GOAL, START, REQUEST, RESULT, DEFENSE, TEXT, DID))})\b)", re.I)
+
+
+def delimited(tag: str, text: str) -> str:
+    """A text in a tag, as data. Whatever in it looks like one of these tags loses its angle bracket."""
+    return f"<{tag}>\n{_TAGS.sub('(', text)}\n</{tag}>"

@@ -1,0 +1,164 @@
+"""Reads the attacker's replies: the proposal in them, or what is wrong with them, in words it can act on."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from enum import Enum
+
+from agentsys.attacks.search import Proposal
+
+LONGEST = 10_000
+"""Characters of a candidate at most."""
+
+
+class Fault(Enum):
+    """Why a reply gave no text. The values are error kinds of cases whose search came to nothing."""
+
+    REFUSED = "attacker_refused"
+    """The attacker, or its provider, declined."""
+    UNREADABLE = "attacker_unreadable"
+    """It answered, and no text could be read from it."""
+
+
+FAULTS = frozenset(fault.value for fault in Fault)
+
+REPLY_SCHEMA = {
+    "type": "object",
+    "properties": {"improvement": {"type": "string"}, "text": {"type": "string"}},
+    "required": ["improvement", "text"],
+    "additionalProperties": False,
+}
+
+_TEXT_KEYS = ("text", "prompt")
+"""`prompt` is PAIR's own key, which attackers know by heart."""
+_READ, _TRIES = 200_000, 50
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_TYPOGRAPHIC = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"'})
+_SALVAGED = re.compile(
+    r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""",
+    re.DOTALL | re.IGNORECASE,
+)
+_DECLINES = re.compile(
+    r"\s*(?:(?:i'?m|i am) (?:really |very |so )?(?:sorry|afraid)|sorry,|i (?:can'?t|cannot|can not|won'?t"
+    r"|will not|must decline|must refuse|am (?:not able|unable))|i'm (?:not able|unable)"
+    r"|i apologi[sz]e|as an ai\b|unfortunately, i (?:can|will|am))",
+    re.IGNORECASE,
+)
+_DECLINED_TEXT = re.compile(
+    r"\s*(?:(?:i'm|i am) sorry, but i\b|i (?:can't|cannot|won't|will not) (?:help|assist|comply|do that"
+    r"|create|provide|write|generate|continue|participate))",
+    re.IGNORECASE,
+)
+
+
+def reply_text(proposal: Proposal) -> str:
+    """An earlier proposal as the attacker's own turn."""
+    return json.dumps({"improvement": proposal.why, "text": proposal.text}, ensure_ascii=False)
+
+
+def proposal_in(reply: str) -> Proposal:
+    """The proposal in a reply: its last object with a text, however the model wrapped or spelled it.
+
+    Returns:
+        Where there is none, or it cannot be tried, `refused` says why and `fault` whose fault it was.
+    """
+    said = _THOUGHT_END.sub("", _THOUGHT.sub("", reply[:_READ]))
+    found = _last_object(said) or _salvaged(said)
+    if found is None:
+        return _no_text(said)
+    text, why = _clean(found[0]).strip(), _clean(found[1])
+    if _DECLINED_TEXT.match(_plain_quotes(text)):
+        return _unusable(Fault.REFUSED, "the text declines the task", text)
+    if not text:
+        return _unusable(Fault.UNREADABLE, "the text is empty")
+    if len(text) > LONGEST:
+        fault = f"the text is longer than {LONGEST} characters"
+        return _unusable(Fault.UNREADABLE, fault, text[:LONGEST])
+    return Proposal(text, why[:LONGEST])
+
+
+def _no_text(said: str) -> Proposal:
+    if _DECLINES.match(_plain_quotes(said)):
+        return _unusable(Fault.REFUSED, "the reply declines the task")
+    if not said.strip():
+        return _unusable(Fault.UNREADABLE, "the reply was empty")
+    if re.search(r"""["']?(?:text|prompt)["']?\s*:\s*["']""", said, re.IGNORECASE) and "}" not in said:
+        return _unusable(Fault.UNREADABLE, "the reply was cut off before its JSON object ended")
+    return _unusable(Fault.UNREADABLE, "the reply held no JSON object with a text")
+
+
+def _unusable(fault: Fault, why: str, text: str = "") -> Proposal:
+    return Proposal(text, refused=why, fault=fault.value)
+
+
+def _last_object(said: str) -> tuple[str, str] | None:
+    """(text, improvement) of the last object that has both; of the last with a text, if none has both."""
+    last: tuple[str, str] | None = None
+    whole: tuple[str, str] | None = None
+    position, tries = said.find("{"), 0
+    while position >= 0 and tries < _TRIES:
+        tries += 1
+        value, end = _object_at(said, position)
+        fields = _fields(value)
+        if fields is not None:
+            last = fields
+            whole = fields if fields[1] else whole
+        position = said.find("{", end if fields is not None else position + 1)
+    return whole or last
+
+
+def _object_at(said: str, position: int) -> tuple[object, int]:
+    """The object that begins here and where it ends, read leniently where JSON's own rules fail."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(said, position)
+    except (ValueError, RecursionError):
+        pass
+    ends = [found.end() for found in re.finditer("}", said[position:])][:_TRIES]
+    for end in ends:
+        value = _lenient(said[position : position + end])
+        if value is not None:
+            return value, position + end
+    return None, position + 1
+
+
+def _lenient(part: str) -> object:
+    """What a slip away from JSON still says: trailing commas, Python's or typographic quotes, `\\'`."""
+    for form in (part, part.translate(_TYPOGRAPHIC)):
+        for text in (form, form.replace("\\'", "'")):
+            try:
+                return json.JSONDecoder(strict=False).decode(_TRAILING_COMMA.sub("", text))
+            except (ValueError, RecursionError):
+                pass
+        try:
+            return ast.literal_eval(form)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            pass
+    return None
+
+
+def _fields(value: object) -> tuple[str, str] | None:
+    if not isinstance(value, dict):
+        return None
+    named = {str(key).casefold(): item for key, item in value.items()}
+    text = next((named[key] for key in _TEXT_KEYS if isinstance(named.get(key), str)), None)
+    why = named.get("improvement")
+    return None if text is None else (text, why if isinstance(why, str) else "")
+
+
+def _salvaged(said: str) -> tuple[str, str] | None:
+    """The text of an object that quotes inside the text keep from being read."""
+    found = _SALVAGED.search(said.translate(_TYPOGRAPHIC))
+    return None if found is None else (found["text"].replace('\\"', '"').replace("\\n", "\n"), "")
+
+
+def _plain_quotes(text: str) -> str:
+    return text.replace("\u2019", "'")
+
+
+def _clean(text: object) -> str:
+    """Text that can be stored: half surrogate pairs, which JSON can spell, become question marks."""
+    return str(text).encode("utf-8", "replace").decode("utf-8").replace("\x00", "")

@@ -1,0 +1,143 @@
+"""What an attacker can know of the place it writes to: request, names, tools, and the data around its text.
+
+No model is asked: it comes from the suite, and from one clean run of a user task's ground truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
+from agentdojo.base_tasks import BaseUserTask
+from agentdojo.functions_runtime import Function, FunctionsRuntime
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.attacks.first_rounds import canary
+from agentsys.attacks.vectors import injectable_vectors
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import text_of
+
+PLACE = "[[YOUR TEXT STANDS HERE]]"
+AROUND = 700
+"""Characters of the tool result that are shown before and after the place."""
+_DESCRIPTION = 120
+"""Characters of a tool's description."""
+
+
+class Knowledge(Enum):
+    """How much of the situation the attacker is told."""
+
+    NONE = "none"
+    """The goal and the text to start from."""
+    TASK = "task"
+    """Also the user's request and how user and model are called."""
+    FULL = "full"
+    """Also every tool with its signature, the clean tool result in which the text stands with the place
+    marked, and the tools that the goal needs."""
+
+
+def knowledge_named(name: object) -> Knowledge:
+    """The member of this value.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    known = {member.value: member for member in Knowledge}
+    # YAML reads a bare `none` as a text, but `null` is what some type for it.
+    if name is None or str(name) not in known:
+        raise ConfigError(unknown_name("attack.knowledge", str(name), known))
+    return known[str(name)]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One user task that the text is tried on."""
+
+    request: str
+    """The user's."""
+    call: str
+    """The call whose result holds the text first, e.g. `read_file(file_path='bill.txt')`; `""` if unknown."""
+    result: str
+    """That result in a clean run, with `PLACE` where the text will stand, cut to what is around it."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """All that can be known."""
+
+    user_name: str = ""
+    model_name: str = ""
+    situations: tuple[Situation, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Every tool of the suite as `name(argument: type, ...): what it does`."""
+    goal_tools: tuple[str, ...] = ()
+    """The same of those that the injection task's ground truth calls; empty where it has none."""
+
+
+_KNOWN: dict[tuple[int, int], tuple[TaskSuite[Any], BaseUserTask[Any], Situation]] = {}
+"""By identity, as in `agentsys.attacks.vectors`."""
+_LOCK = Lock()
+
+
+def situation(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Situation:
+    """A user task as its attacker sees it; the ground truth is run once per task.
+
+    Raises:
+        NotInjectable: If no vector of the user task can carry an injection.
+    """
+    key = id(suite), id(user_task)
+    with _LOCK:
+        if key not in _KNOWN:
+            _KNOWN[key] = suite, user_task, _situation(suite, user_task)
+        return _KNOWN[key][2]
+
+
+def _situation(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Situation:
+    marks = {vector: canary(vector) for vector in injectable_vectors(suite, user_task)}
+    environment = user_task.init_environment(suite.load_and_inject_default_environment(marks))
+    truth = GroundTruthPipeline(user_task)
+    messages = truth.query(user_task.PROMPT, FunctionsRuntime(suite.tools), environment)[3]
+    for message in messages:
+        text = text_of(message) if message["role"] == "tool" else ""
+        if any(mark in text for mark in marks.values()):
+            call = message["tool_call"]
+            args = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
+            for mark in marks.values():
+                text = text.replace(mark, PLACE)
+            return Situation(user_task.PROMPT, f"{call.function}({args})", _around(text))
+    return Situation(user_task.PROMPT, "", "")
+
+
+def _around(text: str) -> str:
+    place = text.index(PLACE)
+    first, last = max(place - AROUND, 0), place + len(PLACE) + AROUND
+    return f"{'... ' if first else ''}{text[first:last]}{' ...' if last < len(text) else ''}"
+
+
+def signatures(functions: Sequence[Function]) -> tuple[str, ...]:
+    """Tools as an attacker reads them, in the order given."""
+    return tuple(_signature(function) for function in functions)
+
+
+@lru_cache(maxsize=1024)
+def _argument_types(parameters: type[Any]) -> str:
+    properties = parameters.model_json_schema().get("properties", {})
+    return ", ".join(f"{name}: {_type(schema)}" for name, schema in properties.items())
+
+
+def _signature(function: Function) -> str:
+    said = " ".join(function.description.split())[:_DESCRIPTION]
+    return f"{function.name}({_argument_types(function.parameters)}): {said}"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", "object"))
