@@ -69,7 +69,7 @@ class _Part:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
         if isinstance(self.provider, SceneModel):
             return None
-        return Retried(Booked(self.provider), _BRIEFLY, gate=self.gate)
+        return Blamed(Retried(Booked(self.provider), _BRIEFLY, gate=self.gate))
 
     def for_scene(self, scene: Scene) -> ChatModel:
         scripted = isinstance(self.provider, SceneModel)

@@ -9,7 +9,7 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.chat import ChatModel
 from agentsys.models.connection_test import QUESTION, called
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.errors import ErrorKind, ModelCodeFailed, ModelError
 from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
@@ -98,6 +98,8 @@ def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, 
     try:
         with tracing(Tracer(books=books)):
             reply = server.complete(QUESTION)
+    except ModelCodeFailed as error:
+        return None, f"Model '{server.name}': its code broke ({error}); the run goes on, and shows where"
     except ModelError as error:
         text = f"Model '{server.name}' cannot be used: {error}"
         if error.kind not in _HOPELESS:

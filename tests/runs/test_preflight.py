@@ -157,6 +157,27 @@ def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_rea
         assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
 
 
+class Crashing:
+    """A model with a bug."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def complete(self, request: Any) -> Any:
+        raise KeyError("choices")
+
+
+def test_a_models_bug_is_told_and_left_to_the_cases_which_keep_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "conf/model").mkdir(parents=True)
+    card = f"_target_: {__name__}.Crashing\nname: crashing\nprose_name: C\n"
+    (tmp_path / "conf/model/crashing.yaml").write_text(card)
+    chosen = ["model=crashing", *ONE, f"logdir={tmp_path / 'runs'}"]
+    looked = prepare(chosen, config_dirs=[tmp_path / "conf"]).looked_at()
+    assert "its code broke (KeyError: 'choices'); the run goes on" in looked.oddities[0]
+    outcome = looked.execute(Silent())
+    assert (outcome.errors, len(outcome.tracebacks)) == (1, 1)
+
+
 def test_the_look_can_be_switched_off(tmp_path: Path) -> None:
     confs = [paid_model(tmp_path, "http://127.0.0.1:9/v1")]
     chosen = ["model=paid", "preflight=false", *ONE, f"logdir={tmp_path / 'runs'}"]
