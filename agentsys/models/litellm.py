@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from agentsys.extras import not_installed
 from agentsys.models.api_key import read_key
+from agentsys.models.bounded_http import MOST_REPLY_BYTES, Bounds, bounded_client
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.headers import ROLE_HEADER
 from agentsys.models.price import Price
-from agentsys.models.sdk_errors import http_error, one_line, retry_after_s, transport_error
+from agentsys.models.sdk_errors import http_error, one_line, own_error, retry_after_s, transport_error
 from agentsys.models.wire_openai import read_reply, response_format, wire_messages, wire_tools
 from agentsys.models.wire_tools import ToolLists
 
@@ -38,7 +40,8 @@ class LiteLLMModel:
         base_url: Address of another server; None for the provider's.
         temperature: Sent as it is, 0.0 too; None: never sent, whatever a request asks.
         max_tokens: Most output tokens; None: not sent.
-        timeout_s: Seconds until a request counts as lost.
+        timeout_s: Seconds until a whole reply must be there; see docs/errors.md for what litellm holds to.
+        max_reply_bytes: Longest reply's body that is read; of the first of several such models.
         price: For the cost of each call.
         send_role: Whether the asking role goes along in a header (for our own served models).
         extra_body: More arguments for every `litellm.completion` call.
@@ -57,12 +60,17 @@ class LiteLLMModel:
         temperature: float | None = 0.0,
         max_tokens: int | None = None,
         timeout_s: float = 300.0,
+        max_reply_bytes: int = MOST_REPLY_BYTES,
         price: Price | None = None,
         send_role: bool = False,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         self._key = read_key(name, api_key_env)
         self._litellm = _import_litellm(name)
+        if self._litellm.client_session is None:
+            # One client for all models that litellm asks in OpenAI's format: the first one's bounds hold.
+            bounds = Bounds(timeout_s, max_reply_bytes)
+            self._litellm.client_session = bounded_client(import_module("httpx").Client, bounds, None)
         self.name = name
         self.model_id = model_id
         self.base_url = base_url
@@ -109,6 +117,10 @@ class LiteLLMModel:
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed
 
     def _translated(self, error: Exception) -> Exception:
+        ours = own_error(error)
+        if ours is not None:
+            said = str(ours).partition(": ")[2]
+            return ModelError(ours.kind, one_line(said, self._key), ours.retry_after_s)
         status = getattr(error, "status_code", None)
         message = one_line(str(error), self._key)
         kind = _BY_CLASS.get(type(error).__name__)

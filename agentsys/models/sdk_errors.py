@@ -189,8 +189,12 @@ def transport_error(error: BaseException) -> ModelError | None:
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
     releases) need not be imported, or even installed.
     """
-    ours = [cause for cause in _causes(error) if isinstance(cause, ModelError)]
-    return ours[0] if ours else _below_http(error)  # ours: raised by our own client, below the SDK
+    return own_error(error) or _below_http(error)
+
+
+def own_error(error: BaseException) -> ModelError | None:
+    """The error that our own client raised below an SDK, which wrapped it; None if it raised none."""
+    return next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

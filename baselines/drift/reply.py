@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
                 raise
     try:
         found: list[FunctionCall] = parse_tool_calls_from_python_function(repaired(body))
+        json.dumps([call.args for call in found], default=str)  # a number in hex may be too long to be stored
     # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
     except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
         raise CallSyntaxError(str(error) or type(error).__name__) from None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hostile_server import hostile
 from scripted_for_serving import WEATHER, Scripted, calls, says
 
 from agentsys.errors import ConfigError
@@ -38,6 +40,14 @@ def _model(server: Server, **more: Any) -> LiteLLMModel:
     if importlib.util.find_spec("litellm") is None:  # importing it here would make it look for its price list
         pytest.skip("needs the litellm extra")
     return LiteLLMModel("m", "openai/m-1", "A_KEY", base_url=server.openai_base_url, **more)
+
+
+@pytest.fixture(autouse=True)
+def _own_session() -> Iterator[None]:
+    """litellm's client is the process's: each test has its model's own."""
+    yield
+    if "litellm" in sys.modules:
+        sys.modules["litellm"].client_session = None  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +89,26 @@ def test_fault_through_litellm_takes_one_request(fault: str, kinds: set[ErrorKin
         assert server.requests == 1
     assert caught.value.kind in kinds
     assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_redirect_and_a_trickle_end_as_they_do_elsewhere() -> None:
+    moved = b"HTTP/1.1 307 Moved\r\nLocation: http://elsewhere/?k=sk-secret\r\nContent-Length: 0\r\n\r\n"
+
+    def trickle(_: bytes) -> Iterator[bytes | float]:
+        yield b"HTTP/1.1 200 OK\r\n\r\n"
+        while True:
+            yield 0.05
+            yield b" "
+
+    for answer, kind in ((lambda _: iter([moved]), ErrorKind.BAD_REQUEST), (trickle, ErrorKind.TIMEOUT)):
+        with hostile(answer) as server:
+            if importlib.util.find_spec("litellm") is None:
+                pytest.skip("needs the litellm extra")
+            model = LiteLLMModel("m", "openai/m-1", "A_KEY", base_url=f"{server.base_url}/v1", timeout_s=2.0)
+            start = time.monotonic()
+            with pytest.raises(ModelError) as caught:
+                model.complete(ASK)
+        assert caught.value.kind is kind
+        assert time.monotonic() - start < 20
+        assert "sk-secret" not in str(caught.value)

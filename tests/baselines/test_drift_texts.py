@@ -1,0 +1,58 @@
+"""DRIFT's readers of what models write: names are ASCII, and mending takes bounded time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentsys.models.tagged_calls import CallSyntaxError, write_reply
+from baselines.drift.checklist import aligned, mend, readable_entries
+from baselines.drift.checklist import repaired as repaired_list
+from baselines.drift.reply import read_reply, repaired
+
+
+def test_a_word_with_an_umlaut_between_commas_is_no_call() -> None:
+    body = "[send_message(body='Pizza, rösti, and tea'), read_file]"
+    assert repaired(body) == "[send_message(body='Pizza, rösti, and tea'), read_file()]"
+    assert repaired("[tea, thé, _x1, 1x, été()]") == "[tea(), thé, _x1(), 1x, été()]"
+
+
+def test_a_message_with_such_a_word_is_read_as_it_stands() -> None:
+    text = write_reply("", "[send_message(body='Pizza, rösti, and tea')]", "")
+    (call,) = read_reply(text, parse_first=False).calls
+    assert call.args == {"body": "Pizza, rösti, and tea"}
+
+
+def test_a_checklist_that_is_nearly_json_is_mended() -> None:
+    entry = {"name": "pay", "required parameters": {"to": "x"}, "conditions": None}
+    nearly = json.dumps([entry])[:-1] + ","
+    assert json.loads(repaired_list(nearly) or "") == [entry]
+    assert readable_entries(nearly) == [entry]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + '"a" b ' * 3000,
+        '[{"```json\n[{"name":"f"}]\n``` ',
+        "[" * 20_000,
+        '{"a": ' * 15_000,
+        "x" * 30_000,
+    ],
+)
+def test_what_json_repair_would_stumble_over_is_no_checklist(text: str) -> None:
+    assert repaired_list(text) is None or len(text) < 20_000
+    assert readable_entries(text) is None
+    assert json.loads(aligned(text, ["pay"]))[0]["name"] == "pay"
+
+
+def test_a_model_in_a_loop_is_given_up_and_not_waited_for() -> None:
+    with pytest.raises(ValueError, match="again and again"):
+        mend("[" + '"a" b ' * 1500)
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "9" * 5000])
+def test_a_number_that_cannot_be_printed_is_no_argument(number: str) -> None:
+    with pytest.raises(CallSyntaxError):
+        read_reply(write_reply("", f"[pay(amount={number})]", ""), parse_first=True)
