@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, time
@@ -23,16 +24,21 @@ def as_json(value: object, *, indent: bool = False) -> bytes:
     """A value as JSON. There is none that cannot be written.
 
     What JSON or its readers have no form for is replaced, see `storable`; everything else is written as
-    it is, and fast.
+    it is, and fast. Controls that steer a terminal are escaped, so that a record can be printed as it lies.
 
     Args:
         value: Plain data, pydantic models among it.
         indent: Whether a person may want to read it.
     """
     try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 if indent else None)
+        data = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 if indent else None)
     except (TypeError, RecursionError):  # too wide, too deep, half a surrogate pair, a key that is no text
-        return json.dumps(storable(value), indent=2 if indent else None, ensure_ascii=False).encode()
+        data = json.dumps(storable(value), indent=2 if indent else None, ensure_ascii=False).encode()
+    return _CONTROL.sub(lambda found: b"\\u00%02x" % found[0][-1], data) if b"\xc2" in data else data
+
+
+_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
+"""U+0080 to U+009F in UTF-8, U+009B above all, which is ESC and [ in one; JSON demands no escape for them."""
 
 
 def _plain(value: object) -> object:

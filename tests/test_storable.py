@@ -96,3 +96,11 @@ def test_a_value_that_contains_itself_is_written() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     assert b"nested too deeply" in as_json(loop)
+
+
+def test_controls_that_steer_a_terminal_are_escaped_and_come_back() -> None:
+    text = "\x9b31mred\x1b[0m\x85 é \xa0 漢"
+    data = as_json({text: [text]})
+    assert not any(mark in data for mark in (b"\x1b", "\x9b".encode(), "\x85".encode()))
+    assert json.loads(data) == {text: [text]}
+    assert "é \xa0 漢".encode() in data

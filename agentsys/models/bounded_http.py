@@ -86,9 +86,12 @@ class _Bounded:
             body = b"".join(self._decoded(response))
             if response.status_code >= 400:
                 raise http_error(response.status_code, _error_body(body), response.headers, self._key)
-            # With its own headers an SDK would decode the body once more, by whatever charset they name.
+            if response.status_code < 200:
+                raise malformed(f"the server answered with HTTP {response.status_code}")
+            # With its own headers an SDK would decode the body once more, by whatever charset they name, and
+            # not every SDK takes every status below 300 for a success.
             headers = {"Content-Type": "application/json"}
-            return type(response)(response.status_code, headers=headers, content=body, request=request)
+            return type(response)(200, headers=headers, content=body, request=request)
 
     def _decoded(self, response: Any) -> Iterator[bytes]:
         left = self._bounds.reply_bytes

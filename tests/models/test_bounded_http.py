@@ -180,3 +180,11 @@ def test_what_is_no_reply_is_malformed(vendor: str, body: bytes) -> None:
 def test_too_many_values_are_malformed_before_they_take_the_memory(vendor: str) -> None:
     body = b'{"a":[' + b"[]," * 1_000_000 + b"[]]}"
     assert "values" in str(error_of(vendor, answer(body)))
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_any_success_is_read_as_one_and_an_empty_one_is_malformed(vendor: str) -> None:
+    body = json.dumps(REPLIES[vendor]).encode()
+    assert reply_of(vendor, answer(body, status=b"201 Created")).message["content"]
+    empty = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+    assert error_of(vendor, empty).kind is ErrorKind.MALFORMED_REPLY
