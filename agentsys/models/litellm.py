@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from agentsys.extras import not_installed
@@ -136,12 +135,11 @@ class LiteLLMModel:
         return found
 
 
-def _import_litellm(name: str) -> ModuleType:
+def _import_litellm(name: str) -> Any:
     # Without this it asks the network for its price table on import, and again from a thread.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
         import litellm
     except ImportError:
         raise not_installed(f"Model '{name}'", ["litellm"], "litellm") from None
-    found: ModuleType = litellm
-    return found
+    return litellm

@@ -122,8 +122,8 @@ def _read(answer: Mapping[str, Any], count: int, model: str, price: Price | None
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
         raise malformed(f"the embedding service did not answer with {count} vectors")
-    by_place = {mapping_of(row).get("index"): mapping_of(row).get("embedding") for row in rows}
-    vectors = [by_place.get(place) for place in range(count)]
+    by_place = {str(mapping_of(row).get("index")): mapping_of(row).get("embedding") for row in rows}
+    vectors = [by_place.get(str(place)) for place in range(count)]
     if not all(isinstance(vector, list) for vector in vectors):
         raise malformed("the embedding service left out a vector")
     usage = Usage(prompt=count_of(mapping_of(answer.get("usage")).get("prompt_tokens")))
