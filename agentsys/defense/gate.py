@@ -88,8 +88,21 @@ def first_object(text: str) -> dict[str, Any] | None:
     Braces in the prose before it ("the {name} asked for") are passed over if they close again; an object that
     is cut off is none, and neither is an element of a list: the rest of the list would be lost in silence.
 
-    For valid JSON the decoder stops exactly at the matching brace (it knows strings and escapes).
+    For valid JSON the decoder stops exactly at the matching brace (it knows strings and escapes). Commas
+    behind a last element, which models write and JSON forbids, are left out where nothing else is wrong: that
+    can add nothing to the value.
     """
+    found = _first_object(text)
+    if found is None:
+        mended = _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", text)
+        found = _first_object(mended) if mended != text else None
+    return found
+
+
+_STRING_OR_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
+
+
+def _first_object(text: str) -> dict[str, Any] | None:
     start = text.find("{")
     while start >= 0:
         value, end = _object_at(text, start)
