@@ -94,7 +94,9 @@ def first_object(text: str) -> dict[str, Any] | None:
     """
     found = _first_object(text)
     if found is None:
-        mended = _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", text)
+        # From the brace on: a quotation mark in the prose before it begins no string of the object.
+        prose, brace, rest = text.partition("{")
+        mended = prose + brace + _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", rest)
         found = _first_object(mended) if mended != text else None
     return found
 

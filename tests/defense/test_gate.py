@@ -177,7 +177,8 @@ def test_a_leaf_is_brought_into_its_type_where_it_can_carry_no_text(
         ('["x", {"name": "a"}]', None),
         ('[{"name": "a"}, {"na', None),
         ('{"a": {"name": "b"}, "c": ', None),
-        ('{"name": "a",}', None),
+        ('{"name": "a",}', {"name": "a"}),
+        ('{"name": "a" "b",}', None),
         ("I'm sorry, I can't help with that.", None),
     ],
 )
@@ -221,11 +222,31 @@ def test_the_gate_never_raises_on_drawn_text(reply: str, intent: dict[str, Any],
 
 
 def object_by_hand(text: str) -> object:
-    """From the first `{` to its matching `}`, counted character by character; None if that is not JSON."""
-    try:
-        return json.loads(braces_by_hand(text), strict=False)
-    except ValueError:
-        return None
+    """From the first `{` to its matching `}`, counted character by character; None if that is not JSON.
+
+    Commas behind a last element are left out, where it is not JSON with them.
+    """
+    braces = braces_by_hand(text)
+    for read in (braces, without_last_commas(braces)):
+        try:
+            return json.loads(read, strict=False)
+        except ValueError:
+            continue
+    return None
+
+
+def without_last_commas(braces: str) -> str:
+    kept, in_string, escaped = "", False, False
+    for place, character in enumerate(braces):
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == "," and braces[place + 1 :].lstrip()[:1] in ("}", "]"):
+            continue
+        else:
+            in_string = character == '"'
+        kept += character
+    return kept
 
 
 def is_prose(braces: str) -> bool:
