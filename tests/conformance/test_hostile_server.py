@@ -91,7 +91,7 @@ def run(folder: Path, vendor: str, base_url: str, *options: str) -> Ran:
         f"model.base_url={base_url}{'/v1' if vendor == 'openai' else ''}",
         *("model.api_key_env=HOSTILE_KEY", f"model.timeout_s={TIMEOUT_S}", "+model.max_reply_bytes=8000000"),
         "model.retry={attempts: 1, base_s: 0.01, longest_s: 1.0, total_s: 5.0, empty_retries: 0}",
-        *("defense=none", "attack=none", "executor.workers=12", *options),
+        *("defense=none", "attack=none", "executor.workers=12", "preflight=false", *options),
     ]
     output = folder / "output"
     with output.open("wb") as sink:
