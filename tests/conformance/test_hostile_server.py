@@ -167,5 +167,5 @@ def test_an_error_that_ends_the_run_is_one_clean_line(mode: Mode, tmp_path: Path
     assert ran.status == 1
     assert b"Traceback" not in ran.output
     assert f"Stopped early: {mode.kinds[0]}" in ran.output.decode()
-    assert sorted(outcome(record["agentsys"]) for record in ran.records)[0] == mode.kinds[0]
+    assert mode.kinds[0] in {outcome(record["agentsys"]) for record in ran.records}
     assert leaks_in(ran) == []
