@@ -78,6 +78,25 @@ def unseen_reason(case: CaseRow) -> str:
     return "returned, but read by no model recorded" if case.exposed_raw else "never returned by a tool"
 
 
+def asr_on_the_same(
+    cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
+) -> tuple[Share, Share]:
+    """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
+
+    def place(case: CaseRow) -> tuple[str, str, str | None, int]:
+        return case.suite, case.user_task_id, case.injection_task_id, case.epoch
+
+    counted = [
+        {place(one): one for one in part if outcome(one, rule) is not None} for part in (cases, others)
+    ]
+    shared = counted[0].keys() & counted[1].keys()
+    first, second = ([part[key] for key in sorted(shared, key=str)] for part in counted)
+    return (
+        _share(first, lambda found: found.injection_success, rule),
+        _share(second, lambda found: found.injection_success, rule),
+    )
+
+
 def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
 

@@ -15,6 +15,7 @@ from agentsys.analysis.error_rule import ErrorRule, no_text_notes
 from agentsys.analysis.fixed import changed_benchmark_notes
 from agentsys.analysis.honesty import (
     Share,
+    asr_on_the_same,
     asr_where_returned,
     asr_where_shown,
     at_the_floor,
@@ -66,7 +67,7 @@ def honesty_notes(
             *_floors(lines, resampler, rule),
             *_detectable(lines, resampler, rule),
             *_exposure(lines, rule),
-            *_searches(lines),
+            *_searches(lines, rule),
         ]
         notes += [f"{prefix}{note}" for note in found]
     return notes
@@ -171,14 +172,38 @@ def _detectable(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterato
                 )
 
 
-def _searches(lines: _Lines) -> Iterator[str]:
-    """What a searched attack's line is not: cases without a text, and cases the text was chosen on."""
+_STARTS = ("important_instructions", "opi_combined_attack")
+"""The attacks whose texts a search starts from (agentsys.attacks.searched.plain_attack)."""
+
+
+def _searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    """What a searched attack's line is not: cases without a text, cases the text was chosen on, and where a
+    transferred text does worse than the one it came from."""
     for (defense, attack), cases in lines.items():
         yield from (f"{_name(defense, attack)}: {note}" for note in no_text_notes(cases))
         if attack.endswith(HOME):
             yield (
                 f"{_name(defense, attack)}: the cases that the texts were searched on, kept apart and run "
                 "once more with the text that was chosen."
+            )
+            yield from _beside_its_start(lines, defense, attack.removesuffix(HOME), rule)
+
+
+def _beside_its_start(lines: _Lines, defense: str, attack: str, rule: ErrorRule) -> Iterator[str]:
+    found = lines.get((defense, attack), [])
+    starts = [(name, lines[defense, name]) for name in _STARTS if (defense, name) in lines]
+    if found and not starts:
+        yield (
+            f"{_name(defense, attack)}: no line of the attack its texts start from stands beside it "
+            f"({_STARTS[0]}, on ASB {_STARTS[1]})."
+        )
+    for name, cases in starts:
+        ours, theirs = asr_on_the_same(found, cases, rule)
+        if ours.n and ours.value < theirs.value:
+            yield (
+                f"{_name(defense, attack)}: ASR {ours.value:.2f} is below {theirs.value:.2f} of {name}, "
+                f"whose text its searches start from, on the same {ours.n} cases: a text chosen on some user "
+                "tasks can do worse on others."
             )
 
 

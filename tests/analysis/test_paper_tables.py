@@ -21,11 +21,13 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.document import Document
+from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.paper.commands import filling_commands, without_config
 from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.layout import ATTACK, SUITES, TABLES
 from agentsys.analysis.paper.lines import run_lines
 from agentsys.analysis.paper.long_form import COLUMNS, table_csv, table_records, write_parquet
+from agentsys.analysis.paper.notes import notes
 from agentsys.analysis.paper.paper_document import paper_document
 from agentsys.analysis.reading import Reading, read_cases
 from agentsys.analysis.write_html import html_document
@@ -79,6 +81,19 @@ def test_table_4_takes_the_transferred_search_for_pair_and_no_other() -> None:
     assert numbers["pair", "ASR"] == [100.0] * 5
     assert all(not found for (attack, _), found in numbers.items() if attack != "pair")
     assert _filled(4, searched).lines[0].cases == _filled(4, transferred).lines[0].cases
+
+
+def test_table_4_says_what_was_searched_and_where_an_attack_is_below_a_weaker_one() -> None:
+    attacked = [case for case in _grid(defense="agentsys") if case.attack != "none"]
+    rows = [
+        replace(case, attack=attack, injection_success=hit)
+        for case in attacked
+        for attack, hit in (("adaptive", True), ("pair_aware-transfer-full", False))
+    ]
+    filled = _filled(4, rows)
+    told = " ".join(notes(filled, Reading(tuple(rows)), ErrorRule.REPORT, 50))
+    assert "pair is pair_aware-transfer-full" in told
+    assert "pair (0.00) is below adaptive (100.00). Its text was chosen on some user tasks" in told
 
 
 @pytest.fixture(scope="module")

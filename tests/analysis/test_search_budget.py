@@ -212,6 +212,34 @@ def test_where_an_attacker_gave_no_text_comparisons_and_reports_say_so(tmp_path:
     )
 
 
+def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(tmp_path: Path) -> None:
+    homes = SearchFacts(
+        mode="transfer",
+        budget=BUDGET,
+        attempts=1,
+        refused=0,
+        found_at=None,
+        user_task_id="user_task_0",
+        homes=("user_task_0",),
+    )
+    for task in range(4):
+        place = {"user_task_id": f"user_task_{task}", "injection_task_id": "injection_task_0"}
+        search = homes if task == 0 else homes.model_copy(update={"user_task_id": "user_task_0"})
+        store_own(
+            tmp_path / "found",
+            case_of(attack="pair-transfer-task", **place),
+            security=task < 2,
+            search=search,
+        )
+        store_own(tmp_path / "start", case_of(attack="important_instructions", **place), security=task > 0)
+    alone = " ".join(report(read_cases([tmp_path / "found"]), replicates=50).notes)
+    assert "no line of the attack its texts start from stands beside it" in alone
+    both = " ".join(report(read_cases([tmp_path / "found", tmp_path / "start"]), replicates=50).notes)
+    assert "pair-transfer-task: ASR 33.33 is below 100.00 of important_instructions" in both
+    assert "on the same 3 cases" in both
+    assert "pair-transfer-task+home: the cases that the texts were searched on" in both
+
+
 def test_a_candidate_tried_on_several_user_tasks_is_one_attempt_and_so_many_queries(tmp_path: Path) -> None:
     lead = {"attack": "pair-transfer-task", "user_task_id": "user_task_3"}
     store_search(tmp_path, 2, tried_on=3, **lead)
