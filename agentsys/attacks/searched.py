@@ -52,7 +52,7 @@ class Searched:
         on_topic: `model`: a model says whether a candidate is off topic, and prunes it; `none`.
         judge: `calls`: scores below a success come from the agent's calls; `model`: from a model.
         search_on: User tasks that a candidate is tried on in mode `transfer`.
-        seed: Orders the attacker's strategies, breaks ties and draws the user tasks to search on.
+        seed: Orders the attacker's strategies and breaks ties.
         artefact: A file of an earlier search; its texts are used and nothing is searched.
 
     Raises:

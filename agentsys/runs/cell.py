@@ -141,13 +141,16 @@ def _lacks(defense: Defense) -> Unavailable | None:
     return None
 
 
+_SCRIPTED = "agentsys.models.simulated.model.SimulatedModel"
+
+
 def model_node(settings: Settings) -> dict[str, Any]:
     """The model's YAML, the attacker's roles played by the model that the attack names, if it names one.
 
-    A simulated model plays every role itself, so that a preset that names an attacker can be tried offline.
+    The scripted model plays every role itself, so that a preset that names an attacker can be tried offline.
     """
     model, attacker = settings.model, settings.attack.get("attacker")
-    if attacker is None or model.get("simulated"):
+    if attacker is None or model.get("_target_") == _SCRIPTED:
         return model
     roles = dict.fromkeys(sorted(ROLES), attacker) | dict(model.get("roles") or {})
     return {**model, "roles": {**roles, ROLE: attacker}}

@@ -62,7 +62,8 @@ def search_homes(job: Job) -> list[Job]:
     able = _injectable(job.cell.benchmark.suite(job.case.suite))
     if not able:
         raise NotInjectable(f"No user task of {job.case.suite} shows an injection vector.")
-    draw = random.Random(f"{job.cell.settings.seed}\n{job.case.suite}\n{job.case.injection_task_id}")
+    # The same in every run: searches under another seed are then comparable, and found to be another's.
+    draw = random.Random(f"{job.case.version}\n{job.case.suite}\n{job.case.injection_task_id}")
     homes = draw.sample(able, min(attack.search_on, len(able)))
     return [replace(job, case=job.case.model_copy(update={"user_task_id": home})) for home in homes]
 

@@ -37,6 +37,7 @@ def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, na
                 named_by,
                 "attack.feedback=defense_aware",
                 "attack.depth=2",
+                "attack.search_on=1",
                 "benchmark.suites=[slack]",
                 "user_tasks=[0,1]",
                 f"logdir={tmp_path / 'runs'}",
@@ -54,10 +55,11 @@ def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, na
     assert 1 in found, "no search succeeded"
     assert None in found, "no search went through its budget"
     sent = {"agent": 0, "attacker": 0}
-    copies = [c for c in cases if c["user_task_id"] == c["agentsys"]["search"]["user_task_id"]]
-    for record in [*attempts, *(case for case in cases if case not in copies)]:
+    for record in [*attempts, *cases]:
         for role, usage in record["agentsys"]["usage"].items():
             sent[role] += usage["requests"]
     assert asked == (sent["agent"], sent["attacker"])
-    assert sent["attacker"] == len(attempts)
+    # The second attempt's proposal was asked for with the first.
+    facts = [record["agentsys"]["attempt"] for record in attempts]
+    assert sent["attacker"] == sum((fact["stream"], fact["depth"]) != (1, 1) for fact in facts)
     assert all(record["agentsys"]["simulated"] for record in records.values())

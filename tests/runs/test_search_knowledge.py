@@ -117,5 +117,8 @@ def test_on_asb_the_attack_tool_is_named_and_the_start_text_is_asbs_own(tmp_path
 def test_the_docs_show_the_first_request_as_it_is(tmp_path: Path) -> None:
     options = ["attack.mode=per_case", "attack.knowledge=full", "user_tasks=[0]", "injection_tasks=[0]"]
     (job,) = jobs(tmp_path, "banking", *options, "defense=agentsys_strict", "attack.feedback=defense_aware")
+    told = job.cell.defense.description()  # type: ignore[attr-defined]
+    shown = first_request(job).replace(told, "(what `agentsys show defense agentsys_strict` prints)")
+    assert told not in shown
     page = (Path(__file__).parents[2] / "docs" / "attacker_prompt.md").read_text("utf-8")
-    assert f"```text\n{first_request(job)}\n```" in page
+    assert f"```text\n{shown}\n```" in page
