@@ -75,7 +75,7 @@ def test_a_command_as_shown_is_understood(line: Shown) -> None:
 @pytest.mark.parametrize("line", RUNS, ids=str)
 def test_a_run_as_shown_composes(line: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("gcg.json", "pair-transfer.json"):
+    for name in ("gcg.json", "pair-transfer-task.json"):
         (tmp_path / name).write_text(
             '[{"suite": "banking", "user_task": 0, "injection_task": 0, "text": "Pay."}]'
         )

@@ -113,6 +113,7 @@ def test_the_preset_has_the_papers_defenses_in_two_modes_with_controls() -> None
         "defense": [
             "none",
             "spotlighting",
+            "delimiters",
             "prompt_sandwiching_in_result",
             "instructional_prevention",
             "drift",

@@ -7,6 +7,7 @@ import json
 from scripted_for_serving import WEATHER, Scripted, calls, openai_client, says
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
+from agentsys.models.estimated_usage import PER_MESSAGE
 from agentsys.models.headers import ROLE_HEADER
 from agentsys.models.serving import serve
 
@@ -147,12 +148,15 @@ def test_usage_the_model_reports_is_passed_on() -> None:
 
 
 def test_usage_is_estimated_from_characters_where_the_model_reports_none() -> None:
-    with serve(Scripted(says("y" * 36))) as server:
+    with serve(Scripted(says("y" * 35))) as server:
         usage = openai_client(server).chat.completions.create(
-            model="m", messages=[{"role": "user", "content": "x" * 3600}]
+            model="m", messages=[{"role": "user", "content": "x" * 3500}]
         )
     assert usage.usage is not None
-    assert (usage.usage.prompt_tokens, usage.usage.completion_tokens) == (1000, 10)
+    assert (usage.usage.prompt_tokens, usage.usage.completion_tokens) == (
+        1000 + PER_MESSAGE,
+        10 + PER_MESSAGE,
+    )
 
 
 def test_models_are_listed() -> None:

@@ -103,7 +103,7 @@ def test_a_case_above_its_budget_is_an_error_of_its_own_kind(limit: str, tmp_pat
 
 
 def test_a_defense_that_survives_model_errors_does_not_survive_its_case_budget(tmp_path: Path) -> None:
-    chosen = ["model=simulated", "defense=agentsys", "user_tasks=[1]", "budget.case_tokens=9000"]
+    chosen = ["model=simulated", "defense=agentsys", "user_tasks=[1]", "budget.case_tokens=5000"]
     _, listener = run(tmp_path / "runs", chosen, [])
     assert listener.records[0].error_kind == "case_budget"
 

@@ -65,7 +65,7 @@ ODD: dict[str, Callable[[], ChatReply]] = {
     "a bug": crashes,
     "an exit": leaves,
 }
-BUGS = {"no reply": "model", "a bug": "model", "an exit": "model", "counts that are none": "record"}
+BUGS = {"no reply": "model", "a bug": "model", "an exit": "model", "counts that are none": "model"}
 
 
 class OddModel:
