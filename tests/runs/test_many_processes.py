@@ -52,6 +52,7 @@ def test_two_processes_share_the_cases_and_leave_what_one_would(tmp_path: Path) 
     assert records_in(tmp_path / "runs") == alone(tmp_path, plan)
 
 
+@pytest.mark.slow
 def test_a_search_that_several_cases_need_is_made_by_one_process(tmp_path: Path) -> None:
     plan = [*SEARCHED, "attack=pair", "attack.mode=transfer", "injection_tasks=[1,2]"]
     summary = together(tmp_path, 3, 0, *plan)

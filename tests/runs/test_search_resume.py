@@ -133,6 +133,7 @@ def test_attempts_made_under_other_settings_are_neither_taken_over_nor_thrown_aw
     assert len(hashes) == 1
 
 
+@pytest.mark.slow
 def test_a_candidate_tried_on_several_user_tasks_goes_on_where_it_was_cut_short(tmp_path: Path) -> None:
     options = ("attack.mode=transfer", "+attack.search_on=3", "user_tasks=[0]", "injection_tasks=[0]")
     plan = (*options, "model.susceptibility=0")

@@ -156,6 +156,7 @@ def test_pairs_without_an_entry_in_the_artefact_are_left_out_and_counted(tmp_pat
     assert "no text in its artefact for 2 pairs" in again.plan.skipped[0].line
 
 
+@pytest.mark.slow
 def test_per_case_finds_a_success_against_no_defense_on_every_case_of_slack(
     run_cases: Run, tmp_path: Path
 ) -> None:
@@ -245,7 +246,7 @@ def _counted(tmp_path: Path, confs: list[Path], *overrides: str) -> Session:
 def test_a_search_per_case_is_never_below_the_attack_it_starts_from(
     run_cases: Run, tmp_path: Path, attack: str, defense: str
 ) -> None:
-    plan = ["model=simulated", "model.susceptibility=0.3", f"defense={defense}", "limit=6"]
+    plan = ["model=simulated", "model.susceptibility=0.3", f"defense={defense}", "limit=2"]
     small = {"pair": ["attack.streams=1", "attack.depth=1"], "tap": ["attack.branching=1", "attack.depth=1"]}
     plain = run_cases([*plan, "attack=important_instructions"], tmp_path / "plain")
     found = run_cases([*plan, f"attack={attack}", "attack.mode=per_case", *small[attack]], tmp_path / "found")
@@ -254,7 +255,7 @@ def test_a_search_per_case_is_never_below_the_attack_it_starts_from(
         for made in attempts_in(tmp_path / "found").values()
         for record in made[:1]
     }
-    assert len(first) == 24
+    assert len(first) == 8
     for record in cases_in(tmp_path / "plain").values():
         task = record["suite_name"], record["user_task_id"], record["injection_task_id"]
         assert outcome(record) == outcome(first[task])
