@@ -29,7 +29,9 @@ _UNIT = re.compile(
     r"|\\+"
 )
 _LONGEST_WORD = 16
-_ELISION = re.compile(r"\s*[\[(]?(?:\.{3,}|…)[\])]?\s*")
+_ELISION = re.compile(r"[\[(]?(?:\.{3,}|…)[\])]?")
+"""What stands for words left out. White space around it is layout: to look for it here as well would try each
+place of a long run of it to the run's end."""
 
 
 @dataclass(frozen=True)
