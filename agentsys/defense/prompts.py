@@ -5,9 +5,9 @@ from __future__ import annotations
 from agentsys.defense.settings import Judge, Retry, Sanitizing, Settings, WorkerTools
 
 INTENT = """\
-Every tool also takes `intent`, an object that names the fields you need and their types. A type is "string", \
-"number", "integer", "boolean", a nested object, or a list with one element such as ["string"]. Example: \
-{"sender": "string", "items": [{"title": "string", "price": "number"}]}."""
+Every tool also takes `intent`, an object that names the fields you need and their types. A type is \
+"string", "number", "integer", "boolean", a nested object, or a list with one element such as ["string"]. \
+Example: {"sender": "string", "items": [{"title": "string", "price": "number"}]}."""
 """What an intent is: said once in a system message, not in each tool's schema."""
 
 MAIN = f"""\
@@ -118,8 +118,8 @@ SANITIZER_AGAIN = {
         ' {"spans": []} if there is no such passage.'
     ),
     "missed": (
-        "Some of the passages you gave do not stand in the tool output. Copy its words instead of describing"
-        " or shortening them. Answer again with all passages, and nothing else."
+        "Some of the passages you gave do not stand in the tool output. Copy the output's own words instead"
+        " of describing or shortening them. Answer again with all passages, and nothing else."
     ),
 }
 """What the sanitizer is told once when its reply could not be used in full."""
