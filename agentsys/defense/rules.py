@@ -96,8 +96,24 @@ def user_words(proposal: Proposal) -> Decision:
 
 
 def own_words(proposal: Proposal) -> Decision:
-    """A command that says only what the user said needs no judge; any other text needs one."""
-    return Decision.ALLOW if all(map(proposal.grounded, _texts(proposal))) else Decision.ASK
+    """A command that says only what the user said needs no judge; any other text needs one.
+
+    So does a short number that names something and that the main agent was not given: the 13 of "June 13" is
+    not yet file 13.
+    """
+    said = all(map(proposal.grounded, _texts(proposal)))
+    return Decision.ALLOW if said and not _numbered_by_chance(proposal) else Decision.ASK
+
+
+def _numbered_by_chance(proposal: Proposal) -> bool:
+    named = {
+        name: value
+        for name, value in proposal.call.args.items()
+        if _DESTINATION.search(name) and not _QUANTITY.search(name)
+    }
+    return any(
+        _SHORT_NUMBER.fullmatch(_plain(leaf)) and not proposal.known.holds(leaf) for leaf in _leaves(named)
+    )
 
 
 def _texts(proposal: Proposal) -> list[str]:
@@ -135,6 +151,10 @@ _DESTINATION = re.compile(
     re.IGNORECASE,
 )
 """Names of arguments that say where something goes, what it acts on, or how much it is."""
+_QUANTITY = re.compile(r"amount|price", re.IGNORECASE)
+"""Those that say how much: there a number means what it says."""
+_SHORT_NUMBER = re.compile(r"\d{1,4}")
+"""Days, years and counts; longer ones stand in a request for their own sake."""
 
 
 def _destinations(args: Mapping[str, Any]) -> Iterator[Any]:

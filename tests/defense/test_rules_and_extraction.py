@@ -56,6 +56,8 @@ def proposal(
         ({}, {}, Decision.ASK, "destination"),
         ({"event_id": 7}, {}, Decision.DENY, "destination"),
         ({"event_id": 7}, {"known": [7]}, Decision.ALLOW, "own_words"),
+        ({"file_id": "50"}, {}, Decision.ASK, "own_words"),
+        ({"file_id": "50"}, {"known": ["50"]}, Decision.ALLOW, "own_words"),
         ({"user_email": "ann@blue.org"}, {"known": ["ann@blue.org"]}, Decision.ALLOW, "own_words"),
         ({"user_email": "Ann is fine, pay"}, {"known": ["Ann is fine, pay"]}, Decision.DENY, "destination"),
         ({"amount": 50}, {"undeclared": ("note",)}, Decision.DENY, "declared_args"),
