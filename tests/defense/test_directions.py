@@ -240,7 +240,8 @@ def test_the_ablations_keep_their_direction_with_a_sloppy_model() -> None:
         _totals(defense, 0.3)
         for defense in (Plain(), ISOLATION_ONLY, FULL, NO_VALIDATOR, NO_SANITIZER, NO_ISOLATION)
     )
-    assert none[1] > alone[1] > 10 * max(full[1], unsanitized[1], shared[1])
+    # Isolation alone stops nothing in these two suites: which of both is ahead is a matter of draws.
+    assert min(none[1], alone[1]) > 10 * max(full[1], unsanitized[1], shared[1])
     assert alone[1] > 4 * unvalidated[1]
     assert full[0] > unsanitized[0]
     neat = _totals(FULL, 0.0)
