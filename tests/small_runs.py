@@ -32,6 +32,16 @@ def records_in(folder: Path) -> dict[str, Canonical]:
     }
 
 
+def errors_in(records: dict[str, Canonical]) -> dict[str, str]:
+    """Path -> what went wrong and where, for the records that are errors: a failing test then says why."""
+    ours = {path: record["agentsys"] for path, record in records.items()}
+    return {
+        path: f"{block['error_kind']}: {block['error']}\n{block.get('traceback')}"
+        for path, block in ours.items()
+        if block["status"] != "ok"
+    }
+
+
 class Silent:
     """A listener that only counts."""
 

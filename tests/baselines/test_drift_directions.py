@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from small_runs import errors_in
 
 SMALL = [
     "model=simulated",
@@ -40,7 +41,7 @@ def test_every_variant_solves_benign_tasks_and_stops_attacks_that_none_stops(
     run_cases: Callable[..., Any], presets: list[str]
 ) -> None:
     records = run_cases([*SMALL, f"defense=none,{','.join(presets)}"])
-    assert all(record["agentsys"]["status"] == "ok" for record in records.values())
+    assert errors_in(records) == {}
     assert rate(records, "none", "security", attacked=True) == 1.0
     for name in presets:
         assert rate(records, name, "utility", attacked=False) == 1.0

@@ -12,6 +12,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.types import ChatAssistantMessage
 from scripted_for_baselines import runtime_returning
 from scripted_for_melon import DONE, Ran, TwoPasses, guarded, saying
+from small_runs import errors_in
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from baselines.melon.char_ngrams import CharNgrams
@@ -36,7 +37,7 @@ def test_attacks_that_need_a_call_are_stopped_and_benign_tasks_solved(
     from agentdojo.benchmark import load_task_results
 
     records = run_cases([*RUN, "benchmark.suites=[slack]", "user_tasks=[0,2,13]", "injection_tasks=[1,3,5]"])
-    assert all(record["agentsys"]["status"] == "ok" for record in records.values())
+    assert errors_in(records) == {}
     assert rate(records, "none", "security", attacked=True) == 1.0
     for name in ("melon", "melon_compat"):
         assert rate(records, name, "security", attacked=True) == 0.0
