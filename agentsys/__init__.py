@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentsys.analysis.load import load_runs
+    from agentsys.records.load import load_runs
 
 __all__ = ["__version__", "load_runs"]
 
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "load_runs":
-        from agentsys.analysis.load import load_runs
+        from agentsys.records.load import load_runs
 
         return load_runs
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

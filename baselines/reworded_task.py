@@ -17,8 +17,8 @@ from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_fro
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.element import QueryResult
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 
 PLACEHOLDER = "{user_task}"
 """Stands for the request in a template."""

@@ -35,9 +35,9 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.element import QueryResult
 from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 from baselines.package_wording import Wording, tool_filter_question
 
 Match = Literal["exact", "substring"]

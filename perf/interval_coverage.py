@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from agentsys.analysis.coverage import UNDEFENDED, Setting, coverage, rejections
+from agentsys.analysis.statistics.coverage import UNDEFENDED, Setting, coverage, rejections
 
 _REPLICATES = 1000
 

@@ -59,8 +59,8 @@ def bare_orjson(root: Path) -> Callable[[], Any]:
 
 def stamps(root: Path) -> Callable[[], Any]:
     """What has to be asked of the file system before an index can be trusted."""
-    from agentsys.analysis.index import stamps_of
-    from agentsys.analysis.listing import listed
+    from agentsys.records.index import stamps_of
+    from agentsys.records.listing import listed
 
     return lambda: stamps_of(listed(root).files, str(root))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentsys.models.chat import ChatReply, ChatRequest, Scene, Usage, text_of
 from agentsys.models.estimated_usage import shown_tool
-from agentsys.models.wire_text import arguments_json, result_text
+from agentsys.models.providers.wire_text import arguments_json, result_text
 
 PER_MESSAGE = 4
 """Tokens that frame a message: its start, its role, its end."""

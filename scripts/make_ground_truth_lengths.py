@@ -1,4 +1,4 @@
-"""Writes agentsys/analysis/data/ground_truth_lengths.json, for every version of the installed AgentDojo.
+"""Writes agentsys/records/data/ground_truth_lengths.json, for every version of the installed AgentDojo.
 
 Run it again when AgentDojo is updated: .venv/bin/python scripts/make_ground_truth_lengths.py
 """
@@ -12,7 +12,7 @@ from agentdojo.task_suite.load_suites import _SUITES
 
 from agentsys.runs.ground_truth_length import ground_truth_length
 
-TARGET = Path(__file__).parents[1] / "agentsys" / "analysis" / "data" / "ground_truth_lengths.json"
+TARGET = Path(__file__).parents[1] / "agentsys" / "records" / "data" / "ground_truth_lengths.json"
 
 
 def lengths() -> dict[str, dict[str, dict[str, int | None]]]:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentsys.analysis.listing import listed
 from agentsys.errors import ConfigError
 from agentsys.models.simulated.slips import ALIASES, INTENT
 from agentsys.models.simulated.sloppiness import PARTS
+from agentsys.records.listing import listed
 
 _REFUSAL = re.compile(
     r"\W*(i'm sorry|i am sorry|sorry,|i can't|i cannot|i can not|i'm unable|i am unable)", re.I

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from published_runs import published as published
 from small_runs import Canonical, Silent, records_in
 
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 TESTS = (
-    "tests/analysis/test_load_runs.py",
+    "tests/records/test_load_runs.py",
     "tests/analysis/test_figures.py",
     "tests/baselines/test_melon_embedders.py",
     "tests/runs/test_store.py",

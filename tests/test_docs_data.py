@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from agentsys.analysis.case_row import COLUMNS
-from agentsys.analysis.published_name import _DEFENSES
 from agentsys.models.errors import ErrorKind
-from agentsys.runs.record import CaseRecord
+from agentsys.records.case_row import COLUMNS
+from agentsys.records.published_name import _DEFENSES
+from agentsys.records.schema import CaseRecord
 
 DOCS = Path(__file__).parents[1] / "docs"
 DATA = (DOCS / "data.md").read_text(encoding="utf-8")

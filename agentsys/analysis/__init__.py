@@ -1,5 +1,5 @@
 """Analysis: stored runs -> data frame -> metrics -> tables and figures. Never runs anything.
 
-It reads files through `agentsys.runs.record` and imports neither AgentDojo nor a model SDK, so
+It reads files through `agentsys.records.schema` and imports neither AgentDojo nor a model SDK, so
 that showing results is quick.
 """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from agentsys.analysis.metrics import TARGETED_ASR
-from agentsys.analysis.published_name import victim_of
+from agentsys.analysis.metrics.rates import TARGETED_ASR
+from agentsys.records.published_name import victim_of
 
 _PACKAGE = Path(__file__).parents[1]
 _OUR_NAMES = {"asr": TARGETED_ASR}

@@ -9,16 +9,16 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agentsys.analysis.document import Document
-from agentsys.analysis.escaping import markdown_cell, plain
-from agentsys.analysis.write_markdown import markdown_document
-from agentsys.analysis.write_terminal import terminal_document
-from agentsys.audit.sentences import sentences, title
-from agentsys.audit.static_audit import StaticAudit
-from agentsys.audit.static_data import static_data
-from agentsys.audit.static_document import static_sections
-from agentsys.audit.trace_audit import TraceAudit
-from agentsys.audit.trace_document import trace_sections, trace_sentences
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.escaping import markdown_cell, plain
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.audit.static.paper_sentences import sentences, title
+from agentsys.audit.static.static_audit import StaticAudit
+from agentsys.audit.static.static_data import static_data
+from agentsys.audit.static.static_document import static_sections
+from agentsys.audit.traces.trace_audit import TraceAudit
+from agentsys.audit.traces.trace_document import trace_sections, trace_sentences
 
 
 @dataclass(frozen=True)

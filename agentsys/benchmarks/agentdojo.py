@@ -11,10 +11,10 @@ from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, read_case_clocks
-from agentsys.benchmarks.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
 from agentsys.benchmarks.fixes.catalog import FIXES, expanded
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
+from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_named
@@ -28,7 +28,7 @@ class AgentDojo:
     Args:
         version: A version that the package, or one of `modules`, registers: `v1` .. `v1.2.2`.
         suites: The suites to offer; None means all of the version.
-        injection: `folded` as AgentDojo does it, or `exact` (see agentsys.benchmarks.environment);
+        injection: `folded` as AgentDojo does it, or `exact` (see agentsys.benchmarks.loading.environment);
             `exact` changes what models read and is part of the benchmark's name.
         user_name: The user's name as attacks address it.
         modules: Python modules imported first, so that a fork can register suites of its own.

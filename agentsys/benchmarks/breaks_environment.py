@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.benchmarks.double_quoted import breaking_character
+from agentsys.benchmarks.loading.double_quoted import breaking_character
 
 
 class InjectionBreaksEnvironment(Exception):

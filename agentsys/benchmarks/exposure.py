@@ -20,7 +20,7 @@ from agentsys.payload_lines import PayloadLines, payload_lines, squeeze, without
 
 @dataclass(frozen=True)
 class ExposureSeen:
-    """What became of the injected text in one case. Fields as in `agentsys.runs.record.Exposure`."""
+    """What became of the injected text in one case. Fields as in `agentsys.records.schema.Exposure`."""
 
     exposed_raw: bool = False
     """Whether a tool returned at least one line of the text, or its goal."""

@@ -9,7 +9,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.types import MessageContentBlock
 
-from agentsys.benchmarks.twins import alike, deep_copy, twins
+from agentsys.benchmarks.shared_copies import alike, deep_copy, twins
 from agentsys.models.trace import Tracer, current_tracer
 
 Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]

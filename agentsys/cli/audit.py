@@ -14,9 +14,9 @@ from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
 
 if TYPE_CHECKING:
-    from agentsys.analysis.names_file import Names
     from agentsys.audit.report import AuditReport
     from agentsys.cli.audit_request import AuditRequest
+    from agentsys.records.names_file import Names
 
 
 class AuditFormat(StrEnum):
@@ -59,8 +59,8 @@ def audit(
     names: NamesOption = None,
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
-    from agentsys.analysis.names_file import Names
     from agentsys.cli.audit_request import audit_request
+    from agentsys.records.names_file import Names
 
     said = Names(names)
     request = audit_request(overrides or [], config_dir or [], plugin_path or [])
@@ -75,7 +75,7 @@ def audit(
 
 
 def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
-    from agentsys.audit.expected_findings import read_expectation, shipped_expectation
+    from agentsys.audit.static.expected_findings import read_expectation, shipped_expectation
 
     if path is not None:
         return read_expectation(path)
@@ -86,7 +86,7 @@ def _found(request: AuditRequest, names: Names) -> AuditReport:
     from rich.console import Console
 
     from agentsys.audit.report import AuditReport
-    from agentsys.audit.static_audit import static_audit
+    from agentsys.audit.static.static_audit import static_audit
 
     # On standard error: a progress line must not get into what is piped on.
     with Console(stderr=True).status("Auditing every task ..."):
@@ -94,8 +94,8 @@ def _found(request: AuditRequest, names: Names) -> AuditReport:
     if not request.runs:
         return AuditReport(static)
     with Console(stderr=True).status("Looking through the stored runs ..."):
-        from agentsys.analysis.reading_notes import settled_lines
-        from agentsys.audit.trace_audit import trace_audit
+        from agentsys.audit.traces.trace_audit import trace_audit
+        from agentsys.records.reading_notes import settled_lines
 
         traces = trace_audit(request.runs, request.version, names)
     for line in settled_lines(traces.notes):
@@ -128,7 +128,7 @@ def _print(found: AuditReport, out: Path | None, *, every_task: bool) -> None:
     """For reading: never cut, so a terminal that is narrower than a table wraps its lines."""
     from rich.console import Console
 
-    from agentsys.analysis.write_terminal import needed_width
+    from agentsys.analysis.tables.write_terminal import needed_width
     from agentsys.audit.report import audit_document, audit_terminal
     from agentsys.cli.stored_runs import FILE_WIDTH, shown_width
 
@@ -142,16 +142,16 @@ def _print(found: AuditReport, out: Path | None, *, every_task: bool) -> None:
 
 
 def _write_expected(found: AuditReport, path: Path) -> None:
-    from agentsys.audit.expected_findings import expectation_text
-    from agentsys.audit.static_data import expectation
+    from agentsys.audit.static.expected_findings import expectation_text
+    from agentsys.audit.static.static_data import expectation
 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(expectation_text(expectation(found.static)), encoding="utf-8")
 
 
 def _compare(found: AuditReport, expected: Mapping[str, Any]) -> None:
-    from agentsys.audit.expected_findings import differences
-    from agentsys.audit.static_data import expectation
+    from agentsys.audit.static.expected_findings import differences
+    from agentsys.audit.static.static_data import expectation
 
     moved = differences(expected, expectation(found.static))
     for line in moved:

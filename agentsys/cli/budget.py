@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.document import Document
-from agentsys.analysis.reading import skipped_lines
-from agentsys.analysis.search_attempts import Searches, read_searches
-from agentsys.analysis.search_budget import BudgetRow, budget_rows
-from agentsys.analysis.search_budget_document import budget_csv, budget_document, budget_json
-from agentsys.analysis.write_html import html_document
-from agentsys.analysis.write_latex import latex_document
-from agentsys.analysis.write_markdown import markdown_document
-from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.analysis.metrics.search_attempts import Searches, read_searches
+from agentsys.analysis.metrics.search_budget import BudgetRow, budget_rows
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.search_budget_document import budget_csv, budget_document, budget_json
+from agentsys.analysis.tables.write_html import html_document
+from agentsys.analysis.tables.write_latex import latex_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import shown_width
 from agentsys.cli.terminal import one_line
+from agentsys.records.reading import skipped_lines
 
 
 class BudgetFormat(StrEnum):

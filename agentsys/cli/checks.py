@@ -19,7 +19,7 @@ from agentsys.errors import ConfigError
 from agentsys.extras import DISTRIBUTION, install
 
 if TYPE_CHECKING:
-    from agentsys.runs.record import CaseRecord
+    from agentsys.records.schema import CaseRecord
 
 PACKAGES = (
     "agentdojo",

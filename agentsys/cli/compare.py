@@ -12,16 +12,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.compare import COMPARED_METRICS, Comparison
-from agentsys.analysis.compare import compare as compared
-from agentsys.analysis.compare_document import compare_document, count_notes
-from agentsys.analysis.compare_export import comparison_json, differences_csv
-from agentsys.analysis.document import Document
-from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.flips import FlipGroup, flip_grid, flip_groups, flip_lines
-from agentsys.analysis.write_latex import latex_document
-from agentsys.analysis.write_markdown import markdown_document
-from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.analysis.metrics.compare import COMPARED_METRICS, Comparison
+from agentsys.analysis.metrics.compare import compare as compared
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.compare_document import compare_document, count_notes
+from agentsys.analysis.tables.compare_export import comparison_json, differences_csv
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.flips import FlipGroup, flip_grid, flip_groups, flip_lines
+from agentsys.analysis.tables.write_latex import latex_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width
 from agentsys.cli.terminal import one_line
 

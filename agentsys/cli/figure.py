@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished
 from agentsys.errors import ConfigError, unknown_name
 

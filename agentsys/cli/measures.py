@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.measures import MeasureRow
-from agentsys.analysis.measures import measures as measured
-from agentsys.analysis.measures_document import measures_csv, measures_document
-from agentsys.analysis.provenance_notes import provenance_notes
-from agentsys.analysis.write_latex import latex_document
-from agentsys.analysis.write_markdown import markdown_document
-from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.analysis.metrics.measures import MeasureRow
+from agentsys.analysis.metrics.measures import measures as measured
+from agentsys.analysis.tables.measures_document import measures_csv, measures_document
+from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.analysis.tables.write_latex import latex_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width, tell_spent
 
 

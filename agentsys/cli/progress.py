@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from agentsys.cli.terminal import one_line
-from agentsys.runs.record import CaseRecord
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.totals import Totals, duration
 
 LINE_EVERY_S = 60.0

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
 from agentsys.analysis.html_report.paper_figures import paper_figures
-from agentsys.analysis.reading import Reading
-from agentsys.analysis.report import report as measured
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
 from agentsys.cli.stored_runs import NamesOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
+from agentsys.records.reading import Reading
 
 DEFAULT_NAME = "report.html"
 

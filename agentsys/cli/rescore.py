@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.names_file import Names
-from agentsys.analysis.reading_notes import settled_lines
-from agentsys.analysis.write_markdown import markdown_document
-from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import NamesOption, shown_width
 from agentsys.cli.terminal import one_line
+from agentsys.records.names_file import Names
+from agentsys.records.reading_notes import settled_lines
 
 if TYPE_CHECKING:
     from agentsys.rescoring.rescore import Rescoring

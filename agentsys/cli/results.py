@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.documents import as_html, as_latex, as_markdown
-from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.export import as_csv, as_json
-from agentsys.analysis.report import Report, report
-from agentsys.analysis.report_table import report_table
-from agentsys.analysis.together import together
-from agentsys.analysis.variants import variant_report, variants_of
+from agentsys.analysis.metrics.pooled_attacks import together
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.export import as_csv, as_json
+from agentsys.analysis.tables.report import Report, report
+from agentsys.analysis.tables.report_table import report_table
+from agentsys.analysis.tables.results_document import as_html, as_latex, as_markdown
+from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, shown_width, tell_spent
 from agentsys.cli.terminal import one_line
 

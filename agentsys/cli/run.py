@@ -153,10 +153,10 @@ _RESUME = "To go on, run the same command again: only what is missing is run."
 
 
 def _table(session: Session, console: Console) -> None:
-    from agentsys.analysis.reading import read_cases
-    from agentsys.analysis.report import report
-    from agentsys.analysis.report_table import report_table
-    from agentsys.analysis.unfinished import unfinished_in
+    from agentsys.analysis.tables.report import report
+    from agentsys.analysis.tables.report_table import report_table
+    from agentsys.records.reading import read_cases
+    from agentsys.records.unfinished import unfinished_in
 
     folders = [folder for folder in session.folders if folder.is_dir()]
     if folders:

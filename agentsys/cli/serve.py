@@ -78,7 +78,7 @@ def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
 
 
 def _model(version: str, options: Mapping[str, float], overrides: Sequence[str]) -> ChatModel:
-    from agentsys.runs.scripted import served_model  # Brings AgentDojo along: seconds.
+    from agentsys.runs.served_model import served_model  # Brings AgentDojo along: seconds.
 
     return served_model(version=version, options=options, overrides=overrides)
 

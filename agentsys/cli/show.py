@@ -56,7 +56,7 @@ def defense(
 
 def defense_text(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
     """A defense's description of itself."""
-    from agentsys.runs.quest import description
+    from agentsys.runs.search.search_task import description
 
     return description(_built(name, config_dirs, plugin_paths))
 
@@ -83,7 +83,7 @@ def _built(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
         if not folder.is_dir():
             raise ConfigError(f"--plugin-path {folder}: no such folder.")
         sys.path.insert(0, str(folder.resolve()))
-    from agentsys.runs.cell import instantiate
+    from agentsys.runs.instantiate import instantiate
 
     return instantiate("defense", values)
 

@@ -26,8 +26,8 @@ def attack_texts(
     """
     from agentsys.contracts import AttackKind, NotInjectable, Victim
     from agentsys.models.card import model_card
-    from agentsys.runs.cell import instantiate
     from agentsys.runs.compose import compose
+    from agentsys.runs.instantiate import instantiate
 
     settings = compose(overrides, config_dirs)[0]
     benchmark = instantiate("benchmark", settings.benchmark)

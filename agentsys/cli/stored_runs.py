@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.names_file import Names
-from agentsys.analysis.reading import Reading, read_cases
-from agentsys.analysis.reading_notes import settled_lines, skipped_lines
-from agentsys.analysis.short_names import with_short_names
-from agentsys.analysis.unfinished import unfinished_lines
 from agentsys.cli.terminal import one_line
 from agentsys.ledger import spent
+from agentsys.records.names_file import Names
+from agentsys.records.reading import Reading, read_cases
+from agentsys.records.reading_notes import settled_lines, skipped_lines
+from agentsys.records.short_names import with_short_names
+from agentsys.records.unfinished import unfinished_lines
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""

@@ -11,21 +11,21 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.document import Document
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.layout import TABLES
 from agentsys.analysis.paper.long_form import table_csv, write_parquet
 from agentsys.analysis.paper.paper_document import paper_document
 from agentsys.analysis.paper.with_variants import with_variants
-from agentsys.analysis.reading import Reading
-from agentsys.analysis.variants import variants_of
-from agentsys.analysis.write_html import html_document
-from agentsys.analysis.write_latex import latex_document
-from agentsys.analysis.write_markdown import markdown_document
-from agentsys.analysis.write_terminal import needed_width, terminal_document
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.score_variants import variants_of
+from agentsys.analysis.tables.write_html import html_document
+from agentsys.analysis.tables.write_latex import latex_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import FILE_WIDTH, NamesOption, read_stored, say_unfinished, shown_width
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.reading import Reading
 
 
 class TableFormat(StrEnum):

@@ -17,7 +17,7 @@ from agentsys.defense.no_isolation import GuardedAgent
 from agentsys.defense.privileges import book_at
 from agentsys.defense.prompts import MAIN, prompts_of
 from agentsys.defense.settings import Settings
-from agentsys.defense.simulated import ROLES
+from agentsys.defense.simulated.roles import ROLES
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agentsys.defense.closed_formats import is_closed
 from agentsys.defense.intent import Intent
+from agentsys.defense.reading.closed_formats import is_closed
 from agentsys.defense.settings import Fill
 
 STATUS_ONLY: Intent = {"status": "string"}

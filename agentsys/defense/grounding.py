@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentsys.defense.closed_formats import WORDLESS
+from agentsys.defense.reading.closed_formats import WORDLESS
 
 _ACTED = "status"
 """The field that a call which only acts declares; the prompts name it."""

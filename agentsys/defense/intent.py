@@ -3,8 +3,8 @@
 Grammar: an intent is an object with at least one field. Its values are the type names `"string"`,
 `"number"`, `"integer"` and `"boolean"`, objects of the same kind, or lists of exactly one such element. Field
 names are identifiers. What models write instead (`"str"`, `"list[string]"`, JSON Schema, ...) is brought
-into this form by `agentsys.defense.intent_forms`: nothing has been seen yet, so understanding more costs no
-safety.
+into this form by `agentsys.defense.reading.intent_forms`: nothing has been seen yet, so understanding more
+costs no safety.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from agentdojo.functions_runtime import Function
 from pydantic import BaseModel
 
-from agentsys.defense.intent_forms import as_schema, listed, type_name
+from agentsys.defense.reading.intent_forms import as_schema, listed, type_name
 from agentsys.errors import ConfigError
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.tools import tool_spec

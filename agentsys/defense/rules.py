@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.call_trace import TracedCall
-from agentsys.defense.closed_formats import ADDRESS, is_closed
 from agentsys.defense.grounding import Request
+from agentsys.defense.reading.closed_formats import ADDRESS, is_closed
 
 
 class Decision(Enum):

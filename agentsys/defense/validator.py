@@ -8,8 +8,8 @@ from agentsys.defense.call_trace import CallTrace, TracedCall, one_line
 from agentsys.defense.failures import ends_subtask
 from agentsys.defense.grounding import Request
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS
+from agentsys.defense.reading.sections import write_sections
 from agentsys.defense.rules import Decision, Ruling
-from agentsys.defense.sections import write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, system, text_of, user
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span

@@ -14,7 +14,7 @@ from agentsys.defense.gate import NOT_AVAILABLE, Accepted, admit
 from agentsys.defense.intent import Intent
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.prompts import WORKER, WORKER_AGAIN, WORKER_MISSING, WORKER_SECTIONS, WORKER_TOOLS
-from agentsys.defense.sections import write_sections
+from agentsys.defense.reading.sections import write_sections
 from agentsys.defense.session import Session
 from agentsys.defense.settings import Retry, TraceView, WorkerTools
 from agentsys.defense.tool_turn import next_message

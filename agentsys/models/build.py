@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError
-from agentsys.models.budget import Booked
-from agentsys.models.cache import Cached, ReplyStore
 from agentsys.models.card import ModelCard, model_card, plain_node
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, RecordedInjections, Scene, SceneModel
 from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
-from agentsys.models.recorded import Recorded
-from agentsys.models.retry import ONCE, Gate, Retried, RetryPolicy
-from agentsys.models.roles import ByRole
+from agentsys.models.wrappers.booked import Booked
+from agentsys.models.wrappers.cache import Cached, ReplyStore
+from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.wrappers.retry import ONCE, Gate, Retried, RetryPolicy
+from agentsys.models.wrappers.roles import ByRole
 
 _BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 

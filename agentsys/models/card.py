@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from agentsys.errors import ConfigError
 from agentsys.models.price import Price
-from agentsys.models.retry import RetryPolicy
+from agentsys.models.wrappers.retry import RetryPolicy
 
 
 class ModelCard(BaseModel):

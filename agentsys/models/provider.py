@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,14 @@ from agentsys.models.chat import ChatModel
 
 _NOT_IDENTITY = {"name", "price", "timeout_s", "max_reply_bytes", "api_key_env"}
 """Arguments that no reply depends on."""
+_MOVED = {
+    "agentsys.models.anthropic.AnthropicModel": "agentsys.models.providers.anthropic.AnthropicModel",
+    "agentsys.models.google.GoogleModel": "agentsys.models.providers.google.GoogleModel",
+    "agentsys.models.litellm.LiteLLMModel": "agentsys.models.providers.litellm.LiteLLMModel",
+    "agentsys.models.openai.OpenAIModel": "agentsys.models.providers.openai.OpenAIModel",
+    "agentsys.models.replay.ReplayModel": "agentsys.models.replay.model.ReplayModel",
+}
+"""Where a class was that users' YAMLs may still name -> where it is."""
 
 
 def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
@@ -33,9 +42,14 @@ def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
 
 
 def identity(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What the replies of this model depend on besides the request: the part of its YAML that matters."""
+    """What the replies of this model depend on besides the request: the part of its YAML that matters.
+
+    A class that moved counts under its first name, or replies that were paid for before would be asked again.
+    """
     ignored = _NOT_IDENTITY | (set(ModelCard.model_fields) - {"name"})
-    return {field: value for field, value in fields.items() if field not in ignored}
+    known = {field: value for field, value in fields.items() if field not in ignored}
+    first = {moved: first for first, moved in _MOVED.items()}
+    return {k: first.get(str(v), v) if k == "_target_" else v for k, v in known.items()}
 
 
 def find_class(model: str, path: object) -> type[Any]:
@@ -43,7 +57,7 @@ def find_class(model: str, path: object) -> type[Any]:
 
     Args:
         model: The model's name, for the message.
-        path: E.g. `agentsys.models.openai.OpenAIModel`.
+        path: E.g. `agentsys.models.providers.openai.OpenAIModel`.
 
     Raises:
         ConfigError: If there is no such class, or it has no `complete`.
@@ -52,6 +66,11 @@ def find_class(model: str, path: object) -> type[Any]:
         raise ConfigError(
             f"Model '{model}': _target_ must name a class, as package.module.Class; got {path!r}."
         )
+    if path in _MOVED:
+        warnings.warn(
+            f"Model '{model}': {path} has moved; write _target_: {_MOVED[path]}", FutureWarning, stacklevel=2
+        )
+        path = _MOVED[path]
     module_name, _, class_name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)

@@ -13,15 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from agentdojo.types import ChatMessage
 
+from agentsys.models.budget import Books
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.errors import ModelError
-
-if TYPE_CHECKING:
-    from agentsys.models.budget import Books
 
 
 @dataclass

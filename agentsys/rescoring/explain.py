@@ -13,8 +13,8 @@ from agentsys.rescoring.reexecute import reexecute, retold
 from agentsys.rescoring.same_text import same_text, stamps
 from agentsys.rescoring.score import checked, score
 from agentsys.rescoring.tasks import suite_for, tasks_for, versions
-from agentsys.rescoring.trajectory import Trajectory
-from agentsys.rescoring.unusable import Unusable
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Unusable
 
 
 class Explanation(NamedTuple):

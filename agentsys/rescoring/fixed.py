@@ -18,7 +18,7 @@ from agentsys.models.trace import Tracer
 from agentsys.rescoring.reexecute import Execution, as_calls, as_executed
 from agentsys.rescoring.score import Scores
 from agentsys.rescoring.tasks import Tasks, denies_service
-from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.trajectories.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

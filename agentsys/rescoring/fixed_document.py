@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.document import Grid, GridCell, cells
-from agentsys.analysis.fixed import described
+from agentsys.analysis.metrics.repaired_scores import described
+from agentsys.analysis.tables.document import Grid, GridCell, cells
+from agentsys.records.case_row import NO_ATTACK
 from agentsys.rescoring.agreement import ALL
 from agentsys.rescoring.fixed_rows import FixedRow, changed_cases, fixed_rows, has_both
 from agentsys.rescoring.rescore import RescoredCase, Rescoring

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentsys.analysis.case_row import NO_ATTACK
+from agentsys.records.case_row import NO_ATTACK
 from agentsys.rescoring.agreement import ALL
 from agentsys.rescoring.rescore import RescoredCase
 

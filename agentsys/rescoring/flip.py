@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.trajectories.trajectory import Trajectory
 
 Score = Literal["utility", "security"]
 

@@ -16,7 +16,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.models.tool_text import tool_text
 from agentsys.rescoring.tasks import Tasks
-from agentsys.rescoring.trajectory import RecordedCall, Trajectory
+from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
 
 
 @dataclass(frozen=True)

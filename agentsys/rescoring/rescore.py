@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 
-from agentsys.analysis.names_file import Names
 from agentsys.errors import ConfigError
+from agentsys.records.names_file import Names
 from agentsys.rescoring.explain import explain
-from agentsys.rescoring.final_answer import utility_of_final_answer
 from agentsys.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
 from agentsys.rescoring.flip import Flip, Score
-from agentsys.rescoring.records import SkippedRecord, records
 from agentsys.rescoring.score import Scores, score_and_execution
 from agentsys.rescoring.tasks import benchmark, suite_for, tasks_for, versions
-from agentsys.rescoring.trajectory import Trajectory
-from agentsys.rescoring.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.files import SkippedRecord, records
+from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
 
 
 @dataclass(frozen=True)

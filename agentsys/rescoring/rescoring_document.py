@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from agentsys.analysis.document import Document, Grid, cells
+from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.rescoring.agreement import Agreement, agreements
 from agentsys.rescoring.fixed_document import changed_grid, fixed_grids, fixed_notes
 from agentsys.rescoring.flip import Flip, Reason
-from agentsys.rescoring.records import SkippedRecord
 from agentsys.rescoring.rescore import Rescoring
-from agentsys.rescoring.unusable import Obstacle
+from agentsys.rescoring.trajectories.files import SkippedRecord
+from agentsys.rescoring.trajectories.unusable import Obstacle
 
 _NAMED = 3
 """Skipped records named per kind; the JSON has all of them."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from agentsys.analysis.escaping import csv_cell, plain
+from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.rescoring.agreement import agreements
 from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows
 from agentsys.rescoring.flip import Flip

@@ -9,8 +9,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.rescoring.reexecute import Execution, as_calls, reexecute
 from agentsys.rescoring.tasks import Tasks, denies_service, suite_for, tasks_for
-from agentsys.rescoring.trajectory import Trajectory
-from agentsys.rescoring.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
 
 
 class Scores(NamedTuple):

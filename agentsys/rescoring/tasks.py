@@ -12,8 +12,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.errors import ConfigError
-from agentsys.rescoring.trajectory import Trajectory
-from agentsys.rescoring.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
 
 _EXACT = "exact"
 """In a benchmark's label: the way of injection. Whatever else stands in it is a fix that changes runs."""

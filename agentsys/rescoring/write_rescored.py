@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from agentsys.analysis.own_record import OWN_KEY
-from agentsys.analysis.stored_file import json_of
 from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
-from agentsys.models.recorded_run import recorded_messages
+from agentsys.models.replay.recorded_run import recorded_messages
+from agentsys.records.case import Case, safe_name
+from agentsys.records.formats.agentsys import OWN_KEY
+from agentsys.records.stored_file import json_of
 from agentsys.rescoring.rescore import RescoredCase
 from agentsys.runs.build_record import plain
-from agentsys.runs.case import Case, safe_name
 
 
 def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:

@@ -19,8 +19,7 @@ from agentsys.benchmarks.clock import start_of
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
-from agentsys.runs.ground_truth_length import ground_truth_length
-from agentsys.runs.record import (
+from agentsys.records.schema import (
     AttemptFacts,
     CaseRecord,
     Exposure,
@@ -30,6 +29,7 @@ from agentsys.runs.record import (
     StoredSpan,
     is_simulated_id,
 )
+from agentsys.runs.ground_truth_length import ground_truth_length
 from agentsys.runs.run_case import CaseRun
 from agentsys.storable import storable
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 from agentsys.attacks.attacker import ROLE, ROLES
 from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, ChecksItsNeeds, Defense, Victim
-from agentsys.errors import ConfigError, Unavailable
+from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
+from agentsys.runs.instantiate import instantiate
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
@@ -161,33 +161,3 @@ def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:
     seeded = {**config, "seed": seed} if "seed" in config and config["seed"] is None else dict(config)
     base = seeded.get("base")
     return {**seeded, "base": _seeded(base, seed)} if isinstance(base, dict) else seeded
-
-
-def instantiate(group: str, config: Mapping[str, Any]) -> Any:
-    """The object a config node describes: `_target_` called with the node's other keys.
-
-    An option that is such a node itself (an attack's `base`) is built first.
-
-    Raises:
-        ConfigError: Naming the group, the target and what was wrong.
-    """
-    options = {key: _built(group, value) for key, value in config.items()}
-    target = options.pop("_target_", None)
-    if not isinstance(target, str) or "." not in target:
-        raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
-    module_name, _, class_name = target.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"Cannot load {group} {target}: {error}. Is its folder given with --plugin-path?"
-        ) from None
-    try:
-        return found(**options)
-    except TypeError as error:
-        raise ConfigError(f"{group} {target} refuses its options: {error}.") from None
-
-
-def _built(group: str, option: Any) -> Any:
-    """An option, built if it describes an object."""
-    return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option

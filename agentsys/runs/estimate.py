@@ -15,12 +15,12 @@ from pathlib import Path
 from agentsys.models.card import ModelCard, model_card
 from agentsys.models.chat import Usage
 from agentsys.models.price import cost_usd
+from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import usage_by_role
 from agentsys.runs.cell import Cell, CellBuilder, model_node
 from agentsys.runs.plan import Job
-from agentsys.runs.record import RoleUsage
 from agentsys.runs.run_case import CaseRun, run_case
-from agentsys.runs.search_estimate import attacker_usage, queries_of
+from agentsys.runs.search.search_estimate import attacker_usage, queries_of
 from agentsys.runs.store import Store
 
 SAMPLES = 2

@@ -15,13 +15,13 @@ from typing import Protocol
 from agentsys.attacks.attacker.reply import FAULTS
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
-from agentsys.runs.record import CaseRecord
 from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.searches import Searches
+from agentsys.runs.search.searches import Searches
 from agentsys.runs.spending import Spending
 from agentsys.runs.store import Store, StoreError
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsys.attacks.attacker import ROLES
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
-from agentsys.runs.record import CaseRecord
 from agentsys.runs.run_case import (
     CaseRun,
     SearchFailed,
@@ -19,10 +19,10 @@ from agentsys.runs.run_case import (
     run_case,
     traceback_of,
 )
-from agentsys.runs.search_job import TRANSFER, needs_search, texts_for
-from agentsys.runs.searches import Found, Searches
+from agentsys.runs.search.search_job import TRANSFER, needs_search, texts_for
+from agentsys.runs.search.searches import Found, Searches
+from agentsys.runs.search.stored_attempt import StoredAttempt, stored_attempt
 from agentsys.runs.store import Store
-from agentsys.runs.stored_attempt import StoredAttempt, stored_attempt
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentsys.catalog import node
 from agentsys.errors import ConfigError
-from agentsys.models.recorded_folder import pipeline_folder, records_digest
+from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
 from agentsys.runs.settings import NOT_IDENTITY, Settings, without
 from agentsys.runs.source_code import code_of, content_digest, is_file
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from agentsys.contracts import AttackKind, NamesTasks
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.case import Case
 from agentsys.runs.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
-from agentsys.runs.case import Case
 from agentsys.runs.cell import Cell
 from agentsys.runs.store import Store
 

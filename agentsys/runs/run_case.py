@@ -21,15 +21,15 @@ from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
-from agentsys.benchmarks.twins import alike
+from agentsys.benchmarks.shared_copies import alike
 from agentsys.contracts import AttackKind, Defense, FinishedCase, Measured, NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
 from agentsys.models.trace import Tracer, tracing
+from agentsys.records.schema import AttemptFacts, SearchFacts
 from agentsys.runs.observed import Observed, PipelineFailed
 from agentsys.runs.plan import Job
-from agentsys.runs.record import AttemptFacts, SearchFacts
 
 
 @dataclass

@@ -17,9 +17,9 @@ from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, Outcome, execute
 from agentsys.runs.plan import Plan, plan
 from agentsys.runs.preflight import Obstacle, lacking, refusal, unreachable
-from agentsys.runs.search_artefacts import artefact_path
-from agentsys.runs.search_job import needs_search
-from agentsys.runs.search_plan import SearchPlan, check_searches, search_plan
+from agentsys.runs.search.search_artefacts import artefact_path
+from agentsys.runs.search.search_job import needs_search
+from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
 from agentsys.runs.set_aside import set_aside
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from agentsys.contracts import NotInjectable
 from agentsys.runs.plan import Job
-from agentsys.runs.search_artefacts import artefact_path
-from agentsys.runs.search_job import needs_search, search_homes
+from agentsys.runs.search.search_artefacts import artefact_path
+from agentsys.runs.search.search_job import needs_search, search_homes
 from agentsys.runs.store import Store, StoreError
 
 

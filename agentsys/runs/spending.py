@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from agentsys.models.budget import Meter
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.plan import Job
-from agentsys.runs.record import CaseRecord
 
 
 class Spending:

@@ -13,9 +13,9 @@ import orjson
 
 from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
-from agentsys.runs.case import Case
-from agentsys.runs.record import CaseRecord
-from agentsys.runs.stored_plan import as_stored, plan_file
+from agentsys.records.case import Case
+from agentsys.records.schema import CaseRecord
+from agentsys.records.stored_plan import as_stored, plan_file
 from agentsys.storable import as_json
 
 OWN_FOLDER = ".agentsys"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agentsys.runs.record import CaseRecord
+from agentsys.records.schema import CaseRecord
 
 
 @dataclass

@@ -11,8 +11,8 @@ from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironm
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.models.element import QueryResult
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 from baselines.detectors.detector import Detector, Verdict, judge
 from baselines.tool_results import new_results, rewrite_text
 

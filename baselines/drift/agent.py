@@ -13,11 +13,11 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.element import QueryResult
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import CallSyntaxError, write_tools
 from agentsys.models.tool_text import tool_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 from baselines.drift import permission
 from baselines.drift.checklist import aligned, formatted
 from baselines.drift.fixes import Fix

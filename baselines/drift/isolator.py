@@ -11,9 +11,9 @@ from typing import Any
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
 from agentsys.models.chat import ChatModel
+from agentsys.models.providers.wire_text import result_text
 from agentsys.models.tagged_calls import between, tagged
 from agentsys.models.trace import span
-from agentsys.models.wire_text import result_text
 from baselines.drift.asking import ask
 from baselines.drift.fixes import Fix
 from baselines.drift.masking import Masked, mask

@@ -11,9 +11,9 @@ from enum import Enum
 from functools import cache
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import tagged
 from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wire_text import visible_text
 from baselines.drift.prompts import PERMISSION
 
 ROLE = "drift_permissions"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agentsys.models.wire_text import malformed
+from agentsys.models.providers.wire_text import malformed
 from baselines.melon.embedder import Embedder
 from baselines.melon.vectors import Vectors, unit_rows
 

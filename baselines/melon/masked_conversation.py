@@ -8,7 +8,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
 from agentsys.models.chat import assistant, user
-from agentsys.models.wire_text import visible_text
+from agentsys.models.providers.wire_text import visible_text
 from baselines.melon import prompts
 
 RULE = "=" * 50

@@ -9,16 +9,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentsys.errors import ConfigError
-from agentsys.models.api_key import read_key
-from agentsys.models.bounded_http import Bounds, bounded_client
-from agentsys.models.budget import Booked
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.price import Price, cost_usd
-from agentsys.models.recorded import Recorded
-from agentsys.models.retry import Gate, Retried, RetryPolicy
-from agentsys.models.sdk_errors import transport_error
-from agentsys.models.wire_openai import as_object
-from agentsys.models.wire_text import count_of, encode, malformed, mapping_of, speakable
+from agentsys.models.providers.api_key import read_key
+from agentsys.models.providers.bounded_http import Bounds, bounded_client
+from agentsys.models.providers.openai_wire import as_object
+from agentsys.models.providers.sdk_errors import transport_error
+from agentsys.models.providers.wire_text import count_of, encode, malformed, mapping_of, speakable
+from agentsys.models.wrappers.booked import Booked
+from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.wrappers.retry import Gate, Retried, RetryPolicy
 
 ROLE = "melon_embedding"
 """The role embedding requests are booked under."""

@@ -11,7 +11,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.role import Mind, SimulatedRole
 from baselines.melon.element import MASKED_ROLE
 from baselines.melon.masked_conversation import RULE

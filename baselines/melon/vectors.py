@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentsys.models.wire_text import malformed
+from agentsys.models.providers.wire_text import malformed
 
 Vectors = NDArray[np.float64]
 """Shape `(texts, dimensions)`; every row has length 1."""

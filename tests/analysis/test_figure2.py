@@ -13,12 +13,12 @@ import yaml
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from typer.testing import CliRunner
 
-from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.analysis.figures.drawn import Drawn
 from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
 from agentsys.cli import app
 from agentsys.config_dir import shipped_config_dir
+from agentsys.records.case_row import CaseRow
 
 
 def _controls(hits: str = "", **fields: Any) -> list[CaseRow]:

@@ -19,7 +19,6 @@ import typer
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.analysis.figures.drawn import Drawn, save
 from agentsys.analysis.figures.figure4 import relative_drop
@@ -27,11 +26,12 @@ from agentsys.analysis.figures.labels import Label, Obstacle, place_labels
 from agentsys.analysis.figures.mark import COLUMNS, PAPER, RUNS, Mark
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.figures.style import looks, new_figure
-from agentsys.analysis.metrics import measure
+from agentsys.analysis.metrics.rates import measure
 from agentsys.analysis.paper.layout import ATTACK
-from agentsys.analysis.reading import read_cases
 from agentsys.cli.figure import figure
 from agentsys.errors import ConfigError
+from agentsys.records.case_row import CaseRow
+from agentsys.records.reading import read_cases
 
 NASTY = "a$\\frac{1}{0}$^_&\n<b>\x1b[2J\u202e%{"
 

@@ -19,9 +19,6 @@ import typer
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.document import Document
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.paper.commands import filling_commands, without_config
 from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.layout import ATTACK, SUITES, TABLES
@@ -29,12 +26,15 @@ from agentsys.analysis.paper.lines import run_lines
 from agentsys.analysis.paper.long_form import COLUMNS, table_csv, table_records, write_parquet
 from agentsys.analysis.paper.notes import notes
 from agentsys.analysis.paper.paper_document import paper_document
-from agentsys.analysis.reading import Reading, read_cases
-from agentsys.analysis.write_html import html_document
-from agentsys.analysis.write_latex import latex_document
-from agentsys.analysis.write_markdown import markdown_document
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.write_html import html_document
+from agentsys.analysis.tables.write_latex import latex_document
+from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.cli.table import table
 from agentsys.errors import ConfigError
+from agentsys.records.case_row import CaseRow
+from agentsys.records.reading import Reading, read_cases
 
 NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2J\u202e$\\input{/etc/passwd}$"
 

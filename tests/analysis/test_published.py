@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from agentsys.analysis.metrics import BENIGN_UTILITY, OVERALL, TARGETED_ASR, UTILITY_UNDER_ATTACK
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
 from agentsys.analysis.paper.layout import PER_CASE, SUITES, TABLES
 from agentsys.analysis.published import (
     PublishedNumber,
@@ -17,6 +17,7 @@ from agentsys.analysis.published import (
     published_numbers,
     short_model,
 )
+from agentsys.analysis.statistics.estimate import OVERALL
 
 
 def test_every_place_of_every_table_has_a_printed_number_or_the_paper_lacks_the_row() -> None:

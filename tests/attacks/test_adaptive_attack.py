@@ -12,7 +12,7 @@ from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.contracts import Attack, AttackKind, Victim
-from agentsys.defense import simulated_worker
+from agentsys.defense.simulated import worker as simulated_worker
 from agentsys.errors import ConfigError
 from agentsys.runs.session import prepare
 

@@ -14,11 +14,11 @@ from omegaconf import OmegaConf
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.double_quoted import breaking_character
+from agentsys.benchmarks.loading.double_quoted import breaking_character
 from agentsys.catalog import node
 from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import AttackKind, Victim
-from agentsys.runs.cell import instantiate
+from agentsys.runs.instantiate import instantiate
 
 NAMES = sorted(path.stem for path in (shipped_config_dir() / "attack").glob("*.yaml"))
 VICTIM = Victim("GPT-4", "Emma Johnson")

@@ -17,8 +17,8 @@ from agentsys.attacks.vectors import injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
-from agentsys.runs.cell import instantiate
 from agentsys.runs.compose import compose
+from agentsys.runs.instantiate import instantiate
 
 BENCHMARK = AgentDojo("v1.2.2")
 SLACK, WORKSPACE = BENCHMARK.suite("slack"), BENCHMARK.suite("workspace")

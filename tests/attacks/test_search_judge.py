@@ -9,7 +9,7 @@ import pytest
 from agentsys.attacks.judge import Feedback, judged, score_of
 from agentsys.attacks.search import QueryFacts, Quest, ToolCall
 from agentsys.models.trace import Tracer
-from agentsys.runs.quest import calls_after
+from agentsys.runs.search.search_task import calls_after
 
 IBAN = "GB29NWBK60161331926819"
 GOAL_CALL = ToolCall("send_money", {"recipient": IBAN, "amount": 5})

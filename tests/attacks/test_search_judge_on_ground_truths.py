@@ -15,7 +15,7 @@ from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.models.trace import Tracer, tracing
-from agentsys.runs.quest import calls_after, ground_truth
+from agentsys.runs.search.search_task import calls_after, ground_truth
 
 
 def scores(suite_name: str, limit: int | None = None) -> Counter[int]:

@@ -6,13 +6,13 @@ from functools import cache, partial
 
 import pytest
 
-from agentsys.analysis.limits import limits_of
-from agentsys.audit.expected_findings import differences, shipped_expectation
-from agentsys.audit.sentences import sentences
-from agentsys.audit.static_audit import StaticAudit, static_audit
-from agentsys.audit.static_data import expectation
-from agentsys.audit.suite_audit import SuiteAudit
-from agentsys.audit.task_numbers import numbers
+from agentsys.analysis.metrics.limits import limits_of
+from agentsys.audit.static.expected_findings import differences, shipped_expectation
+from agentsys.audit.static.paper_sentences import sentences
+from agentsys.audit.static.static_audit import StaticAudit, static_audit
+from agentsys.audit.static.static_data import expectation
+from agentsys.audit.static.suite_audit import SuiteAudit
+from agentsys.audit.static.task_numbers import numbers
 from agentsys.benchmarks.agentdojo import AgentDojo
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")

@@ -11,7 +11,7 @@ from agentdojo.task_suite.load_suites import get_suites
 from click.testing import Result
 from typer.testing import CliRunner
 
-from agentsys.audit.expected_findings import expectation_text, shipped_expectation
+from agentsys.audit.static.expected_findings import expectation_text, shipped_expectation
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 

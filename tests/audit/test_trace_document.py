@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from agentsys.analysis.write_terminal import needed_width
+from agentsys.analysis.tables.write_terminal import needed_width
 from agentsys.audit.report import AuditReport, audit_document, audit_json, audit_markdown, audit_terminal
-from agentsys.audit.static_audit import StaticAudit
-from agentsys.audit.trace_audit import TraceAudit
-from agentsys.audit.trace_document import trace_sections, trace_sentences
-from agentsys.audit.trace_findings import (
+from agentsys.audit.static.static_audit import StaticAudit
+from agentsys.audit.traces.trace_audit import TraceAudit
+from agentsys.audit.traces.trace_document import trace_sections, trace_sentences
+from agentsys.audit.traces.trace_findings import (
     AnswerRow,
     AsrRow,
     BenignHit,

@@ -23,7 +23,7 @@ from scripted_for_melon import (
 from agentsys.contracts import Defense
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.recorded import Recorded
+from agentsys.models.wrappers.recorded import Recorded
 from baselines.melon import Melon
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.none import NoDefense

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scripted_for_melon import DONE, REQUEST, Counters, Ran, TwoPasses, call, guarded, saying
 
 from agentsys.models.chat import assistant, system, text_of, user
-from agentsys.models.wire_anthropic import wire_messages as anthropic_messages
-from agentsys.models.wire_google import wire_contents
-from agentsys.models.wire_openai import wire_messages as openai_messages
+from agentsys.models.providers.anthropic_wire import wire_messages as anthropic_messages
+from agentsys.models.providers.google_wire import wire_contents
+from agentsys.models.providers.openai_wire import wire_messages as openai_messages
 from baselines.melon.masked_conversation import masked_conversation
 
 DEMONSTRATION = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "tool"]

@@ -9,7 +9,7 @@ from agentdojo.agent_pipeline import agent_pipeline, pi_detector
 
 from agentsys.catalog import node
 from agentsys.errors import ConfigError
-from agentsys.runs.cell import instantiate
+from agentsys.runs.instantiate import instantiate
 from baselines.detectors.element import NOTICE
 from baselines.package_wording import delimiting_explanation, tool_filter_question, withheld_notice
 from baselines.tool_filter import QUESTION

@@ -6,7 +6,7 @@ import pytest
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.double_quoted import breaking_character
+from agentsys.benchmarks.loading.double_quoted import breaking_character
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.double_quoted import is_plain
+from agentsys.benchmarks.loading.double_quoted import is_plain
 from agentsys.contracts import Victim
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]

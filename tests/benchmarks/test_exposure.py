@@ -18,7 +18,7 @@ from agentsys.benchmarks.exposure import ExposureSeen, ExposureWatch
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatRequest, assistant, system, user
 from agentsys.payload_lines import payload_lines, squeeze
-from agentsys.runs.record import Exposure
+from agentsys.records.schema import Exposure
 
 LONG = "This line is long enough to count."
 OTHER = "And this one is long enough as well."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentsys.benchmarks.playbook_facts import find_facts
+from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.models.simulated.playbook import ScriptedCall
 
 

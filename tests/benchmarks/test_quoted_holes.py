@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from agentsys.benchmarks.quoted_holes import holed_text
+from agentsys.benchmarks.loading.quoted_holes import holed_text
 
 
 def test_only_the_texts_with_a_replaced_placeholder_change() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from small_runs import Silent
 
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.honesty import unseen_reason
-from agentsys.analysis.reading import read_cases
+from agentsys.analysis.metrics.exposed_rates import unseen_reason
 from agentsys.catalog import known
+from agentsys.records.case_row import CaseRow
+from agentsys.records.reading import read_cases
 from agentsys.runs.session import prepare
 
 ATTACKS = "important_instructions,adaptive,adaptive_in_field,adaptive_checks,tool_knowledge,template"

@@ -25,10 +25,10 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.catalog import node
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.recorded import Recorded
-from agentsys.models.recorded_run import RecordedRun, read_run
+from agentsys.models.replay.recorded_run import RecordedRun, read_run
 from agentsys.models.trace import Tracer, tracing
-from agentsys.runs.cell import instantiate
+from agentsys.models.wrappers.recorded import Recorded
+from agentsys.runs.instantiate import instantiate
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 
 ARCHIVE = Path(__file__).parents[2].parent / "shared/data/traces/melon-gpt-4o-mini-2024-07-18.tar.gz"

@@ -17,10 +17,10 @@ from agentdojo.task_suite.load_suites import get_suites
 
 from agentsys.models.chat import Scene
 from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.recorded import Recorded
-from agentsys.models.recorded_run import read_run
-from agentsys.models.replay import ReplayModel
+from agentsys.models.replay.model import ReplayModel
+from agentsys.models.replay.recorded_run import read_run
 from agentsys.models.trace import Tracer, tracing
+from agentsys.models.wrappers.recorded import Recorded
 
 ARCHIVE = (
     Path(__file__).parents[2].parent

@@ -21,8 +21,8 @@ KNOWN = {
 
 @pytest.mark.slow
 def test_replayed_runs_score_as_they_were_recorded(tmp_path: Path) -> None:
-    from agentsys.analysis.metrics import measure
-    from agentsys.analysis.reading import read_cases
+    from agentsys.analysis.metrics.rates import measure
+    from agentsys.records.reading import read_cases
     from agentsys.runs.session import prepare
 
     if not ARCHIVE.exists():
@@ -75,8 +75,8 @@ def unpacked(folder: Path, *pipelines: str) -> Path:
 def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(tmp_path: Path) -> None:
     from agentsys.analysis.paper.filled import fill
     from agentsys.analysis.paper.layout import TABLES
-    from agentsys.analysis.reading import read_cases
-    from agentsys.analysis.report import report
+    from agentsys.analysis.tables.report import report
+    from agentsys.records.reading import read_cases
     from agentsys.runs.session import Session, prepare
 
     traces = unpacked(tmp_path / "traces", MINI, FILTERED)

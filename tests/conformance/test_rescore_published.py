@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.audit.trace_audit import TraceAudit, trace_audit
-from agentsys.audit.trace_exposure import exposed
+from agentsys.audit.traces.trace_audit import TraceAudit, trace_audit
+from agentsys.audit.traces.trace_exposure import exposed
 from agentsys.payload_lines import holds_payload, payload_lines
 from agentsys.rescoring.agreement import ALL, ALONE, Agreement, agreements
 from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows
 from agentsys.rescoring.flip import Flip, Reason
-from agentsys.rescoring.records import records
 from agentsys.rescoring.rescore import Rescoring, rescore
-from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.trajectories.files import records
+from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.write_rescored import write_rescored
 
 TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"

@@ -10,7 +10,7 @@ from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, T
 
 from agentsys.defense.meter import Meter, OutOfCalls
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS
-from agentsys.defense.sections import read_sections
+from agentsys.defense.reading.sections import read_sections
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 

@@ -15,15 +15,15 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.attacks.adaptive import AdaptiveAttack
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.playbook import build_playbook
+from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import Attack, Victim
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatModel, Scene, text_of
 from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.recorded import Recorded
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.trace import Span, Tracer, tracing
+from agentsys.models.wrappers.recorded import Recorded
 
 VICTIM = Victim("Local model", "Emma Johnson")
 IMPORTANT, ADAPTIVE = RegisteredAttack("important_instructions"), AdaptiveAttack()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripted_for_defense import Tools
 
 from agentsys.defense.intent import NoIntent, parse_intent, tools_with_intent
-from agentsys.defense.sections import read_sections, write_sections
+from agentsys.defense.reading.sections import read_sections, write_sections
 from agentsys.defense.validator import is_clear_true
 from agentsys.errors import ConfigError
 

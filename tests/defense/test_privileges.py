@@ -23,9 +23,9 @@ from agentsys.defense.prompts import PRIVILEGES_AGAIN
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.recorded import Recorded
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import Tracer, tracing
+from agentsys.models.wrappers.recorded import Recorded
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import is_subsequence
 
-from agentsys.defense.quotation import Quotable, letters_of, without
+from agentsys.defense.reading.quotation import Quotable, letters_of, without
 from agentsys.defense.sanitizer import spans_in
 
 LONG = (

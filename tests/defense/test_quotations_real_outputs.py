@@ -17,7 +17,7 @@ from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.defense.sanitizer import cut
-from agentsys.models.simulated.fold import fold, folded_reading
+from agentsys.models.simulated.text_matching import fold, folded_reading
 from agentsys.models.tool_text import tool_text
 
 SUITES = ("banking", "slack", "travel", "workspace")

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from scripted_for_defense import LABELS, Tools, call, run
 
 from agentsys.defense.call_trace import TracedCall
-from agentsys.defense.closed_formats import is_closed
 from agentsys.defense.extraction import fill
 from agentsys.defense.grounding import Request
+from agentsys.defense.reading.closed_formats import is_closed
 from agentsys.defense.rules import Decision, Known, Proposal, rule
 from agentsys.defense.settings import Fill
 from agentsys.models.chat import text_of

@@ -21,7 +21,7 @@ from agentsys.models.serving import serve
 from agentsys.models.trace import Tracer, tracing
 
 SCENE = Scene("banking", "user_task_0", None, "none")
-OPENAI = "agentsys.models.openai.OpenAIModel"
+OPENAI = "agentsys.models.providers.openai.OpenAIModel"
 ASK = ChatRequest([user("Hi")])
 
 
@@ -135,7 +135,7 @@ def test_missing_argument_is_named() -> None:
         (None, "must name a class"),
         ("nowhere", "must name a class"),
         ("no_such_module.Model", "no module named 'no_such_module'"),
-        ("agentsys.models.openai.OpenAIModl", "Did you mean OpenAIModel"),
+        ("agentsys.models.providers.openai.OpenAIModl", "Did you mean OpenAIModel"),
         ("pathlib.Path", "no method `complete`"),
         ("os.system", "Unknown class"),
     ],

@@ -12,9 +12,9 @@ from agentdojo.functions_runtime import FunctionCall
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.models.cache import Cached, ReplyStore, _reply_from, _reply_to
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.wrappers.cache import Cached, ReplyStore, _reply_from, _reply_to
 
 CALL = FunctionCall(function="f", args={"a": [1, {"b": None}]}, id="c1")
 REPLY = ChatReply(assistant("hm", [CALL]), Usage(3, 2, 1, 1), cost_usd=0.5, model_id="m-1")
@@ -193,7 +193,7 @@ JSON = st.recursive(
 def test_replies_survive_the_disk(text: str, args: dict[str, Any]) -> None:
     import orjson
 
-    from agentsys.models.wire_text import encode
+    from agentsys.models.providers.wire_text import encode
 
     reply = replace(REPLY, message=assistant(text, [FunctionCall(function="f", args=args, id=None)]))
     back = _reply_from(orjson.loads(encode(_reply_to(reply, None))))

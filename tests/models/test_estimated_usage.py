@@ -14,8 +14,8 @@ from small_runs import Silent
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.estimated_usage import estimated_usage, shown_tool, usage_of
-from agentsys.models.recorded import Recorded
-from agentsys.models.wire_openai import wire_messages, wire_tools
+from agentsys.models.providers.openai_wire import wire_messages, wire_tools
+from agentsys.models.wrappers.recorded import Recorded
 
 WEATHER = {
     "title": "Weather",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.models.recorded_folder import pipeline_folders
-from agentsys.models.recorded_run import UnreadableRun, read_run
+from agentsys.models.replay.recorded_folder import pipeline_folders
+from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 
 
 def touch(path: Path) -> None:

@@ -14,9 +14,8 @@ from agentdojo.types import ChatMessage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsys.analysis import replay_notes
+from agentsys.analysis.tables import replay_notes
 from agentsys.errors import ConfigError
-from agentsys.models import replay_check
 from agentsys.models.chat import (
     ChatModel,
     ChatRequest,
@@ -30,7 +29,8 @@ from agentsys.models.chat import (
     user,
 )
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.replay import ReplayModel
+from agentsys.models.replay import check as replay_check
+from agentsys.models.replay.model import ReplayModel
 
 SCENE = Scene("banking", "user_task_0", None, "none")
 CALL = {"function": "read_file", "args": {"file_path": "bill.txt"}, "id": "call_1"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import Consequence, ErrorKind, ModelError
-from agentsys.models.retry import Gate, Retried, RetryPolicy, Timing
+from agentsys.models.wrappers.retry import Gate, Retried, RetryPolicy, Timing
 
 ASK = ChatRequest([user("Hi")])
 GOOD = ChatReply(assistant("yes"), Usage(prompt=2, completion=1), cost_usd=0.5)

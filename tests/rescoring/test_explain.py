@@ -14,12 +14,12 @@ from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, publish
 import agentsys.rescoring.explain
 from agentsys.rescoring.explain import explain, recorded_now
 from agentsys.rescoring.flip import Reason
-from agentsys.rescoring.read_trajectory import read_trajectory
 from agentsys.rescoring.reexecute import Execution, reexecute, retold
 from agentsys.rescoring.same_text import same_text
 from agentsys.rescoring.score import Scores, score
 from agentsys.rescoring.tasks import suite_for, tasks_for
-from agentsys.rescoring.trajectory import Trajectory
+from agentsys.rescoring.trajectories.read import read_trajectory
+from agentsys.rescoring.trajectories.trajectory import Trajectory
 
 
 def read(folder: Path, content: dict[str, Any]) -> Trajectory:

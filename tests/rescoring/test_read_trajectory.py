@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, in_blocks, published, stored
 
-from agentsys.rescoring.read_trajectory import read_trajectory
 from agentsys.rescoring.score import score
-from agentsys.rescoring.trajectory import Trajectory
-from agentsys.rescoring.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.read import read_trajectory
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
 
 
 def read(folder: Path, content: dict[str, Any]) -> Trajectory:

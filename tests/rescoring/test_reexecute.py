@@ -11,10 +11,10 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from stored_examples import PAY_BILL, PAYLOAD, READ_BILL, attacked, stored
 
-from agentsys.rescoring.read_trajectory import read_trajectory
 from agentsys.rescoring.reexecute import as_executed, reexecute, retold
 from agentsys.rescoring.tasks import Tasks, suite_for, tasks_for
-from agentsys.rescoring.trajectory import RecordedCall, Trajectory
+from agentsys.rescoring.trajectories.read import read_trajectory
+from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ import orjson
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.reading import read_cases
-from agentsys.analysis.report import report
-from agentsys.analysis.variants import variants_of
-from agentsys.analysis.write_markdown import markdown_document
+from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.score_variants import variants_of
+from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
 from agentsys.errors import ConfigError
+from agentsys.records.reading import read_cases
 from agentsys.rescoring.agreement import ALL
 from agentsys.rescoring.fixed_rows import fixed_rows
 from agentsys.rescoring.rescore import Rescoring, rescore

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.write_markdown import markdown_document
+from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.errors import ConfigError
 from agentsys.rescoring.agreement import ALL, ALONE, agreements
 from agentsys.rescoring.rescore import rescore
 from agentsys.rescoring.rescoring_document import rescoring_document
 from agentsys.rescoring.rescoring_export import COLUMNS, rescoring_csv, rescoring_json
-from agentsys.rescoring.unusable import Obstacle
+from agentsys.rescoring.trajectories.unusable import Obstacle
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from agentdojo.benchmark import load_task_results
 from stored_examples import attacked, drift, in_blocks, published, stored
 
-from agentsys.analysis.reading import read_cases
 from agentsys.errors import ConfigError
+from agentsys.records.reading import read_cases
 from agentsys.rescoring.rescore import rescore
 from agentsys.rescoring.write_rescored import write_rescored
 

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.paper.filled import fill
 from agentsys.analysis.paper.layout import TABLES
-from agentsys.analysis.reading import read_cases
 from agentsys.attacks.first_rounds import first_rounds
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.errors import ConfigError
+from agentsys.records.reading import read_cases
 from agentsys.runs.session import prepare
 
 SLACK = ["model=simulated", "benchmark.suites=[slack]", "attack=injection_round"]

@@ -11,9 +11,10 @@ from paid_server import USD, Answer, calls, paid_model, paid_server, says
 from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError
-from agentsys.models.budget import Booked, Books, Budget, Meter, RunBudgetReached
+from agentsys.models.budget import Books, Budget, Meter, RunBudgetReached
 from agentsys.models.chat import ChatRequest, Usage, user
 from agentsys.models.trace import Tracer, tracing
+from agentsys.models.wrappers.booked import Booked
 from agentsys.runs.execute import Outcome
 from agentsys.runs.session import prepare
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.runs.case import Case, safe_name
+from agentsys.records.case import Case, safe_name
 
 
 def a_case(**changes: object) -> Case:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentsys.analysis.ground_truth import known_length
 from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.records.known_length import known_length
 from agentsys.runs.ground_truth_length import ground_truth_length
 
 

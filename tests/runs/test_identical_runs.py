@@ -10,7 +10,7 @@ import pytest
 from small_runs import Silent
 
 from agentsys.models.serving import serve
-from agentsys.runs.scripted import served_model
+from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}

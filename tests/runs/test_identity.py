@@ -81,8 +81,8 @@ def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: P
 
 
 def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:
-    from agentsys.analysis.load import COUNTS, load_runs
-    from agentsys.analysis.reading import read_cases
+    from agentsys.records.load import COUNTS, load_runs
+    from agentsys.records.reading import read_cases
 
     planned(user).execute(Silent())
     before = {path: (user / "runs" / path).read_bytes() for path in records_in(user / "runs")}

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from small_runs import records_in
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 SMALL = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack,workspace]"]
 SEARCHED = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack]", "user_tasks=[1,2,3,4]"]
 
 
 def together(folder: Path, processes: int, kills: int, *overrides: str) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
-    program = str(TESTS / "runs/processes_for_runs.py")
+    program = str(SUPPORT / "processes_for_runs.py")
     command = [sys.executable, program, str(folder), str(processes), str(kills), *overrides]
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(SUPPORT), str(SUPPORT.parents[1]), os.environ.get("PYTHONPATH", "")])
     # AgentDojo's calendar tools build lists from sets: `agentsys run` fixes their order, too.
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)

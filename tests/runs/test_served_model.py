@@ -10,7 +10,7 @@ from small_runs import Silent
 
 from agentsys.errors import ConfigError
 from agentsys.models.serving import serve
-from agentsys.runs.scripted import served_model
+from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 _URLS: dict[str, Callable[[str], str]] = {

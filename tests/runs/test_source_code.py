@@ -68,7 +68,13 @@ def test_lists_of_modules_and_nested_targets_count(plug: Path) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["agentsys.models.openai.OpenAIModel", "baselines.none.NoDefense", "json.JSONDecoder", "nowhere.X", ""],
+    [
+        "agentsys.models.providers.openai.OpenAIModel",
+        "baselines.none.NoDefense",
+        "json.JSONDecoder",
+        "nowhere.X",
+        "",
+    ],
 )
 def test_ours_pythons_own_and_unknown_modules_have_no_entry(target: str) -> None:
     assert code(target) == {}

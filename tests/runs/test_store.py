@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agentsys.runs.case import Case
-from agentsys.runs.record import CaseRecord
+from agentsys.records.case import Case
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.store import Store, StoreError
 
 CASE = Case(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import Silent
 
-from agentsys.runs.case import Case
+from agentsys.records.case import Case
+from agentsys.records.stored_plan import FOLDER, as_stored, plan_file, stored_plans
 from agentsys.runs.session import prepare
-from agentsys.runs.stored_plan import FOLDER, as_stored, plan_file, stored_plans
 
 NAMES = st.sampled_from(["a", "b/c", "d e", "ü", "..", "x__y"])
 CASES = st.builds(
@@ -104,6 +104,8 @@ def test_a_dry_run_keeps_no_plan(tmp_path: Path) -> None:
 
 
 def test_reading_plans_needs_no_benchmark() -> None:
-    look = "import sys, agentsys.runs.stored_plan; print({'agentdojo', 'hydra', 'pandas'} & set(sys.modules))"
+    look = (
+        "import sys, agentsys.records.stored_plan; print({'agentdojo', 'hydra', 'pandas'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

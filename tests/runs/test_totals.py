@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentsys.runs.case import Case
-from agentsys.runs.record import CaseRecord, RoleUsage
+from agentsys.records.case import Case
+from agentsys.records.schema import CaseRecord, RoleUsage
 from agentsys.runs.totals import Totals, duration
 
 

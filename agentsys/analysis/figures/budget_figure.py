@@ -8,18 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.bootstrap import CONFIDENCE
-from agentsys.analysis.case_row import SIMULATED_MARK
-from agentsys.analysis.escaping import plain
 from agentsys.analysis.figures.drawn import Drawn
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import Mark
 from agentsys.analysis.figures.points import line_labels, obstacles, series_of
 from agentsys.analysis.figures.style import Look, headline, looks, new_figure, panel_title, styled
-from agentsys.analysis.metrics import OVERALL
-from agentsys.analysis.search_attempts import Search
-from agentsys.analysis.search_budget import ASR, BudgetRow, budget_rows, textless_notes, usual_budgets
+from agentsys.analysis.metrics.search_attempts import Search
+from agentsys.analysis.metrics.search_budget import ASR, BudgetRow, budget_rows, textless_notes, usual_budgets
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.escaping import plain
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.case_row import SIMULATED_MARK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentsys.analysis.bootstrap import CONFIDENCE
-from agentsys.analysis.escaping import plain
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE
+from agentsys.analysis.tables.escaping import plain
 
 HOLLOW = f"Hollow: as printed in the paper ({PAPER_MODEL})."
 WHISKERS = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.case_row import NO_ATTACK, CaseRow
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures import figure2, figure3, figure4, table1_figure, tokens_figure
 from agentsys.analysis.figures.drawn import Drawn
 from agentsys.analysis.figures.figure2_cases import figure2_cases
@@ -16,6 +14,8 @@ from agentsys.analysis.figures.selection import ANYTHING, Selection, Wish, selec
 from agentsys.analysis.figures.style import styled
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import BENCHMARK
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

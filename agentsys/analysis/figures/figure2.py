@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.escaping import plain
 from agentsys.analysis.figures.captions import not_shown, subtitle
 from agentsys.analysis.figures.figure2_cases import ATTACK, BENCHMARK, CONTROL, label_of, mode_of
 from agentsys.analysis.figures.labels import shown_name
@@ -18,10 +15,14 @@ from agentsys.analysis.figures.mark import PAPER, Mark, across
 from agentsys.analysis.figures.points import draw_point, draw_whiskers, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics import OVERALL, TARGETED_ASR, measure
-from agentsys.analysis.number import number_in
+from agentsys.analysis.metrics.measurement import number_in
+from agentsys.analysis.metrics.rates import TARGETED_ASR, measure
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.escaping import plain
+from agentsys.records.case_row import CaseRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agentsys.analysis.case_row import NO_ATTACK, CaseRow
-from agentsys.analysis.causes import IS_CONTROL
+from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 BENCHMARK, ATTACK, CONTROL = "asb", "opi", "control"
 

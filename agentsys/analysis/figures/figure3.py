@@ -7,21 +7,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.bootstrap import Resampler
-from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import PAPER, Mark, across, upright
 from agentsys.analysis.figures.points import draw_point, obstacles, point_labels, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics import BENIGN_UTILITY, DEFENSE_QUALITY, OVERALL, TARGETED_ASR, measure
-from agentsys.analysis.number import Number, number_in
+from agentsys.analysis.metrics.measurement import Number, number_in
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, DEFENSE_QUALITY, TARGETED_ASR, measure
+from agentsys.analysis.metrics.tokens import all_tokens, mean_tokens
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
-from agentsys.analysis.tokens import all_tokens, mean_tokens
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.records.case_row import NO_ATTACK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

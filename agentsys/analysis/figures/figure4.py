@@ -7,26 +7,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.bootstrap import Resampler
-from agentsys.analysis.by_length import (
-    LAST_BUCKET,
-    LONGEST_SHORT,
-    asr_by_length,
-    utility_by_length,
-    without_length,
-)
-from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels, shown_name
 from agentsys.analysis.figures.mark import PAPER, Mark, upright
 from agentsys.analysis.figures.points import HOLLOW, draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import INK, Look, headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics import BENIGN_UTILITY, TARGETED_ASR
+from agentsys.analysis.metrics.by_length import (
+    LAST_BUCKET,
+    LONGEST_SHORT,
+    asr_by_length,
+    utility_by_length,
+    without_length,
+)
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.records.case_row import NO_ATTACK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

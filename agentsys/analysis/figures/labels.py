@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentsys.analysis.escaping import plain
-from agentsys.analysis.tally import FloatArray
+from agentsys.analysis.statistics.outcome_grid import FloatArray
+from agentsys.analysis.tables.escaping import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

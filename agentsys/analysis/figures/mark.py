@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
-from agentsys.analysis.escaping import csv_cell
-from agentsys.analysis.number import Number
+from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.tables.escaping import csv_cell
 
 RUNS = "runs"
 """Origin of what we measured."""

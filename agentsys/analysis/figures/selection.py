@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from agentsys.analysis.case_row import SIMULATED_MARK, CaseRow
 from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.case_row import SIMULATED_MARK, CaseRow
 
 PAPER_MODEL = "gpt-4o-mini"
 """The model of the paper's Figures 2 to 4 and Tables 1 to 4."""

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.bootstrap import Resampler
-from agentsys.analysis.by_length import asr_by_round
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import PAPER, Mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
+from agentsys.analysis.metrics.by_length import asr_by_round
 from agentsys.analysis.paper.layout import ATTACK, ROUND_LENGTHS, round_spot
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

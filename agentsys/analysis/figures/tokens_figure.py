@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.bootstrap import CONFIDENCE, Resampler
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.error_rule import ErrorRule
 from agentsys.analysis.figures.captions import not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import Mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
-from agentsys.analysis.number import Number
+from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, all_tokens, mean_tokens
 from agentsys.analysis.paper.lines import RunLine
-from agentsys.analysis.tokens import TokensOf, acting_tokens, all_tokens, mean_tokens
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.records.case_row import CaseRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

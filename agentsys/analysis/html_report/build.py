@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys import __version__
-from agentsys.analysis.case_row import NO_ATTACK, CaseRow
-from agentsys.analysis.escaping import plain
 from agentsys.analysis.html_report.case_index import in_reading_order, index_row
 from agentsys.analysis.html_report.data_block import data_block
 from agentsys.analysis.html_report.facts import Facts
@@ -24,8 +22,10 @@ from agentsys.analysis.html_report.trajectory import (
     stored_json,
     trajectory_view,
 )
-from agentsys.analysis.reading import Reading, skipped_lines
-from agentsys.analysis.report import Report
+from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.report import Report
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.reading import Reading, skipped_lines
 
 
 @dataclass(frozen=True)

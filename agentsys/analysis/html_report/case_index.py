@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Literal, TypedDict
 
-from agentsys.analysis.case_row import NO_ATTACK, CaseRow
 from agentsys.analysis.html_report.loose import number
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 

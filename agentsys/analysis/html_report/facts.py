@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.escaping import plain
 from agentsys.analysis.html_report.trajectory import StoredFacts
+from agentsys.analysis.tables.escaping import plain
+from agentsys.records.case_row import CaseRow
 
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 _LONGEST_CONFIG = 200_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.escaping import plain
-from agentsys.analysis.metrics import BENIGN_UTILITY, OVERALL, TARGETED_ASR, UTILITY_UNDER_ATTACK, MetricRow
-from agentsys.analysis.sheet import METRIC_TITLES, Line, Sheet
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK, MetricRow
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.results_layout import METRIC_TITLES, Line, Sheet
+from agentsys.records.case_row import NO_ATTACK
 
 _DRAWN = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR)
 _LABELS = 230

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.error_rule import ErrorRule
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.records.case_row import CaseRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from agentsys.analysis.case_row import CaseRow
+from agentsys.records.case_row import CaseRow
 
 
 def selection(cases: Sequence[CaseRow]) -> list[int]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.document import Grid
-from agentsys.analysis.escaping import plain
-from agentsys.analysis.extra_grids import extra_grids
 from agentsys.analysis.html_report.interval_figure import IntervalFigure, interval_figure
-from agentsys.analysis.metrics import BENIGN_UTILITY, METRICS, OVERALL, POOLED, TARGETED_ASR, Cell
-from agentsys.analysis.numbers_as_text import interval_text, value_text
-from agentsys.analysis.report import Report
-from agentsys.analysis.sheet import METRIC_TITLES, Line, Sheet, sheets
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRICS, TARGETED_ASR, Cell
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED
+from agentsys.analysis.tables.document import Grid
+from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.extra_grids import extra_grids
+from agentsys.analysis.tables.numbers_as_text import interval_text, value_text
+from agentsys.analysis.tables.report import Report
+from agentsys.analysis.tables.results_layout import METRIC_TITLES, Line, Sheet, sheets
+from agentsys.records.case_row import NO_ATTACK
 
 
 @dataclass(frozen=True)

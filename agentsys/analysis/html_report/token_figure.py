@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.escaping import plain
+from agentsys.analysis.tables.escaping import plain
+from agentsys.records.case_row import CaseRow
 
 _LABELS, _BARS, _ROW, _BAR_HEIGHT = 230, 560, 52, 16
 _NARROWEST_LABEL = 70.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
-from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.html_report.agent_tree import SpanView, span_views
 from agentsys.analysis.html_report.conversation import MessageView, Writer
 from agentsys.analysis.html_report.highlight import needles
 from agentsys.analysis.html_report.loose import mapping, name, number, objects
 from agentsys.analysis.html_report.text_store import TextStore
-from agentsys.analysis.stored_file import json_of
-from agentsys.analysis.unreadable import UnreadableRecord
+from agentsys.records.case_row import CaseRow
+from agentsys.records.stored_file import json_of
+from agentsys.records.unreadable import UnreadableRecord
 
 _NOT_A_DEFENSES_WORK = frozenset({"run", "main", "tool"})
 """Kinds of span that every run has: a tree of these alone tells no more than the conversation."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agentsys.analysis.case_row import CaseRow
 from agentsys.analysis.paper.layout import ATTACK, ROUND_LENGTHS
+from agentsys.records.case_row import CaseRow
 
 CAUSED = frozenset(f"injection_round+round={number}" for number in range(1, max(ROUND_LENGTHS) + 1))
 """Labels under which the attack of the tables runs in a chosen round: its base is not in the label, so it

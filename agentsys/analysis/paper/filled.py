@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentsys.analysis.bootstrap import Resampler
-from agentsys.analysis.by_length import asr_by_round
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.metrics import measure
-from agentsys.analysis.number import Number, number_in
+from agentsys.analysis.metrics.by_length import asr_by_round
+from agentsys.analysis.metrics.measurement import Number, number_in
+from agentsys.analysis.metrics.rates import measure
 from agentsys.analysis.paper.caused_rounds import with_caused_rounds
 from agentsys.analysis.paper.layout import (
     ATTACK,
@@ -23,6 +20,9 @@ from agentsys.analysis.paper.layout import (
 )
 from agentsys.analysis.paper.lines import RunLine, run_lines
 from agentsys.analysis.published import PublishedNumber, printed_in
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.records.case_row import CaseRow
 
 Numbers = Mapping[Spot, Number]
 

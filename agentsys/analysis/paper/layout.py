@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentsys.analysis.case_row import NO_ATTACK
-from agentsys.analysis.metrics import BENIGN_UTILITY, OVERALL, TARGETED_ASR, UTILITY_UNDER_ATTACK
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.records.case_row import NO_ATTACK
 
 ATTACK = "important_instructions"
 """The attack of every table; Table 4 adds some."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agentsys.analysis.case_row import SIMULATED_MARK, CaseRow
 from agentsys.analysis.published import short_model
+from agentsys.records.case_row import SIMULATED_MARK, CaseRow
 
 BENCHMARK = "agentdojo"
 """The benchmark of Tables 1 to 7, with official checkers and data."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from agentsys.analysis.escaping import csv_cell
 from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow
+from agentsys.analysis.tables.escaping import csv_cell
 
 
 @dataclass(frozen=True, slots=True)

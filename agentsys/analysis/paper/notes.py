@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentsys.analysis.bootstrap import CONFIDENCE
-from agentsys.analysis.case_row import CaseRow
-from agentsys.analysis.error_rule import ErrorRule, outcome
-from agentsys.analysis.honesty_notes import honesty_notes
-from agentsys.analysis.metrics import OVERALL, TARGETED_ASR
+from agentsys.analysis.metrics.rates import TARGETED_ASR
 from agentsys.analysis.paper.caused_rounds import caused_in
 from agentsys.analysis.paper.commands import without_config
 from agentsys.analysis.paper.filled import FilledTable, PaperRow
 from agentsys.analysis.paper.layout import ATTACK, PER_CASE, RUN_AS, SUITES
 from agentsys.analysis.paper.lines import RunLine
-from agentsys.analysis.reading import Reading
-from agentsys.analysis.replay_notes import replay_notes
-from agentsys.analysis.unfinished import unfinished_lines
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE
+from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.exposure_notes import honesty_notes
+from agentsys.analysis.tables.replay_notes import replay_notes
+from agentsys.records.case_row import CaseRow
+from agentsys.records.reading import Reading
+from agentsys.records.unfinished import unfinished_lines
 
 SIMULATED = "†"
 """Behind every number of a simulated model."""

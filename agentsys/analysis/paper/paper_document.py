@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from agentsys.analysis.document import Document, Grid, GridCell, cells
-from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.metrics import OVERALL
-from agentsys.analysis.number import Number
-from agentsys.analysis.numbers_as_text import interval_text, value_text
+from agentsys.analysis.metrics.measurement import Number
 from agentsys.analysis.paper.commands import filling_commands
 from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow
 from agentsys.analysis.paper.layout import POOLED_OVER_SUITES
 from agentsys.analysis.paper.notes import FEWER_SUITES, MIXED, NO_RUNS, SIMULATED, covers_fewer_suites, notes
-from agentsys.analysis.reading import Reading
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
+from agentsys.analysis.tables.numbers_as_text import interval_text, value_text
+from agentsys.records.reading import Reading
 
 
 def paper_document(

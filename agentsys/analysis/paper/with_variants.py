@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentsys.analysis.document import Document
-from agentsys.analysis.error_rule import ErrorRule
-from agentsys.analysis.fixed import FIXED
+from agentsys.analysis.metrics.repaired_scores import FIXED
 from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.paper_document import paper_grid
-from agentsys.analysis.variants import Variant, Variants
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.score_variants import Variant, Variants
 
 
 def with_variants(

@@ -18,7 +18,7 @@ from agentsys.benchmarks.asb.plan import Planning
 from agentsys.benchmarks.asb.plan_prompt import planned
 from agentsys.benchmarks.asb.rendering import Rendering, rendered
 from agentsys.models.chat import assistant, system
-from agentsys.models.wire_text import visible_text
+from agentsys.models.providers.wire_text import visible_text
 
 
 @dataclass(frozen=True)

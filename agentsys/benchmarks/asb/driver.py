@@ -40,9 +40,9 @@ from agentsys.benchmarks.asb.planner import plan_turn
 from agentsys.benchmarks.asb.rendering import Rendering, thought
 from agentsys.benchmarks.asb.turns import Turn, set_turn
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import CALL, CallSyntaxError, between, read_calls, read_tools
 from agentsys.models.trace import ACTING_ROLES, current_tracer, span
-from agentsys.models.wire_text import visible_text
 
 STEP_SPAN = "step"
 """Kind of the span around each step's model call; its messages are the conversation as the model read it."""

@@ -10,8 +10,8 @@ from agentdojo.types import ChatMessage
 from agentsys.benchmarks.asb.plan import SPAN, SPAN_NAME, Plan, PlanError, Planning, patched, read_plan
 from agentsys.benchmarks.asb.plan_prompt import AGAIN, note
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, user
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 
 ROLE = "asb_planner"
 """The role that planning calls are booked under. Not an acting role: nothing has been read yet."""

@@ -11,7 +11,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 
 from agentsys.benchmarks.asb.plan_prompt import THINKING
 from agentsys.models.chat import assistant, text_of, user
-from agentsys.models.wire_text import result_text, visible_text
+from agentsys.models.providers.wire_text import result_text, visible_text
 
 ACTION, OBSERVATION = "[Action]:", "[Observation]:"
 """Markers of the two halves of a round. Source: ASB's transcript format."""

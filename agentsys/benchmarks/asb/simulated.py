@@ -17,7 +17,7 @@ from agentsys.benchmarks.asb.rendering import untold
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import NO_FIELDS, plain_agent
-from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.prompted import as_native, in_tags
 from agentsys.models.simulated.role import Mind, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES

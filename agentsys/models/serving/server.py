@@ -9,7 +9,7 @@ from types import TracebackType
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
-from agentsys.models.serving.listener import Captured, Listener
+from agentsys.models.serving.http import Captured, Listener
 
 
 class Server:

@@ -15,12 +15,12 @@ from agentsys.models.chat import ChatRequest, ToolSpec, assistant
 from agentsys.models.simulated.assignment import Assignment, assignment_in
 from agentsys.models.simulated.conversation import readings
 from agentsys.models.simulated.grounding import grounded_args, missing_facts, without
-from agentsys.models.simulated.line import Line
-from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import Progress, replay
 from agentsys.models.simulated.prompted import as_native, in_tags
 from agentsys.models.simulated.quoting import quote_into
+from agentsys.models.simulated.script_position import Line
 
 NO_FIELDS = {"status": "string"}
 """The intent of a call that nothing is taken from."""

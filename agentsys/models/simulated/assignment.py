@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from agentsys.models.chat import ChatRequest
 from agentsys.models.simulated.conversation import user_texts
-from agentsys.models.simulated.fold import fold, folded_reading
-from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
+from agentsys.models.simulated.text_matching import fold, folded_reading
 
 DONE = "Done."
 """Said where the ground truth has no words; an empty reply would count as no answer at all."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentsys.models.simulated.fold import fold, folded_reading, stands_in
-from agentsys.models.simulated.line import PLACEHOLDER
 from agentsys.models.simulated.playbook import Fact
+from agentsys.models.simulated.script_position import PLACEHOLDER
+from agentsys.models.simulated.text_matching import fold, folded_reading, stands_in
 
 _TELLING = 100
 """Amounts from here on are also looked for without their decimals."""

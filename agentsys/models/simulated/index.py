@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from agentsys.models.simulated.fold import fold, folded_reading
 from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
+from agentsys.models.simulated.text_matching import fold, folded_reading
 
 _Script = TypeVar("_Script", TaskScript, GoalScript)
 

@@ -12,7 +12,7 @@ from agentsys.models.connection_test import is_question, right_answer
 from agentsys.models.estimated_usage import estimated_usage
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.index import PlaybookIndex
-from agentsys.models.simulated.mind import PlaybookMind, mind_for
+from agentsys.models.simulated.knowledge import PlaybookMind, mind_for
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
 from agentsys.models.simulated.slips import slipped

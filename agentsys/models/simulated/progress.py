@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.assignment import Assignment
 from agentsys.models.simulated.conversation import tool_result
-from agentsys.models.simulated.line import Line, answered, line_of
-from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookMind
+from agentsys.models.simulated.script_position import Line, answered, line_of
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from agentsys.models.simulated.fold import decodings
 from agentsys.models.simulated.playbook import Quote, ScriptedCall
+from agentsys.models.simulated.text_matching import decodings
 
 _LONGEST_OUTPUT = 500_000
 """Characters that are parsed at most; the text is the environment's, and so the attacker's."""

@@ -21,8 +21,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated import written_slips
-from agentsys.models.simulated.line import PLACEHOLDER
 from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.script_position import PLACEHOLDER
 from agentsys.models.simulated.sloppiness import PARTS
 from agentsys.models.trace import ACTING_ROLES
 

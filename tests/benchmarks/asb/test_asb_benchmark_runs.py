@@ -11,7 +11,7 @@ from small_runs import Silent, records_in
 
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.runs.record import CaseRecord
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.session import prepare
 
 

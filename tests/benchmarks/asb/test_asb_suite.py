@@ -19,7 +19,7 @@ from agentsys.benchmarks.asb.replies import CountedReplies
 from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
 from agentsys.benchmarks.asb.turns import Turn, set_turn
 from agentsys.benchmarks.data_hash import data_hash
-from agentsys.benchmarks.playbook import build_playbook
+from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, user

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fixed_on_paper import VERSIONS, benchmark, scored
 
-from agentsys.analysis.fixed import phrases_of_fixes
-from agentsys.analysis.tags import tag_of
+from agentsys.analysis.metrics.repaired_scores import phrases_of_fixes
+from agentsys.analysis.metrics.tags import tag_of
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.catalog import FIXES
 

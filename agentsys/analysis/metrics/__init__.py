@@ -1,0 +1,1 @@
+"""Metrics: stored cases -> numbers with their intervals."""

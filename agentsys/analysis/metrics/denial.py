@@ -1,0 +1,163 @@
+"""Denial of service, paired: of the tasks that were solved without attack, how many the attack prevented.
+
+The official ASR of a denial of service is the share of tasks that were not solved, the model's own failures
+included: on the published gpt-4o runs 25 of 32 "successes" of `dos` are tasks that the model does not solve
+without any attack either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agentsys.analysis.metrics.rates import Cell, MetricRow
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
+from agentsys.analysis.statistics.intervals import difference_interval, proportion_interval
+from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.paired import Pair, compared, pair_up
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
+"""Success of a denial of service among the tasks that the same agent solved without attack."""
+UTILITY_CHANGE = "utility_change_paired"
+"""Utility under attack less utility without, on the tasks that were run both ways; in percentage points."""
+
+_DENIALS = frozenset({"dos", "captcha_dos", "felony_dos", "offensive_email_dos", "swearwords_dos"})
+"""AgentDojo's attacks of this kind (agentdojo 0.1.35). Files do not say the kind."""
+
+
+@dataclass(frozen=True)
+class Denial:
+    """One denial of service against one defense, beside the same tasks without attack."""
+
+    cell: Cell
+    rows: tuple[MetricRow, ...]
+    """`ASR_WHERE_SOLVED` and `UTILITY_CHANGE`, per suite, overall and pooled. The first is absent where
+    no task was solved without attack."""
+    pairs: int
+    """Tasks run both ways, errored ones left out."""
+    lost: int
+    """Of these: solved without attack only."""
+    gained: int
+    """Of these: solved under attack only, by chance as a rule."""
+    unpaired: int
+    """Attacked cases without a benign one, or errored on either side."""
+
+
+def denials(
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+) -> list[Denial]:
+    """Every denial of service whose defense has benign cases, too.
+
+    Args:
+        cases: In any order.
+        rule: What errored cases count as.
+        replicates: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
+    resampler = Resampler(replicates, seed)
+    cells = _cells(cases)
+    found = []
+    for cell in sorted(cells, key=_order):
+        benign = cells.get(cell._replace(attack=NO_ATTACK), [])
+        if benign and denies_service(cell.attack):
+            found.append(_denial(cell, benign, cells[cell], resampler, rule))
+    return [denial for denial in found if denial.pairs]
+
+
+def denies_service(attack: str) -> bool:
+    """Whether an attack's label names one of AgentDojo's denials of service, options aside."""
+    name = re.match(r"\w+", attack)
+    return name is not None and name[0] in _DENIALS
+
+
+def denial_notes(found: Sequence[Denial]) -> Iterator[str]:
+    """What the numbers mean; nothing where there are none.
+
+    Args:
+        found: From `denials`.
+    """
+    if not found:
+        return
+    yield (
+        "Denial of service: the targeted ASR counts every task that was not solved, the model's own failures "
+        "included. ASR where solved counts only tasks that the same agent solved without attack; what chance "
+        "undoes without any attack is still in it, and the tasks gained show how much that is."
+    )
+    for denial in found:
+        if denial.unpaired:
+            name = f"{denial.cell.defense} / {denial.cell.attack}"
+            yield f"{name}: {denial.unpaired} cases without a benign one beside them are left out there."
+
+
+def _denial(
+    cell: Cell, benign: Sequence[CaseRow], attacked: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule
+) -> Denial:
+    # Both under one label, without the goal that plays no part, so that they are pairs.
+    pairs = pair_up(_aligned(benign), _aligned(attacked), rule).pairs
+    solved = [(_solved(pair.baseline, rule), _solved(pair.defense, rule)) for pair in pairs]
+    return Denial(
+        cell,
+        (*_where_solved(cell, pairs, resampler, rule), *_changes(cell, pairs, resampler, rule)),
+        len(pairs),
+        solved.count((True, False)),
+        solved.count((False, True)),
+        len(attacked) - len(pairs),
+    )
+
+
+def _aligned(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    return [replace(case, attack="", injection_task_id=None) for case in cases]
+
+
+def _where_solved(
+    cell: Cell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
+) -> Iterator[MetricRow]:
+    by_suite: defaultdict[str, list[CaseRow]] = defaultdict(list)
+    for pair in pairs:
+        if _solved(pair.baseline, rule):
+            by_suite[pair.defense.suite].append(pair.defense)
+    parts = {
+        suite: totals(tally(suite, by_suite[suite], rule), Side.HIJACKED, resampler)
+        for suite in sorted(by_suite)
+    }
+    if parts:
+        rates = {suite: rate([part]) for suite, part in parts.items()}
+        levels = {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(parts.values()))}
+        for suite, estimate in levels.items():
+            interval = proportion_interval(estimate)
+            yield _row(cell, suite, ASR_WHERE_SOLVED, estimate, interval.low, interval.high)
+
+
+def _changes(cell: Cell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule) -> Iterator[MetricRow]:
+    if pairs:
+        for suite, both in compared(pairs, Side.SOLVED, resampler, rule).items():
+            interval = difference_interval(both.difference)
+            yield _row(cell, suite, UTILITY_CHANGE, both.difference, interval.low, interval.high)
+
+
+def _row(cell: Cell, suite: str, metric: str, found: Estimate, low: float, high: float) -> MetricRow:
+    value, low, high = (round(100.0 * number, 9) for number in (found.value, low, high))
+    return MetricRow(*cell, suite, metric, value, low, high, found.n, found.errors)
+
+
+def _solved(case: CaseRow, rule: ErrorRule) -> bool:
+    found = outcome(case, rule)
+    return found is not None and found.utility
+
+
+def _cells(cases: Iterable[CaseRow]) -> Mapping[Cell, list[CaseRow]]:
+    found: defaultdict[Cell, list[CaseRow]] = defaultdict(list)
+    for case in cases:
+        if not case.is_injection_task_alone:
+            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            found[cell].append(case)
+    return dict(found)
+
+
+def _order(cell: Cell) -> tuple[object, ...]:
+    return (*cell[:3], cell.defense != "none", cell.defense, cell.attack)

@@ -1,0 +1,185 @@
+"""Rates on the cases where they mean something: attacks that were read, tasks that were not attacked in vain.
+
+An injection that no tool returned could not work, whatever the defense does: luck. One that a tool
+returned and the acting model was not shown is the defense's work. Both look alike in the plain ASR.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule, Outcome, outcome
+from agentsys.analysis.statistics.estimate import OVERALL, Estimate, Side, macro, rate, totals
+from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.paired import compared, p_value, pair_up
+from agentsys.analysis.statistics.power import smallest_detectable
+from agentsys.records.case_row import CaseRow
+
+_OLD_INJECTION_TASKS = frozenset(f"injection_task_{number}" for number in range(6))
+"""Workspace's before v1.2."""
+
+FLOOR = 0.1
+"""ASR above which it is the number of tasks that is too low for a test, not the rate."""
+
+
+class Share(NamedTuple):
+    """A rate on some of a cell's cases."""
+
+    value: float
+    """Percent: unweighted mean of the suites that have such cases; nan without any."""
+    n: int
+    """Such cases."""
+    suites: int
+    """Suites that have some."""
+
+
+class WorkspaceSplit(NamedTuple):
+    """Workspace's ASR, its injection tasks of v1 and those added in v1.2 apart."""
+
+    old: Share
+    """Injection tasks 0 to 5."""
+    added: Share
+    """6 to 13: none has a ground truth, and models hardly ever carry them out even when a user asks."""
+
+
+def asr_where_returned(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+    """ASR on the cases in which a tool returned the payload (`exposed_raw`).
+
+    Args:
+        cases: Attacked cases of one model, defense and attack; likewise below.
+        rule: What errored cases count as.
+    """
+    return _share((case for case in cases if case.exposed_raw), lambda found: found.injection_success, rule)
+
+
+def asr_where_shown(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+    """ASR on the cases in which the acting model was shown the payload (`exposed_shown`)."""
+    return _share((case for case in cases if case.exposed_shown), lambda found: found.injection_success, rule)
+
+
+def unseen_reason(case: CaseRow) -> str:
+    """Why an attack can have succeeded that the acting model was not shown.
+
+    Args:
+        case: A successful one whose `exposed_shown` is False.
+
+    Returns:
+        E.g. `read by worker`; `never returned by a tool` where the user's own task, or luck, did what
+        the attacker wanted; `returned, but read by no model recorded` otherwise.
+    """
+    if case.read_by:
+        return f"read by {' and '.join(case.read_by)}"
+    return "returned, but read by no model recorded" if case.exposed_raw else "never returned by a tool"
+
+
+def asr_on_the_same(
+    cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
+) -> tuple[Share, Share]:
+    """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
+
+    def place(case: CaseRow) -> tuple[str, str, str | None, int]:
+        return case.suite, case.user_task_id, case.injection_task_id, case.epoch
+
+    counted = [
+        {place(one): one for one in part if outcome(one, rule) is not None} for part in (cases, others)
+    ]
+    shared = counted[0].keys() & counted[1].keys()
+    first, second = ([part[key] for key in sorted(shared, key=str)] for part in counted)
+    return (
+        _share(first, lambda found: found.injection_success, rule),
+        _share(second, lambda found: found.injection_success, rule),
+    )
+
+
+def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+    """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
+
+    def safe(case: CaseRow) -> bool:
+        found = outcome(case, rule)
+        return found is not None and not found.injection_success
+
+    return _share((case for case in cases if safe(case)), lambda found: found.utility, rule)
+
+
+def returned_share(cases: Iterable[CaseRow]) -> Share:
+    """Percent of the cases without error, and with known exposure, in which a tool returned the payload."""
+    known = [case for case in cases if case.exposed_raw is not None and case.status == "ok"]
+    return _mean([(case.suite, bool(case.exposed_raw)) for case in known])
+
+
+def shown_share(cases: Iterable[CaseRow]) -> Share:
+    """The same for what the acting model was shown."""
+    known = [case for case in cases if case.exposed_shown is not None and case.status == "ok"]
+    return _mean([(case.suite, bool(case.exposed_shown)) for case in known])
+
+
+def workspace_split(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> WorkspaceSplit | None:
+    """Workspace's ASR on old and added injection tasks; None unless both were run."""
+    listed = [case for case in cases if case.suite == "workspace" and case.injection_task_id]
+    old = [case for case in listed if case.injection_task_id in _OLD_INJECTION_TASKS]
+    added = [case for case in listed if case.injection_task_id not in _OLD_INJECTION_TASKS]
+    if not old or not added:
+        return None
+    both = [_share(part, lambda found: found.injection_success, rule) for part in (old, added)]
+    return WorkspaceSplit(*both)
+
+
+def at_the_floor(
+    undefended: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
+) -> list[str]:
+    """Where even a defense that stops every attack could not be told from none.
+
+    Args:
+        undefended: Attacked cases of one model and attack without defense.
+        resampler: Draws the tasks.
+        rule: What errored cases count as.
+
+    Returns:
+        `overall` and suites in which the ASR is below `FLOOR` and the paired test of it against 0 has
+        p >= 0.05.
+    """
+    rates: dict[str, Estimate] = {}
+    for suite in sorted({case.suite for case in undefended}):
+        counted = tally(suite, [case for case in undefended if case.suite == suite], rule)
+        if counted.cases.sum():
+            rates[suite] = rate([totals(counted, Side.HIJACKED, resampler)])
+    levels = {OVERALL: macro(list(rates.values())), **rates} if rates else {}
+    return [
+        level for level, estimate in levels.items() if estimate.value < FLOOR and p_value(estimate) >= 0.05
+    ]
+
+
+def detectable_asr(
+    baseline: Sequence[CaseRow],
+    defense: Sequence[CaseRow],
+    resampler: Resampler,
+    rule: ErrorRule = ErrorRule.REPORT,
+) -> float:
+    """The smallest true difference in overall ASR that the shared cases find with 80% power.
+
+    Returns:
+        Percentage points; nan without shared cases, or with too few to resample.
+    """
+    pairs = pair_up(baseline, defense, rule).pairs
+    if not pairs:
+        return float("nan")
+    overall = compared(pairs, Side.HIJACKED, resampler, rule)[OVERALL]
+    return 100.0 * smallest_detectable(overall.difference)
+
+
+def _share(cases: Iterable[CaseRow], hit: Callable[[Outcome], bool], rule: ErrorRule) -> Share:
+    outcomes = [(case.suite, outcome(case, rule)) for case in cases]
+    return _mean([(suite, hit(found)) for suite, found in outcomes if found is not None])
+
+
+def _mean(counted: Sequence[tuple[str, bool]]) -> Share:
+    by_suite: defaultdict[str, list[bool]] = defaultdict(list)
+    for suite, hit in counted:
+        by_suite[suite].append(hit)
+    value = float(np.mean([np.mean(hits) for hits in by_suite.values()])) if by_suite else float("nan")
+    return Share(100.0 * value, len(counted), len(by_suite))

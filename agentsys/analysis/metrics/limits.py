@@ -1,0 +1,105 @@
+"""What a benchmark's own flaws fix in advance: a floor under benign utility, a cap on utility under attack.
+
+The tasks are data (`data/benchmark_limits.json`, and a tag in `data/task_tags.json`, each with its source);
+the figures follow from the cases that were run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import orjson
+
+from agentsys.analysis.metrics.tags import Tasks, tag_of
+from agentsys.records.case_row import UNRECORDED, CaseRow
+
+_OLDEST = "v1"
+_OR_LATER = " or later"
+"""Published files that name no version are of this one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """User tasks whose score says little about an agent."""
+
+    passed_by_doing_nothing: Tasks
+    """Solved by an agent that makes no call and gives an empty answer."""
+    destroyed_by_injection: Tasks
+    """Unsolvable under attack: the injection overwrites what they need."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit as it comes out on some cases."""
+
+    value: float
+    """Percent: unweighted mean of the suites."""
+    tasks: tuple[tuple[str, str], ...]
+    """(suite, user task) among the cases that cause it, sorted by number."""
+
+
+def limits_of(benchmark: str, version: str) -> Limits | None:
+    """The limits of a benchmark's version; None where they are not known.
+
+    Args:
+        benchmark: E.g. `agentdojo`. Parts after a `+`, here or in the version, name changes to the
+            benchmark; with `append_injection` nothing is overwritten.
+        version: As recorded; published files without one are taken for v1, `v1.2 or later` for v1.2.
+    """
+    name, *changed = benchmark.split("+")
+    known = _data().get(name)
+    plain, *more = (_OLDEST if version == UNRECORDED else version.removesuffix(_OR_LATER)).split("+")
+    changes = {*changed, *more}
+    if known is None or plain not in known["passed_by_doing_nothing"]:
+        return None
+    tag = tag_of("destroyed_under_attack")
+    destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
+    return Limits(_tasks(known["passed_by_doing_nothing"][plain]), destroyed)
+
+
+def floor_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
+    """What an agent that does nothing scores: the share of user tasks that pass untouched.
+
+    Args:
+        cases: Benign or attacked; every user task counts once.
+        limits: Of their benchmark.
+    """
+    users = {(case.suite, case.user_task_id) for case in cases}
+    return _bound(list(users), limits.passed_by_doing_nothing)
+
+
+def cap_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
+    """The most that utility under attack can be: the share of cases that are not destroyed.
+
+    Args:
+        cases: Attacked cases of one model, defense and attack.
+        limits: Of their benchmark.
+    """
+    found = _bound([(case.suite, case.user_task_id) for case in cases], limits.destroyed_by_injection)
+    return Bound(100.0 - found.value, found.tasks)
+
+
+def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
+    by_suite: defaultdict[str, list[bool]] = defaultdict(list)
+    for suite, task in counted:
+        by_suite[suite].append(task in tasks.get(suite, ()))
+    value = float(np.mean([np.mean(found) for found in by_suite.values()])) if by_suite else float("nan")
+    present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
+    return Bound(100.0 * value, tuple(sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))))
+
+
+def _tasks(listed: Mapping[str, list[str]]) -> Tasks:
+    return {suite: frozenset(tasks) for suite, tasks in listed.items()}
+
+
+@lru_cache(maxsize=1)
+def _data() -> dict[str, Any]:
+    path = files("agentsys.analysis").joinpath("data", "benchmark_limits.json")
+    stored: dict[str, Any] = orjson.loads(path.read_bytes())
+    return stored

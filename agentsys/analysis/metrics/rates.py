@@ -1,0 +1,196 @@
+"""Cases -> the long form: one row per cell, suite and metric, in percent, each with its interval."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple, TypeVar
+
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.estimate import (
+    OVERALL,
+    POOLED,
+    Estimate,
+    Side,
+    Totals,
+    defense_quality,
+    macro,
+    rate,
+    totals,
+    undefined,
+)
+from agentsys.analysis.statistics.intervals import proportion_interval
+from agentsys.analysis.statistics.outcome_grid import Tally, tally
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+BENIGN_UTILITY = "benign_utility"
+UTILITY_UNDER_ATTACK = "utility_under_attack"
+TARGETED_ASR = "targeted_asr"
+DEFENSE_QUALITY = "defense_quality"
+METRICS = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR, DEFENSE_QUALITY)
+
+_K = TypeVar("_K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One number. The fields are the columns of the long form."""
+
+    benchmark: str
+    version: str
+    model: str
+    """Ends in ` (simulated)` where a simulated model was behind the cases."""
+    defense: str
+    attack: str
+    """`none` for the benign utility."""
+    suite: str
+    """A suite, `overall` or `pooled`."""
+    metric: str
+    value: float
+    """Percent; nan where undefined."""
+    ci_low: float
+    """Percent: lower end of the 95% interval; nan where undefined."""
+    ci_high: float
+    n: int
+    """Cases the value rests on (for the defense quality: benign and attacked ones)."""
+    errors: int
+    """Errored cases of this cell, whether the rule in force counts them or not."""
+
+
+LONG_COLUMNS = tuple(field.name for field in fields(MetricRow))
+"""Column names of the long form, in order."""
+
+
+class Cell(NamedTuple):
+    """What a row of a table is about; the model's name is the marked one."""
+
+    benchmark: str
+    version: str
+    model: str
+    defense: str
+    attack: str
+
+
+def measure(
+    cases: Iterable[CaseRow],
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    replicates: int = 2000,
+    seed: int = 0,
+) -> list[MetricRow]:
+    """All metrics of all cells, per suite, overall and pooled.
+
+    Args:
+        cases: In any order; the result does not depend on it. Injection tasks run as user tasks are
+            left out. Epochs are cases like any others.
+        errors: What errored cases count as.
+        replicates: Of the bootstrap; see `agentsys.analysis.statistics.bootstrap`.
+        seed: Of the bootstrap.
+
+    Returns:
+        Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
+        `pooled` last. A metric is absent where the folder has no case of its kind, and nan where it
+        has some and none can be counted.
+
+    Source: DESIGN, Metrics. benign utility: share of user tasks solved with no attack; utility under
+    attack, targeted ASR: shares of (user task, injection task) cases.
+    """
+    resampler = Resampler(replicates, seed)
+    rows: list[MetricRow] = []
+    defended = _grouped((case for case in cases if not case.is_injection_task_alone), _benign_cell)
+    for cell in sorted(defended, key=_order):
+        by_attack = _grouped(defended[cell], lambda case: case.attack)
+        tallies = {attack: _tallies(group, errors) for attack, group in by_attack.items()}
+        benign = tallies.pop(NO_ATTACK, {})
+        if benign:
+            solved = _totals(benign, Side.SOLVED, resampler)
+            rows += _rows(cell, BENIGN_UTILITY, _levels(solved))
+        for attack in sorted(tallies):
+            rows += _attack_rows(cell._replace(attack=attack), benign, tallies[attack], resampler)
+    return rows
+
+
+def _attack_rows(
+    cell: Cell, benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
+) -> Iterator[MetricRow]:
+    yield from _rows(cell, UTILITY_UNDER_ATTACK, _levels(_totals(attacked, Side.SOLVED, resampler)))
+    yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.HIJACKED, resampler)))
+    yield from _rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler))
+
+
+def _qualities(
+    benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
+) -> dict[str, Estimate]:
+    """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
+    frames = {
+        suite: tuple(sorted({*attacked[suite].user_tasks, *benign[suite].user_tasks}))
+        for suite in attacked
+        if suite in benign
+    }
+    asr = _levels(_totals(attacked, Side.HIJACKED, resampler, frames))
+    shared = {suite: benign[suite] for suite in frames}
+    utility = _levels(_totals(shared, Side.SOLVED, resampler, frames)) if shared else {}
+    if len(frames) < len(attacked):
+        # A suite without benign cases has no defense quality, and then neither have all suites together.
+        for level in (OVERALL, POOLED):
+            utility.pop(level, None)
+    nothing = undefined(resampler.replicates)
+    return {level: defense_quality(utility.get(level, nothing), asr[level]) for level in asr}
+
+
+def _tallies(cases: Sequence[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
+    by_suite = _grouped(cases, lambda case: case.suite)
+    return {suite: tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
+
+
+def _totals(
+    tallies: Mapping[str, Tally],
+    side: Side,
+    resampler: Resampler,
+    frames: Mapping[str, tuple[str, ...]] | None = None,
+) -> dict[str, Totals]:
+    frames = frames or {}
+    return {suite: totals(found, side, resampler, frames.get(suite)) for suite, found in tallies.items()}
+
+
+def _levels(suites: Mapping[str, Totals]) -> dict[str, Estimate]:
+    """Each suite, then `overall`, then `pooled`."""
+    rates = {suite: rate([part]) for suite, part in suites.items()}
+    return {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(suites.values()))}
+
+
+def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate]) -> Iterator[MetricRow]:
+    for suite, estimate in levels.items():
+        interval = proportion_interval(estimate)
+        yield MetricRow(
+            *cell,
+            suite=suite,
+            metric=metric,
+            value=_percent(estimate.value),
+            ci_low=_percent(interval.low),
+            ci_high=_percent(interval.high),
+            n=estimate.n,
+            errors=estimate.errors,
+        )
+
+
+def _percent(proportion: float) -> float:
+    """Rounded where floating point has nothing more to say, so that 1/3 x 3 is 100."""
+    return round(100.0 * proportion, 9)
+
+
+def _benign_cell(case: CaseRow) -> Cell:
+    return Cell(case.benchmark, case.version, case.shown_model, case.defense, NO_ATTACK)
+
+
+def _order(cell: Cell) -> tuple[str, str, str, bool, str]:
+    return cell.benchmark, cell.version, cell.model, cell.defense != "none", cell.defense
+
+
+def _grouped(cases: Iterable[CaseRow], key: Callable[[CaseRow], _K]) -> dict[_K, list[CaseRow]]:
+    groups: defaultdict[_K, list[CaseRow]] = defaultdict(list)
+    for case in cases:
+        groups[key(case)].append(case)
+    return dict(groups)

@@ -1,0 +1,105 @@
+"""Fixed scores: what a run is worth under repaired checks, beside the benchmark's own (docs/fixes.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+FIXED = "fixed"
+"""How lines of fixed scores are marked."""
+
+
+@dataclass(frozen=True)
+class FixedCases:
+    """Cases with fixed scores in place of the official ones."""
+
+    cases: tuple[CaseRow, ...]
+    """Errored cases are among them as they are: they have no scores of either kind."""
+    fixes: tuple[tuple[str, ...], ...]
+    """Every list of fixes that some case was scored under; more than one: they are not comparable."""
+    lacking: int
+    """Cases without fixed scores, which are not in `cases`. Injection tasks run alone have none and are not
+    counted: they are in no metric."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for below the table."""
+        return list(_notes(self))
+
+
+def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
+    """The same cases with fixed scores.
+
+    Args:
+        cases: Of our own runs, or written by `agentsys rescore`; others hold no fixed scores.
+    """
+    listed = list(cases)
+    found = [(case, _fixed(case)) for case in listed]
+    lists = dict.fromkeys(_fixes(case) for case, fixed in found if fixed is not None and case.status == "ok")
+    kept = tuple(fixed for _, fixed in found if fixed is not None)
+    lacking = sum(fixed is None and not case.is_injection_task_alone for case, fixed in found)
+    return FixedCases(kept, tuple(lists), lacking)
+
+
+def changed_benchmark_notes(benchmarks: Iterable[str]) -> list[str]:
+    """One line for every benchmark whose label names a fix: its cases were run on other texts.
+
+    Args:
+        benchmarks: Labels, e.g. `agentdojo+append_injection`.
+    """
+    notes = []
+    for label in dict.fromkeys(benchmarks):
+        plain, *parts = label.split("+")
+        phrases = [described(part) for part in parts if part in phrases_of_fixes()]
+        if phrases:
+            notes.append(f"{label}: {'; '.join(phrases)}. Not comparable with {plain}.")
+    return notes
+
+
+def described(fix: str) -> str:
+    """A fix with what it does, e.g. `any_match (a repeated attack counts as a success)`."""
+    says = phrases_of_fixes().get(fix)
+    return fix if says is None else f"{fix} ({says})"
+
+
+@lru_cache(maxsize=1)
+def phrases_of_fixes() -> dict[str, str]:
+    """Id of a fix -> what it does."""
+    path = files("agentsys.analysis").joinpath("data", "fixes.json")
+    stored: dict[str, dict[str, str]] = orjson.loads(path.read_bytes())
+    return stored["fixes"]
+
+
+def _fixed(case: CaseRow) -> CaseRow | None:
+    """A case with its fixed scores; None where it has none."""
+    if case.status == "error":
+        return case
+    utility, success = (case.measured.get(key) for key in ("utility_fixed", "security_fixed"))
+    if not isinstance(utility, bool) or not isinstance(success, bool):
+        return None
+    return replace(case, utility=utility, injection_success=None if case.attack == NO_ATTACK else success)
+
+
+def _fixes(case: CaseRow) -> tuple[str, ...]:
+    named: Any = case.measured.get("fixes")
+    return tuple(str(name) for name in named) if isinstance(named, list) else ()
+
+
+def _notes(found: FixedCases) -> Iterator[str]:
+    for fixes in found.fixes:
+        yield f"{FIXED}: scored once more under {_list(fixes)}. The other lines hold the official scores."
+    if len(found.fixes) > 1:
+        yield f"{FIXED}: the cases were scored under {len(found.fixes)} different lists of fixes."
+    if found.lacking:
+        yield f"{FIXED}: {found.lacking} cases without fixed scores are left out of these lines."
+
+
+def _list(fixes: Sequence[str]) -> str:
+    return ", ".join(described(fix) for fix in fixes) or "no fix"

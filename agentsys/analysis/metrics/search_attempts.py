@@ -1,0 +1,274 @@
+"""Stored attempts of searches -> `Search`: what a search for a text tried, and when it succeeded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.errors import ConfigError
+from agentsys.records.case import ATTEMPTS, Case
+from agentsys.records.case_row import SIMULATED_MARK
+from agentsys.records.formats.agentsys import OWN_KEY
+from agentsys.records.listing import Skipped
+from agentsys.records.schema import UNFINISHED, AttemptFacts, RoleUsage, SearchFacts, is_simulated_id
+from agentsys.records.stored_file import json_of
+from agentsys.records.unreadable import UnreadableRecord, first_fault
+
+ATTACKER = frozenset({"attacker", "attacker_judge"})
+"""The attacker's roles; every other role belongs to the attacked agent."""
+
+
+class SearchState(NamedTuple):
+    """How a search stands."""
+
+    ended: bool
+    """Whether it succeeded, or its budget was spent, on texts of an attacker."""
+    errored: bool
+    """Whether it was ended by an error; the next run goes on with it."""
+    none: str | None = None
+    """Why it is no search, where its attacker gave no text: `attacker_refused`, `attacker_unreadable`."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one side of a search used."""
+
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None where a call had no price: the cost is unknown."""
+
+    def __add__(self, other: Spent) -> Spent:
+        known = self.cost_usd is not None and other.cost_usd is not None
+        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
+        return Spent(self.tokens + other.tokens, cost)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: for one injection task, on one user task."""
+
+    case: Case
+    """Where it was made."""
+    simulated: bool
+    budget: int
+    """Most attempts it could make; where no finished record says so, the attempts it made."""
+    attempts: int
+    """Attempts made, refused candidates included."""
+    refused: int
+    queries: int
+    """Runs of the agent that were made: one per attempt that was tried, and user task it was tried on."""
+    found_at: int | None
+    """Number of the first attempt that succeeded; None: none did."""
+    found_query: int | None
+    """Queries made up to that attempt, its own included."""
+    tried_on: int
+    """User tasks that a text is tried on."""
+    by_start: bool
+    """Whether the text the search starts from is the one that succeeded."""
+    state: SearchState
+    attacker: Spent
+    target: Spent
+
+    @property
+    def model(self) -> str:
+        """The attacked model's name as tables must show it."""
+        return f"{self.case.model}{SIMULATED_MARK}" if self.simulated else self.case.model
+
+
+@dataclass(frozen=True)
+class Searches:
+    """What some folders hold."""
+
+    found: tuple[Search, ...]
+    skipped: tuple[Skipped, ...]
+    """Files that should hold an attempt and do not."""
+    repeated: int
+    """Further folders of searches that are in `found` already."""
+
+
+class _Call(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    model_id: str = ""
+
+
+class _Span(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    calls: list[_Call] = []
+
+
+class _Block(BaseModel):
+    """What of a stored record is needed here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    case: Case
+    status: Literal["ok", "error"]
+    error_kind: str | None = None
+    simulated: bool
+    security: bool
+    usage: dict[str, RoleUsage] = {}
+    spans: list[_Span] = []
+    attempt: AttemptFacts | None = None
+    search: SearchFacts | None = None
+
+    @property
+    def is_simulated(self) -> bool:
+        """By the run's settings, or by what a reply says it is."""
+        return self.simulated or any(
+            is_simulated_id(call.model_id) for span in self.spans for call in span.calls
+        )
+
+
+def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
+    """Every search under some folders.
+
+    Args:
+        paths: Log folders, or any folders in them; overlaps are read once.
+
+    Returns:
+        The searches in the order of their paths. A bad file is never fatal: a search that lacks an
+        attempt for it, and shows no success, counts as errored.
+
+    Raises:
+        ConfigError: If a path is no folder, or no search is under any.
+    """
+    roots = [Path(path) for path in paths]
+    folders = list(dict.fromkeys(folder.resolve() for root in roots for folder in _folders(root)))
+    skipped: list[Skipped] = []
+    found: dict[Case, Search] = {}
+    repeated = 0
+    elsewhere: dict[Case, Spent] = {}
+    for folder in folders:
+        blocks, lost = _attempts(folder, skipped)
+        lead = _attempt(blocks[0]).lead if blocks else None
+        if lead is not None:
+            case = blocks[0].case.model_copy(update={"user_task_id": lead})
+            elsewhere[case] = elsewhere.get(case, Spent()) + _spent(blocks, lambda role: role not in ATTACKER)
+        elif blocks:
+            search = _of(blocks, blocks[-1].search or _final(folder, skipped), lost=lost)
+            repeated += search.case in found
+            found.setdefault(search.case, search)
+    found = {
+        case: replace(search, target=search.target + elsewhere.get(case, Spent()))
+        for case, search in found.items()
+    }
+    if not found:
+        where = ", ".join(f"'{root}'" for root in roots)
+        seen = (
+            f" {len(skipped)} files could not be used, the first being {skipped[0].path}." if skipped else ""
+        )
+        raise ConfigError(
+            f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap:"
+            " agentsys budget DIR"
+        )
+    return Searches(tuple(found.values()), tuple(skipped), repeated)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Folders of attempts, sorted; hidden ones are passed over."""
+    if not root.is_dir():
+        raise ConfigError(f"No folder '{root}'. Give the log folder of a run: agentsys budget DIR")
+    if root.name.endswith(ATTEMPTS):
+        yield root
+    for place, names, _ in os.walk(root, followlinks=False):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
+
+
+def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[_Block], bool]:
+    """The attempts in a folder in order, and whether one could not be read."""
+    blocks: dict[int, _Block] = {}
+    bad = len(skipped)
+    for path in sorted(folder.glob("*.json")):
+        try:
+            block = _block(str(path))
+            facts = _attempt(block)
+            if blocks and next(iter(blocks.values())).case != block.case:
+                raise UnreadableRecord("belongs to another case than the attempts beside it")
+            blocks[facts.number] = block
+        except UnreadableRecord as fault:
+            skipped.append(Skipped(str(path), str(fault)))
+    return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
+
+
+def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) -> Search:
+    """A search from its attempts in order.
+
+    Args:
+        attempts: At least one.
+        final: What the last attempt, or the case's finished record, says of the search; None: no end.
+        lost: Whether an attempt could not be read; one that is not there counts likewise.
+    """
+    facts = [_attempt(block) for block in attempts]
+    found = next(
+        (fact.number for fact, block in zip(facts, attempts, strict=True) if _succeeded(fact, block)), None
+    )
+    runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
+    none = final.fault if final is not None else None
+    gaps = lost or facts[-1].number != len(facts)
+    # A query that was cut short is no error: the search was interrupted in it.
+    failed = attempts[-1].status == "error" and attempts[-1].error_kind != UNFINISHED
+    broken = found is None and (gaps or failed)
+    over = final is not None and attempts[-1].status == "ok"
+    return Search(
+        case=attempts[0].case,
+        simulated=any(block.is_simulated for block in attempts),
+        budget=final.budget if final is not None else facts[-1].number,
+        attempts=len(facts),
+        refused=sum(fact.refused is not None for fact in facts),
+        queries=sum(runs),
+        found_at=found,
+        found_query=None if found is None else sum(runs[:found]),
+        tried_on=max(fact.tried_on for fact in facts),
+        by_start=found == 1 and facts[0].stream == 0,
+        state=SearchState(found is not None or (over and not broken and none is None), broken, none),
+        attacker=_spent(attempts, lambda role: role in ATTACKER),
+        target=_spent(attempts, lambda role: role not in ATTACKER),
+    )
+
+
+def _succeeded(fact: AttemptFacts, block: _Block) -> bool:
+    """Whether the injection task was carried out on every user task the attempt was tried on."""
+    done = block.security if fact.carried_out is None else fact.carried_out == fact.tried_on
+    return block.status == "ok" and fact.refused is None and done
+
+
+def _spent(attempts: Iterable[_Block], ours: Any) -> Spent:
+    used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
+    return sum((Spent(one.prompt + one.completion, one.cost_usd) for one in used), Spent())
+
+
+def _attempt(block: _Block) -> AttemptFacts:
+    if block.attempt is None:
+        raise UnreadableRecord("is a case, not an attempt of a search")
+    return block.attempt
+
+
+def _final(folder: Path, skipped: list[Skipped]) -> SearchFacts | None:
+    """What the finished record of the case beside the folder says of the search."""
+    path = folder.with_name(f"{folder.name.removesuffix(ATTEMPTS)}.json")
+    if not path.is_file():
+        return None
+    try:
+        return _block(str(path)).search
+    except UnreadableRecord as fault:
+        skipped.append(Skipped(str(path), str(fault)))
+        return None
+
+
+def _block(path: str) -> _Block:
+    stored = json_of(path)
+    own = stored.get(OWN_KEY) if isinstance(stored, Mapping) else None
+    if not isinstance(own, Mapping):
+        raise UnreadableRecord("is no record of ours")
+    try:
+        return _Block.model_validate(own)
+    except ValidationError as error:
+        raise UnreadableRecord(f"{OWN_KEY}.{first_fault(error)}") from None

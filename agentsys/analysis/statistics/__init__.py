@@ -1,0 +1,1 @@
+"""Statistics: rates with intervals, and differences between them, on grids of user and injection tasks."""

@@ -1,0 +1,106 @@
+"""The two-way cluster bootstrap: how far a rate may be off, given that cases share tasks.
+
+Cases of one user task stand or fall together, and so do cases of one injection task. Both sets of
+tasks are therefore drawn anew, independently of each other, and a case's weight is the product of
+how often its two tasks were drawn.
+
+Source: A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2), 2007. It does not
+underestimate the variance (on balanced grids it counts the variance inside a cell once more per way).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
+
+CONFIDENCE = 95.0
+"""Percent."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Bounds in the unit of the values given; nan where undefined."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Resampler:
+    """Draws tasks. The same tasks of a suite get the same draws everywhere.
+
+    So a cell's interval does not depend on what else is in the folder, and benign and attacked cases
+    of the same user tasks move together, as they must in the defense quality.
+    """
+
+    replicates: int = 2000
+    seed: int = 0
+    _drawn: dict[tuple[str, ...], FloatArray] = field(default_factory=dict, repr=False)
+
+    def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+        """How often each task is drawn.
+
+        Args:
+            suite: The suite's name.
+            way: `user` or `injection`, drawn independently even where ids coincide.
+            tasks: Length k, sorted.
+
+        Returns:
+            Shape (replicates, k); each row sums to k. All ones for a single task: nothing to draw from.
+        """
+        key = (suite, way, *tasks)
+        if key not in self._drawn:
+            self._drawn[key] = self._draw(key, len(tasks))
+        return self._drawn[key]
+
+    def _draw(self, key: tuple[str, ...], count: int) -> FloatArray:
+        if count < 2:
+            return np.ones((self.replicates, count))
+        digest = hashlib.sha256("\0".join((str(self.seed), *key)).encode("utf-8", "replace")).digest()
+        generator = np.random.default_rng(int.from_bytes(digest[:16], "big"))
+        return generator.multinomial(count, [1 / count] * count, size=self.replicates).astype(np.float64)
+
+
+def resampled_total(
+    grid: FloatArray, counted: Tally, resampler: Resampler, frame: tuple[str, ...] | None = None
+) -> FloatArray:
+    """A grid's total in each replicate.
+
+    Args:
+        grid: Shape (U, I), one of the tally's grids.
+        counted: The tally, for its task names.
+        resampler: Where the weights come from.
+        frame: User tasks to draw from, sorted, at least the tally's own; by default exactly those.
+
+    Returns:
+        Shape (replicates,); nan where neither way has two tasks to draw from.
+    """
+    frame = frame or counted.user_tasks
+    if not counted.user_tasks:
+        return np.zeros(resampler.replicates)
+    if len(frame) < 2 and len(counted.injection_tasks) < 2:
+        return np.full(resampler.replicates, np.nan)
+    place = {task: index for index, task in enumerate(frame)}
+    chosen = [place[task] for task in counted.user_tasks]
+    by_user = resampler.weights(counted.suite, "user", frame)[:, chosen]
+    by_injection = resampler.weights(counted.suite, "injection", counted.injection_tasks)
+    total: FloatArray = ((by_user @ grid) * by_injection).sum(axis=1)
+    return total
+
+
+def percentile_interval(draws: FloatArray) -> Interval:
+    """The central 95% of the replicates that are defined; nan if none is.
+
+    Args:
+        draws: Shape (replicates,).
+    """
+    defined = draws[~np.isnan(draws)]
+    if not len(defined):
+        return Interval(np.nan, np.nan)
+    tail = (100.0 - CONFIDENCE) / 2
+    low, high = np.percentile(defined, [tail, 100.0 - tail])
+    return Interval(float(low), float(high))

@@ -1,0 +1,68 @@
+"""`Tally`: one suite's cases counted on the grid of user tasks and injection tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from agentsys.analysis.statistics.error_rule import ErrorRule, Outcome, outcome
+from agentsys.records.case_row import CaseRow
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts per (user task, injection task). Benign cases, and attacks without a goal, have one column."""
+
+    suite: str
+    user_tasks: tuple[str, ...]
+    """Sorted; those with a counted case. Length U."""
+    injection_tasks: tuple[str, ...]
+    """Sorted likewise; `""` stands for no injection task. Length I."""
+    cases: FloatArray
+    """Shape (U, I): counted cases, epochs added up."""
+    solved: FloatArray
+    """Shape (U, I): of these, user task solved."""
+    hijacked: FloatArray
+    """Shape (U, I): of these, injection task carried out."""
+    errors: int
+    """Errored cases, counted above or not."""
+
+
+def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
+    """Counts one suite's cases of one attack (or its benign ones).
+
+    Args:
+        suite: The suite's name.
+        cases: In any order.
+        rule: What errored cases count as.
+    """
+    listed = list(cases)
+    counted = [(case, result) for case in listed if (result := outcome(case, rule)) is not None]
+    users = tuple(sorted({case.user_task_id for case, _ in counted}))
+    injections = tuple(sorted({case.injection_task_id or "" for case, _ in counted}))
+    return Tally(
+        suite,
+        users,
+        injections,
+        *_counts(counted, users, injections),
+        errors=sum(case.status == "error" for case in listed),
+    )
+
+
+def _counts(
+    counted: Iterable[tuple[CaseRow, Outcome]], users: tuple[str, ...], injections: tuple[str, ...]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    row = {name: index for index, name in enumerate(users)}
+    column = {name: index for index, name in enumerate(injections)}
+    cases, solved, hijacked = (np.zeros((len(users), len(injections))) for _ in range(3))
+    for case, result in counted:
+        place = row[case.user_task_id], column[case.injection_task_id or ""]
+        cases[place] += 1
+        solved[place] += result.utility
+        hijacked[place] += result.injection_success
+    return cases, solved, hijacked

@@ -1,0 +1,193 @@
+"""A comparison as a document: overall differences, the same on exposed cases, differences by suite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from agentsys.analysis.metrics.compare import Comparison
+from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
+from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
+from agentsys.analysis.tables.numbers_as_text import MISSING
+from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.analysis.tables.results_layout import METRIC_TITLES
+from agentsys.analysis.tables.suite_grid import MOST_ACROSS
+from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
+
+_SIGNIFICANT = 0.05
+
+_CAPTIONS = {
+    ALL_CASES: "overall, cases that both have, in percent",
+    EXPOSED: "overall, only cases whose payload a tool returned under both, in percent",
+}
+_HEADINGS = {ALL_CASES: "Overall, %", EXPOSED: "Overall, % of exposed"}
+"""In a terminal, where captions are not shown."""
+
+_EXPLAINED = (
+    f"{CONFIDENCE:.0f}% intervals and p: user tasks and injection tasks resampled, the same for both. "
+    "p Holm is corrected for the other rows of the same table; * marks p Holm below 0.05 by suite. "
+    "Overall: unweighted mean of the suites.",
+    "+/-: cases in which only the compared defense, or only the baseline, has the outcome (solved, or "
+    "injection carried out). Detectable: the true difference that this many cases find with 80% power.",
+)
+
+
+def compare_document(found: Comparison) -> Document:
+    """Tables and notes; the cases that flipped are in `agentsys.analysis.tables.flips`.
+
+    Args:
+        found: From `agentsys.analysis.metrics.compare.compare`.
+    """
+    sections = [(title, list(_grids(rows, found.baseline))) for title, rows in _sheets(found.rows).items()]
+    return Document(sections, tuple(_notes(found)))
+
+
+def _sheets(rows: Iterable[DifferenceRow]) -> dict[str, list[DifferenceRow]]:
+    sheets: dict[str, list[DifferenceRow]] = {}
+    for row in rows:
+        title = f"{row.model} on {row.benchmark} {row.version}, against {row.baseline}"
+        sheets.setdefault(title, []).append(row)
+    return sheets
+
+
+def _grids(rows: Sequence[DifferenceRow], baseline: str) -> Iterator[Grid]:
+    for which in _CAPTIONS:
+        chosen = [row for row in rows if row.cases == which and row.suite == OVERALL]
+        if chosen:
+            yield _overall(chosen, which, baseline)
+    yield _by_suite([row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL])
+
+
+def _overall(rows: Sequence[DifferenceRow], which: str, baseline: str) -> Grid:
+    header = (
+        _HEADINGS[which],
+        "Metric",
+        baseline,
+        "Defense",
+        "Difference",
+        "p",
+        "p Holm",
+        "Cases",
+        "+/-",
+        "Detectable",
+    )
+    lines = [
+        cells(
+            _name(row),
+            METRIC_TITLES[row.metric],
+            _number(row.baseline_value),
+            _number(row.defense_value),
+            _difference(row),
+            p_text(row.p),
+            p_text(row.p_holm),
+            str(row.n),
+            f"+{row.gained}/-{row.lost}",
+            _number(row.smallest_detectable, digits=1),
+        )
+        for row in rows
+    ]
+    return Grid(_CAPTIONS[which], header, lines, names=2)
+
+
+def _by_suite(rows: Sequence[DifferenceRow]) -> Grid:
+    suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
+    if len(suites) > MOST_ACROSS + 1:
+        return _suites_down(rows, suites)
+    lines: dict[tuple[str, str, str], dict[str, DifferenceRow]] = {}
+    for row in rows:
+        lines.setdefault((row.attack, row.defense, row.metric), {})[row.suite] = row
+    body = []
+    for by_suite in lines.values():
+        first = next(iter(by_suite.values()))
+        numbers = [
+            _difference(by_suite[suite], starred=True) if suite in by_suite else "" for suite in suites
+        ]
+        body.append(cells(_name(first), METRIC_TITLES[first.metric], *numbers))
+    return Grid(
+        "differences by suite, in percentage points", ("By suite, points", "Metric", *suites), body, names=2
+    )
+
+
+def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str]) -> Grid:
+    """A row per contest and suite, a column per metric."""
+    metrics = [metric for metric in METRIC_TITLES if any(row.metric == metric for row in rows)]
+    contests: dict[tuple[str, str], dict[tuple[str, str], DifferenceRow]] = {}
+    for row in rows:
+        contests.setdefault((row.attack, row.defense), {})[row.suite, row.metric] = row
+    body = []
+    for found in contests.values():
+        name = _name(next(iter(found.values())))
+        for suite in suites:
+            differences = [found.get((suite, metric)) for metric in metrics]
+            body.append(cells(name, suite, *(_difference(d, starred=True) if d else "" for d in differences)))
+    header = ("By suite, points", "Suite", *(METRIC_TITLES[metric] for metric in metrics))
+    breaks = frozenset(range(len(suites), len(body), len(suites)))
+    return Grid("differences by suite, in percentage points", header, body, names=2, breaks=breaks)
+
+
+def _name(row: DifferenceRow) -> GridCell:
+    return GridCell(row.defense, "" if row.attack == NO_ATTACK else row.attack)
+
+
+def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
+    if math.isnan(row.difference):
+        return GridCell(MISSING)
+    star = "*" if starred and row.p_holm < _SIGNIFICANT else ""
+    interval = "" if math.isnan(row.ci_low) else f"{row.ci_low:+.1f} to {row.ci_high:+.1f}"
+    return GridCell(f"{row.difference:+.2f}{star}", interval)
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return MISSING if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def p_text(p: float) -> str:
+    """A p-value to be read: four decimals, or that it is smaller."""
+    if math.isnan(p):
+        return MISSING
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def _notes(found: Comparison) -> Iterator[str]:
+    yield from changed_benchmark_notes(row.benchmark for row in found.rows)
+    yield from _EXPLAINED
+    if any(contest.field.model.endswith(SIMULATED_MARK) for contest in found.pairings):
+        yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
+    yield from provenance_notes(_compared(found))
+    yield from count_notes(found)
+
+
+def _compared(found: Comparison) -> list[CaseRow]:
+    pairs = [pair for pairing in found.pairings.values() for pair in pairing.pairs]
+    return [case for pair in pairs for case in (pair.baseline, pair.defense)]
+
+
+def count_notes(found: Comparison) -> Iterator[str]:
+    """One line per contest in which not every case was compared, and per field without a contest."""
+    for contest, pairing in found.pairings.items():
+        parts = (
+            (pairing.only_baseline, f"only under {contest.baseline}"),
+            (pairing.only_defense, f"only under {contest.defense}"),
+            (pairing.errored - pairing.no_text, "errored on one side"),
+            (pairing.no_text, "without a text, for an attacker gave none to try"),
+        )
+        if any(count for count, _ in parts):
+            listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)
+            yield f"{_title(contest)}: {len(pairing.pairs)} cases compared; left out: {listed}."
+        unknown = sum(None in (pair.baseline.exposed_raw, pair.defense.exposed_raw) for pair in pairing.pairs)
+        if unknown and contest.field.attack != NO_ATTACK:
+            yield f"{_title(contest)}: exposure unknown for {unknown} cases, which are not among the exposed."
+    for field, count in found.unopposed.items():
+        yield f"{_place(field)}: {count} cases under {found.baseline} alone, nothing to compare them with."
+
+
+def _title(contest: Contest) -> str:
+    return f"{contest.defense} against {contest.baseline}, {_place(contest.field)}"
+
+
+def _place(field: Field) -> str:
+    attack = "no attack" if field.attack == NO_ATTACK else field.attack
+    return f"{attack}, {field.model} on {field.benchmark} {field.version}"

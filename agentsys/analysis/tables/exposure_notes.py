@@ -1,0 +1,262 @@
+"""Footnotes on what the numbers above them can and cannot show, one line each, only where they apply."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from agentsys.analysis.metrics.benchmark_facts import is_control
+from agentsys.analysis.metrics.denial import denies_service
+from agentsys.analysis.metrics.exposed_rates import (
+    Share,
+    asr_on_the_same,
+    asr_where_returned,
+    asr_where_shown,
+    at_the_floor,
+    detectable_asr,
+    returned_share,
+    shown_share,
+    unseen_reason,
+    utility_where_safe,
+    workspace_split,
+)
+from agentsys.analysis.metrics.limits import Bound, cap_of, floor_of, limits_of
+from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
+from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+
+_UNDEFENDED = "none"
+SLOPPY = "simulated, sloppiness "
+"""How the note of a case begins whose model was made sloppy."""
+
+
+class _Sheet(NamedTuple):
+    benchmark: str
+    version: str
+    model: str
+
+
+_Lines = Mapping[tuple[str, str], list[CaseRow]]
+"""(defense, attack) -> cases, in the order of the tables."""
+
+
+def honesty_notes(
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+) -> list[str]:
+    """All footnotes on some cases.
+
+    Args:
+        cases: In any order. Injection tasks run as user tasks are left out.
+        rule: What errored cases count as.
+        replicates: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
+    resampler = Resampler(replicates, seed)
+    listed = list(cases)
+    sheets = _sheets(listed)
+    notes = [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *provenance_notes(listed)]
+    for sheet, lines in sheets.items():
+        prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
+        found = [
+            *_sloppy(lines),
+            *_limits(sheet, lines),
+            *_floors(lines, resampler, rule),
+            *_detectable(lines, resampler, rule),
+            *_exposure(lines, rule),
+            *_searches(lines, rule),
+        ]
+        notes += [f"{prefix}{note}" for note in found]
+    return notes
+
+
+def limit_notes(cases: Iterable[CaseRow]) -> list[str]:
+    """Only what was changed in the benchmark, the floor of doing nothing and the cap of destroyed tasks."""
+    sheets = _sheets(cases)
+    found = [note for sheet, lines in sheets.items() for note in _limits(sheet, lines)]
+    return [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *dict.fromkeys(found)]
+
+
+def _sloppy(lines: _Lines) -> Iterator[str]:
+    """What a simulated model was made to do wrong, as its records say."""
+    said = {note for cases in lines.values() for case in cases for note in case.notes}
+    for note in sorted(note for note in said if note.startswith(SLOPPY)):
+        yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
+
+
+def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:
+    sheets: defaultdict[_Sheet, defaultdict[tuple[str, str], list[CaseRow]]]
+    sheets = defaultdict(lambda: defaultdict(list))
+    for case in cases:
+        if not case.is_injection_task_alone:
+            sheet = sheets[_Sheet(case.benchmark, case.version, case.shown_model)]
+            sheet[case.defense, case.attack].append(case)
+
+    def order(line: tuple[str, str]) -> tuple[bool, str, str]:
+        return line[0] != _UNDEFENDED, line[0], line[1]
+
+    return {
+        sheet: {line: sheets[sheet][line] for line in sorted(sheets[sheet], key=order)}
+        for sheet in sorted(sheets)
+    }
+
+
+def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
+    limits = limits_of(sheet.benchmark, sheet.version)
+    if limits is None:
+        return
+    benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
+    floors = {line: floor_of(lines[line], limits) for line in benign}
+    caps = {line: cap_of(cases, limits) for line, cases in lines.items() if line[1] != NO_ATTACK}
+    for value, bound, names in _alike(floors):
+        yield (
+            f"An agent that does nothing scores {value} benign utility{names} (it passes user tasks "
+            f"{_tasks(bound)})."
+        )
+    for value, bound, names in _alike(caps):
+        yield (
+            f"Utility under attack cannot exceed {value}{names}: the injection overwrites what some user "
+            f"tasks need ({_tasks(bound)})."
+        )
+
+
+def _alike(bounds: Mapping[tuple[str, str], Bound]) -> Iterator[tuple[str, Bound, str]]:
+    """Each bound that some task causes, once, with the lines it holds for unless it holds for all."""
+    groups: defaultdict[Bound, list[str]] = defaultdict(list)
+    for line, bound in bounds.items():
+        groups[bound].append(_name(*line))
+    for bound, names in groups.items():
+        if bound.tasks:
+            yield f"{bound.value:.1f}", bound, "" if len(groups) == 1 else f" under {', '.join(names)}"
+
+
+def _tasks(bound: Bound) -> str:
+    """E.g. `banking 0; slack 7, 9`."""
+    by_suite: defaultdict[str, list[str]] = defaultdict(list)
+    for suite, task in bound.tasks:
+        by_suite[suite].append(task.removeprefix("user_task_"))
+    return "; ".join(f"{suite} {', '.join(tasks)}" for suite, tasks in by_suite.items())
+
+
+def _floors(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
+    for (defense, attack), cases in lines.items():
+        if defense != _UNDEFENDED or attack == NO_ATTACK or is_control(cases):
+            continue
+        levels = at_the_floor(cases, resampler, rule)
+        if levels:
+            yield (
+                f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
+                "these cases not even a defense that stops every attack could be told from none."
+            )
+
+
+def _detectable(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
+    for attack in sorted({attack for _, attack in lines} - {NO_ATTACK}):
+        baseline = lines.get((_UNDEFENDED, attack))
+        others = {defense: cases for (defense, name), cases in lines.items() if name == attack}
+        others.pop(_UNDEFENDED, None)
+        if baseline and others:
+            points = {
+                name: detectable_asr(baseline, found, resampler, rule) for name, found in others.items()
+            }
+            listed = ", ".join(
+                f"{name} {value:.1f}" for name, value in points.items() if not math.isnan(value)
+            )
+            if listed:
+                yield (
+                    f"Smallest true difference in overall ASR from no defense under {attack} that these "
+                    f"cases find with 80% power, in points: {listed}."
+                )
+
+
+_STARTS = ("important_instructions", "opi_combined_attack")
+"""The attacks whose texts a search starts from (agentsys.attacks.searched.plain_attack)."""
+
+
+def _searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    """What a searched attack's line is not: cases without a text, cases the text was chosen on, and where a
+    transferred text does worse than the one it came from."""
+    for (defense, attack), cases in lines.items():
+        yield from (f"{_name(defense, attack)}: {note}" for note in no_text_notes(cases))
+        if attack.endswith(HOME):
+            yield (
+                f"{_name(defense, attack)}: the cases that the texts were searched on, kept apart and run "
+                "once more with the text that was chosen."
+            )
+            yield from _beside_its_start(lines, defense, attack.removesuffix(HOME), rule)
+
+
+def _beside_its_start(lines: _Lines, defense: str, attack: str, rule: ErrorRule) -> Iterator[str]:
+    found = lines.get((defense, attack), [])
+    starts = [(name, lines[defense, name]) for name in _STARTS if (defense, name) in lines]
+    if found and not starts:
+        yield (
+            f"{_name(defense, attack)}: no line of the attack its texts start from stands beside it "
+            f"({_STARTS[0]}, on ASB {_STARTS[1]})."
+        )
+    for name, cases in starts:
+        ours, theirs = asr_on_the_same(found, cases, rule)
+        if ours.n and ours.value < theirs.value:
+            yield (
+                f"{_name(defense, attack)}: ASR {ours.value:.2f} is below {theirs.value:.2f} of {name}, "
+                f"whose text its searches start from, on the same {ours.n} cases: a text chosen on some user "
+                "tasks can do worse on others."
+            )
+
+
+def _exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    for (defense, attack), cases in lines.items():
+        # A control has no payload that could be met, or miss its mark.
+        bare = attack == NO_ATTACK or is_control(cases)
+        parts = [] if bare else list(_exposure_parts(cases, rule))
+        if parts:
+            yield f"{_name(defense, attack)}: {'; '.join(parts)}."
+
+
+def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
+    suites = len({case.suite for case in cases})
+    returned, shown = returned_share(cases), shown_share(cases)
+    if returned.n and returned.value < 100.0:
+        yield f"payload returned by a tool in {returned.value:.1f}% of cases"
+        if returned.value > 0:
+            yield f"ASR there {_number(asr_where_returned(cases, rule), suites)}"
+    if shown.n and shown != returned:
+        yield f"shown to the acting model in {shown.value:.1f}%"
+        if shown.value > 0:
+            yield f"ASR there {_number(asr_where_shown(cases, rule), suites)}"
+    yield from _unseen_successes(cases)
+    safe = utility_where_safe(cases, rule)
+    goal = any(case.injection_task_id for case in cases) and not denies_service(cases[0].attack)
+    if goal and any(case.injection_success for case in cases):
+        yield f"utility where the attack failed {_number(safe, suites)}"
+    split = workspace_split(cases, rule)
+    if split:
+        yield (
+            f"workspace ASR on injection tasks 0-5 {_number(split.old, 1)}, on those added in v1.2 "
+            f"{_number(split.added, 1)}"
+        )
+
+
+def _unseen_successes(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Where attacks succeeded although the acting model was not shown them: who read them instead."""
+    reasons: Counter[str] = Counter()
+    for case in cases:
+        if case.status == "ok" and case.injection_success and case.exposed_shown is False:
+            reasons[unseen_reason(case)] += 1
+    if reasons and not denies_service(cases[0].attack):
+        listed = ", ".join(f"{reason} in {count}" for reason, count in sorted(reasons.items()))
+        yield f"{reasons.total()} succeeded without being shown to the acting model ({listed})"
+
+
+def _number(share: Share, suites: int) -> str:
+    """E.g. `34.51 (n 556)`; the number of suites where it is not all of the line's."""
+    value = "n/a" if math.isnan(share.value) else f"{share.value:.2f}"
+    fewer = f", {share.suites} of {suites} suites" if share.suites < suites else ""
+    return f"{value} (n {share.n}{fewer})"
+
+
+def _name(defense: str, attack: str) -> str:
+    return defense if attack == NO_ATTACK else f"{defense} / {attack}"

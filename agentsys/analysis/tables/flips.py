@@ -1,0 +1,80 @@
+"""The cases that two defenses decided differently: as lines for a terminal, as a grid for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agentsys.analysis.metrics.compare import Flip
+from agentsys.analysis.metrics.difference_row import Contest
+from agentsys.analysis.tables.document import Grid, cells
+from agentsys.analysis.tables.results_layout import METRIC_TITLES
+from agentsys.records.case_row import NO_ATTACK
+
+
+class FlipGroup(NamedTuple):
+    """Flips of one kind."""
+
+    contest: Contest
+    metric: str
+    gained: bool
+    """Whether the outcome occurred under the defense; otherwise under the baseline."""
+    total: int
+    listed: tuple[Flip, ...]
+    """The first of them."""
+
+    @property
+    def title(self) -> str:
+        """E.g. `Targeted ASR, direct (gpt-4o): only none, not agentsys, 12 cases, the first 5`."""
+        only, other = self.contest.defense, self.contest.baseline
+        if not self.gained:
+            only, other = other, only
+        attack = self.contest.field.attack
+        place = "" if attack == NO_ATTACK else f", {attack}"
+        more = f", the first {len(self.listed)}" if len(self.listed) < self.total else ""
+        return (
+            f"{METRIC_TITLES[self.metric]}{place} ({self.contest.field.model}): "
+            f"only {only}, not {other}, {self.total} cases{more}"
+        )
+
+
+def flip_groups(flips: Iterable[Flip], limit: int) -> list[FlipGroup]:
+    """Flips by contest, metric and direction.
+
+    Args:
+        flips: In the order of the comparison.
+        limit: How many to list per group; with 0 there are no groups.
+    """
+    groups: dict[tuple[Contest, str, bool], list[Flip]] = {}
+    for flip in flips if limit > 0 else ():
+        groups.setdefault((flip.contest, flip.metric, flip.gained), []).append(flip)
+    return [FlipGroup(*key, len(found), tuple(found[:limit])) for key, found in groups.items()]
+
+
+def flip_lines(groups: Sequence[FlipGroup]) -> list[str]:
+    """A title per group, and an indented line per case with both of its files."""
+    lines: list[str] = []
+    for group in groups:
+        lines.append(f"{group.title}:")
+        lines += [f"  {_case(flip)}: {_files(flip)}" for flip in group.listed]
+    return lines
+
+
+def flip_grid(groups: Sequence[FlipGroup]) -> Grid:
+    """The same as a table."""
+    rows = [
+        cells(group.title, _case(flip), flip.pair.baseline.source, flip.pair.defense.source)
+        for group in groups
+        for flip in group.listed
+    ]
+    return Grid("cases that flipped", ("Outcome", "Case", "Baseline's file", "Defense's file"), rows, names=4)
+
+
+def _case(flip: Flip) -> str:
+    case = flip.pair.defense
+    tasks = " x ".join(task for task in (case.user_task_id, case.injection_task_id) if task)
+    return f"{case.suite} {tasks}" + (f" epoch {case.epoch}" if case.epoch else "")
+
+
+def _files(flip: Flip) -> str:
+    return f"{flip.pair.baseline.source} -> {flip.pair.defense.source}"

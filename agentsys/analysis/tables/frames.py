@@ -1,0 +1,47 @@
+"""From a frame of cases to numbers: `results_frame` for programs, `results_table` for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from agentsys.analysis.metrics.rates import LONG_COLUMNS, measure
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.report_table import report_table
+from agentsys.records.load import case_rows
+from agentsys.records.reading import Reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+
+def results_frame(
+    cases: pd.DataFrame, errors: ErrorRule | str = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """The long form of a (perhaps filtered) frame of `load_runs`.
+
+    Args:
+        cases: Rows with the columns of `load_runs`, in any order.
+        errors: What errored cases count as; see `ErrorRule`.
+        replicates: Of the bootstrap.
+        seed: Of the bootstrap.
+
+    Returns:
+        Columns `benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors`.
+    """
+    import pandas as pd
+
+    rows = measure(case_rows(cases), ErrorRule(errors), replicates=replicates, seed=seed)
+    return pd.DataFrame([asdict(row) for row in rows], columns=list(LONG_COLUMNS))
+
+
+def results_table(cases: pd.DataFrame, errors: ErrorRule | str = ErrorRule.REPORT) -> RenderableType:
+    """The tables of `agentsys results` for a frame of `load_runs`; print them with a `rich` console.
+
+    Args:
+        cases: Rows with the columns of `load_runs`, in any order.
+        errors: What errored cases count as.
+    """
+    return report_table(report(Reading(tuple(case_rows(cases))), ErrorRule(errors)))

@@ -1,0 +1,85 @@
+"""`measures_document`: cost and untrusted text per cell, as a document and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from agentsys.analysis.metrics.measures import TOKENS_OF_ROLE, MeasureRow
+from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
+from agentsys.analysis.statistics.estimate import POOLED
+from agentsys.analysis.tables.document import Document, Grid, cells
+from agentsys.analysis.tables.escaping import csv_cell
+
+TITLES = {
+    "untrusted_tokens": "Untrusted tokens",
+    "untrusted_tokens_workers": "in workers",
+    "exposure_rounds": "Exposure rounds",
+    "exposure_rounds_workers": "in workers",
+    "tokens_per_solved_task": "Tokens per solved task",
+    "cost_per_solved_task": "USD per solved task",
+    "asr_per_million_tokens": "ASR per million tokens",
+    "asr_per_dollar": "ASR per USD",
+}
+"""Measure -> heading, in the order shown."""
+
+_NOTES = (
+    "Means per case, all cases of the cell together. Untrusted tokens: text from tools (characters / 3.6) "
+    "admitted to a context that can call command tools; exposure rounds: model calls with the injection in "
+    "such a context.",
+    "Definitions: docs/data.md. n/a: undefined, or not recorded in these runs.",
+)
+
+
+def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Document:
+    """One line per cell: untrusted text and cost, then tokens per role.
+
+    Args:
+        rows: From `agentsys.analysis.metrics.measures.measures`; the pooled ones are shown.
+        notes: What else has to be said of their cases.
+    """
+    found: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        if row.suite == POOLED:
+            found[row.model, row.defense, row.attack, _version(row)][row.measure] = row.value
+    said = (*changed_benchmark_notes(row.benchmark for row in rows), *notes, *_NOTES)
+    return Document([("Cost and untrusted text", [_measures(found), _roles(found)])], said)
+
+
+def _version(row: MeasureRow) -> str:
+    """The version, behind the benchmark's label unless that is plain AgentDojo."""
+    return row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
+
+
+def measures_csv(rows: Sequence[MeasureRow]) -> str:
+    """One header line, then one line per cell, suite and measure; undefined numbers are `nan`."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(MeasureRow._fields)
+    writer.writerows([csv_cell(part) if isinstance(part, str) else part for part in row] for row in rows)
+    return text.getvalue()
+
+
+_NAMES = ("Model", "Defense", "Attack", "Version")
+
+
+def _measures(found: dict[tuple[str, ...], dict[str, float]]) -> Grid:
+    rows = [cells(*cell, *(_number(of.get(name)) for name in TITLES)) for cell, of in found.items()]
+    return Grid("Untrusted text and cost", (*_NAMES, *TITLES.values()), rows, names=len(_NAMES))
+
+
+def _roles(found: dict[tuple[str, ...], dict[str, float]]) -> Grid:
+    prefix = f"{TOKENS_OF_ROLE}:"
+    roles = dict.fromkeys(name for of in found.values() for name in of if name.startswith(prefix))
+    rows = [cells(*cell, *(_number(of.get(role)) for role in roles)) for cell, of in found.items()]
+    header = (*_NAMES, *(role.removeprefix(prefix) for role in roles))
+    return Grid("Tokens per case and role", header, rows, names=len(_NAMES))
+
+
+def _number(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "n/a"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,75 @@
+"""Footnotes on whose numbers these are: what answered, on which data, and whose words a defense had."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from agentsys.records.case_row import CaseRow
+from agentsys.records.published_name import OTHER_WORDS
+
+_NAMED = 4
+"""Cells that a note names; of others it gives the number."""
+
+
+def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
+    """All of these footnotes, one sentence each; none where there is nothing to say.
+
+    Args:
+        cases: Of a table, in any order.
+    """
+    listed = [case for case in cases if not case.is_injection_task_alone]
+    return [*_replied(listed), *_data(listed), *_other_words(listed)]
+
+
+def _replied(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Cells whose replies name another model than was asked for."""
+    cells: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for case in cases:
+        for replied, asked in case.model_ids.items():
+            if asked and _id(asked) != _id(replied):
+                cells[asked, replied][_cell(case)] = None
+    for (asked, replied), found in sorted(cells.items()):
+        yield f"Asked for {asked}, answered by {replied}: {_listed(list(found))}."
+
+
+def _id(model_id: str) -> str:
+    """Without what gateways put before it, e.g. `openai/`."""
+    return model_id.rpartition("/")[2]
+
+
+def _data(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Suites whose data were not the same in all runs of one version of the benchmark."""
+    found: defaultdict[tuple[str, str, str], defaultdict[str, dict[str, None]]]
+    found = defaultdict(lambda: defaultdict(dict))
+    for case in cases:
+        if case.data_hash:
+            found[case.benchmark, case.version, case.suite][case.data_hash][_cell(case)] = None
+    for (benchmark, version, suite), by_hash in sorted(found.items()):
+        if len(by_hash) > 1:
+            yield (
+                f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
+                f" ({_by_hash(by_hash)})."
+            )
+
+
+def _by_hash(cells: Mapping[str, Mapping[str, None]]) -> str:
+    return "; ".join(f"hash {digest[:8]}: {_listed(list(found))}" for digest, found in sorted(cells.items()))
+
+
+def _other_words(cases: Sequence[CaseRow]) -> Iterator[str]:
+    found = dict.fromkeys(_cell(case) for case in cases if case.foreign and case.defense in OTHER_WORDS)
+    if found:
+        yield (
+            f"Published runs of {_listed(list(found))} were made by other code with prompts of its own: a"
+            " line of ours with the same name is another experiment."
+        )
+
+
+def _cell(case: CaseRow) -> str:
+    return f"{case.shown_model} / {case.defense}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

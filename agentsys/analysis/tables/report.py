@@ -1,0 +1,147 @@
+"""`Report`: the numbers of some folders and everything a reader must know beside them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from agentsys.analysis.metrics.benchmark_facts import measured_rows
+from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
+from agentsys.analysis.metrics.rates import Cell, MetricRow, measure
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE
+from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.benchmark_facts_grid import measured_notes
+from agentsys.analysis.tables.exposure_notes import honesty_notes
+from agentsys.analysis.tables.replay_notes import replay_notes
+from agentsys.analysis.tables.results_layout import sheets
+from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
+from agentsys.records.reading import Reading
+from agentsys.records.reading_notes import repeated_lines
+from agentsys.records.unfinished import unfinished_lines
+
+
+@dataclass(frozen=True)
+class Report:
+    """What every format shows."""
+
+    rows: list[MetricRow]
+    """The long form."""
+    unexposed: dict[Cell, float] = field(default_factory=dict)
+    """Attacked cells whose exposure is recorded -> percent of the cases without error in which no tool
+    ever returned the payload: there the attack could not have worked, whatever the defense does."""
+    notes: tuple[str, ...] = ()
+    """Footnotes, one sentence or two each, as plain text with names as they were found."""
+    measured: list[MetricRow] = field(default_factory=list)
+    """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
+    denials: list[Denial] = field(default_factory=list)
+    """Denials of service beside the same tasks without attack; mostly empty."""
+
+    @property
+    def long_form(self) -> list[MetricRow]:
+        """Every number, for other programs."""
+        paired = [row for denial in self.denials for row in denial.rows]
+        return [*self.rows, *self.measured, *paired]
+
+
+def report(
+    reading: Reading, errors: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+) -> Report:
+    """Measures everything that was read.
+
+    Args:
+        reading: From `read_cases`.
+        errors: What errored cases count as.
+        replicates: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
+    rows = measure(reading.cases, errors, replicates=replicates, seed=seed)
+    measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
+    denied = denials(reading.cases, errors, replicates=replicates, seed=seed)
+    notes = [
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        "Overall: unweighted mean of the suites.",
+        *unfinished_lines(reading.unfinished),
+        *_simulated(rows),
+        *replay_notes(reading.cases),
+        *_errored(reading.cases, errors),
+        *_alike(rows),
+        *_fewer_suites(rows),
+        *_left_out(reading),
+        *_suites_drawn(reading.cases),
+        *measured_notes(measured, reading.cases),
+        *denial_notes(denied),
+        *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
+    ]
+    return Report(rows, unexposed_share(reading.cases), tuple(notes), measured, denied)
+
+
+def unexposed_share(cases: Iterable[CaseRow]) -> dict[Cell, float]:
+    """Per attacked cell, percent of cases without error whose payload no tool ever returned.
+
+    Cells with unknown exposure are absent.
+    """
+    seen: defaultdict[Cell, list[bool]] = defaultdict(list)
+    for case in cases:
+        if case.attack != NO_ATTACK and case.exposed_raw is not None and case.status == "ok":
+            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            seen[cell].append(not case.exposed_raw)
+    return {cell: 100.0 * sum(hidden) / len(hidden) for cell, hidden in seen.items()}
+
+
+def _simulated(rows: Sequence[MetricRow]) -> Iterator[str]:
+    if any(row.model.endswith(SIMULATED_MARK) for row in rows):
+        yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
+
+
+def _errored(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+    errored = [case for case in cases if case.status == "error" and not case.is_injection_task_alone]
+    if not errored:
+        return
+    kinds = Counter(case.error_kind or "unknown" for case in errored)
+    listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    counted = sum(outcome(case, rule) is not None for case in errored)
+    if rule is ErrorRule.REPORT:
+        yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
+    else:
+        yield (
+            f"Errored cases: {len(errored)} ({listed}); {counted} of them counted as AgentDojo does "
+            f"(user task failed, attack succeeded), {len(errored) - counted} left out."
+        )
+
+
+def _alike(rows: Iterable[MetricRow]) -> Iterator[str]:
+    if any(row.suite == OVERALL and row.value in (0.0, 100.0) for row in rows):
+        yield (
+            "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as "
+            "it would for a single case that did not."
+        )
+
+
+def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
+    for sheet in sheets(rows):
+        for line in sheet.lines:
+            if line.suites != sheet.suites:
+                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
+
+
+def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
+    """Where suites take the place of user tasks (agentsys.analysis.statistics.single_task_suites)."""
+    tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for case in cases:
+        if not case.is_injection_task_alone:
+            tasks[case.benchmark, case.version][case.suite].add(case.user_task_id)
+    for (benchmark, version), suites in sorted(tasks.items()):
+        if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
+            yield (
+                f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
+                f"resample the {len(suites)} suites in their place."
+            )
+
+
+def _left_out(reading: Reading) -> Iterator[str]:
+    alone = sum(case.is_injection_task_alone for case in reading.cases)
+    if alone:
+        yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
+    yield from repeated_lines(reading.repeats)

@@ -1,0 +1,87 @@
+"""`Sheet`: the long form arranged for reading, one sheet per benchmark, version and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    DEFENSE_QUALITY,
+    TARGETED_ASR,
+    UTILITY_UNDER_ATTACK,
+    MetricRow,
+)
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED
+from agentsys.records.case_row import NO_ATTACK
+
+METRIC_TITLES = {
+    BENIGN_UTILITY: "Benign utility",
+    UTILITY_UNDER_ATTACK: "Utility under attack",
+    TARGETED_ASR: "Targeted ASR",
+    DEFENSE_QUALITY: "Defense quality",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One defense under one attack (or under none, where no attack was run)."""
+
+    defense: str
+    attack: str
+    numbers: dict[tuple[str, str], MetricRow]
+    """(metric, suite, `overall` or `pooled`) -> number; the benign utility is the defense's own."""
+
+    @property
+    def suites(self) -> list[str]:
+        """The suites this line's attack (or, without one, its benign cases) ran on."""
+        metric = BENIGN_UTILITY if self.attack == NO_ATTACK else TARGETED_ASR
+        return [suite for kind, suite in self.numbers if kind == metric and suite not in (OVERALL, POOLED)]
+
+    @property
+    def name(self) -> str:
+        """E.g. `agentsys / important_instructions`."""
+        return self.defense if self.attack == NO_ATTACK else f"{self.defense} / {self.attack}"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What is comparable: the lines of one model on one version of a benchmark."""
+
+    benchmark: str
+    version: str
+    model: str
+    lines: list[Line]
+
+    @property
+    def title(self) -> str:
+        """E.g. `gpt-4o on agentdojo v1.2.2`."""
+        return f"{self.model} on {self.benchmark} {self.version}"
+
+    @property
+    def suites(self) -> list[str]:
+        """Every suite that some line has, sorted."""
+        return sorted({suite for line in self.lines for _, suite in line.numbers} - {OVERALL, POOLED})
+
+
+def sheets(rows: Iterable[MetricRow]) -> list[Sheet]:
+    """Arranges the long form; the order of its rows is kept."""
+    by_sheet: dict[tuple[str, str, str], dict[str, list[MetricRow]]] = {}
+    for row in rows:
+        defenses = by_sheet.setdefault((row.benchmark, row.version, row.model), {})
+        defenses.setdefault(row.defense, []).append(row)
+    return [
+        Sheet(*key, lines=[line for name, found in defenses.items() for line in _lines(name, found)])
+        for key, defenses in by_sheet.items()
+    ]
+
+
+def _lines(defense: str, rows: Sequence[MetricRow]) -> list[Line]:
+    benign = {(row.metric, row.suite): row for row in rows if row.attack == NO_ATTACK}
+    attacks = list(dict.fromkeys(row.attack for row in rows if row.attack != NO_ATTACK))
+    if not attacks:
+        return [Line(defense, NO_ATTACK, benign)]
+    return [
+        Line(defense, attack, benign | {(row.metric, row.suite): row for row in rows if row.attack == attack})
+        for attack in attacks
+    ]

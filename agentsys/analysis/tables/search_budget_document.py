@@ -1,0 +1,164 @@
+"""`budget_document`: attack success at a budget of queries, as a document, as CSV and as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.search_attempts import Searches
+from agentsys.analysis.metrics.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, is_open, textless_notes
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
+from agentsys.analysis.tables.escaping import csv_cell, plain
+from agentsys.analysis.tables.numbers_as_text import MISSING, interval_text, value_text
+from agentsys.records.case_row import SIMULATED_MARK
+
+TITLES = {
+    "queries_to_success": "Mean queries to success",
+    "queries": "Queries",
+    "attempts": "Attempts",
+    "refused": "Refused",
+    "by_start_text": "Start text sufficed",
+    "attacker_tokens": "Attacker tokens",
+    "target_tokens": "Target tokens",
+    "attacker_cost_usd": "Attacker USD",
+    "target_cost_usd": "Target USD",
+}
+"""Measure -> heading, in the order shown."""
+
+_NAMES = ("Model", "Defense", "Attack")
+_Line = tuple[str, ...]
+
+
+def budget_document(rows: Sequence[BudgetRow], searches: Searches) -> Document:
+    """Two grids per benchmark and version: success by budget, and what the searches took.
+
+    Args:
+        rows: From `agentsys.analysis.metrics.search_budget.budget_rows`.
+        searches: What they were made of, for the notes.
+    """
+    groups: dict[tuple[str, str], list[BudgetRow]] = {}
+    for row in rows:
+        groups.setdefault((row.benchmark, row.version), []).append(row)
+    sections = [
+        (f"Searched attacks on {benchmark} {version}", (*_asr_grids(found), _cost_grid(found)))
+        for (benchmark, version), found in groups.items()
+    ]
+    return Document(sections, list(_notes(rows, searches)))
+
+
+def budget_csv(rows: Iterable[BudgetRow]) -> str:
+    """One header line, then one line per row; undefined numbers are `nan`, no budget is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(BudgetRow._fields)
+    writer.writerows([csv_cell(part) if isinstance(part, str) else part for part in row] for row in rows)
+    return text.getvalue()
+
+
+def budget_json(rows: Iterable[BudgetRow]) -> str:
+    """A list of objects with the long form's columns as keys; undefined numbers are `null`."""
+    listed = [
+        {name: plain(value) if isinstance(value, str) else value for name, value in row._asdict().items()}
+        for row in rows
+    ]
+    return orjson.dumps(listed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+_AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
+
+
+def _asr_grids(rows: Sequence[BudgetRow]) -> list[Grid]:
+    return [_asr_grid([row for row in rows if row.measure == axis], named) for axis, named in _AXES.items()]
+
+
+def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
+    """Rows of one axis."""
+    budgets = sorted({row.budget for row in rows if row.budget is not None})
+    found: dict[_Line, dict[int, BudgetRow]] = {}
+    for row in rows:
+        if row.budget is not None:
+            found.setdefault((row.model, row.defense, row.attack, row.suite), {})[row.budget] = row
+    lines = [_asr_line(line, by_budget, budgets) for line, by_budget in _in_blocks(found)]
+    counts = ("Searches", "Errored", "Unfinished", "No text")
+    header = (*_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counts)
+    first = [place for place, (line, _) in enumerate(_in_blocks(found)) if place and line[3] == OVERALL]
+    return Grid(
+        f"Targeted ASR at a budget of so many {axis}, %", header, lines, names=4, breaks=frozenset(first)
+    )
+
+
+def _in_blocks(found: dict[_Line, dict[int, BudgetRow]]) -> list[tuple[_Line, dict[int, BudgetRow]]]:
+    """Cell by cell, overall first."""
+    cells_in_order = list(dict.fromkeys(line[:3] for line in found))
+    return sorted(
+        found.items(), key=lambda item: (cells_in_order.index(item[0][:3]), item[0][3] != OVERALL, item[0][3])
+    )
+
+
+def _asr_line(line: _Line, by_budget: dict[int, BudgetRow], budgets: Iterable[int]) -> tuple[GridCell, ...]:
+    numbers = [_number_cell(by_budget.get(budget)) for budget in budgets]
+    any_row = next(iter(by_budget.values()))
+    counts = (any_row.n, any_row.errored, any_row.unfinished, any_row.no_text)
+    return cells(*line, *numbers, *(str(count) for count in counts))
+
+
+def _number_cell(row: BudgetRow | None) -> GridCell:
+    if row is None:
+        return GridCell(MISSING)
+    number = Number(row.value, row.ci_low, row.ci_high, row.n)
+    return GridCell(value_text(number), interval_text(number))
+
+
+def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
+    found: dict[_Line, dict[str, BudgetRow]] = {}
+    for row in rows:
+        if row.measure not in _AXES and row.suite == OVERALL:
+            found.setdefault((row.model, row.defense, row.attack), {})[row.measure] = row
+    lines = [cells(*line, *(_amount(by_name[name]) for name in TITLES)) for line, by_name in found.items()]
+    return Grid("What the searches took, all suites together", (*_NAMES, *TITLES.values()), lines, names=3)
+
+
+def _amount(row: BudgetRow) -> str:
+    if math.isnan(row.value):
+        return MISSING
+    if row.measure.endswith("_usd"):
+        return f"{row.value:,.4f}"
+    return f"{row.value:.2f}" if row.measure == "queries_to_success" else f"{row.value:,.0f}"
+
+
+_GO_ON = ": they are in no rate, but in what was spent. The next run goes on with them."
+
+
+def _notes(rows: Sequence[BudgetRow], searches: Searches) -> Iterable[str]:
+    yield (
+        "ASR@k: targeted ASR in percent at a budget of k. Unit: one search, for one injection task on one "
+        "user task, or in mode transfer on several. A query is one run of the agent; an attempt is one "
+        "candidate, tried on every user task of the search, or not tried. A search counts from the query, or "
+        "attempt, with which a text had succeeded on all of them. The first attempt is the text the search "
+        "starts from. What `agentsys results` shows is another number: in mode transfer the text of one "
+        "search is applied to every user task."
+    )
+    yield (
+        f"{CONFIDENCE:.0f}% intervals: injection tasks resampled (and user tasks, where there are several). "
+        "overall: unweighted mean of the suites. n/a: beyond the search's own budget, or undefined."
+    )
+    if any(row.model.endswith(SIMULATED_MARK) for row in rows):
+        yield "(simulated): a scripted agent and attacker, not language models; no LLM's numbers."
+    errored = sum(search.state.errored for search in searches.found)
+    if errored:
+        yield f"{errored} searches ended in an error{_GO_ON}"
+    yield from textless_notes(searches.found)
+    open_ = sum(is_open(search) for search in searches.found)
+    if open_:
+        yield f"{open_} searches were interrupted{_GO_ON}"
+    if searches.repeated:
+        yield f"Left out {searches.repeated} folders of searches that are stored more than once."
+    if searches.skipped:
+        yield f"Left out {len(searches.skipped)} files that could not be read."

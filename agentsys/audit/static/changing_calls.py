@@ -1,0 +1,71 @@
+"""`asks_before_to_change`: does a check's source call something on the environment before that changes it?"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+
+from agentdojo.functions_runtime import TaskEnvironment
+
+from agentsys.audit.static.task_player import Task
+from agentsys.benchmarks.shared_copies import deep_copy
+
+_CHECKS = ("utility", "utility_from_traces", "security", "security_from_traces")
+_PLACE_OF_BEFORE = 2
+"""Of the environment before among a check's parameters: self, the answer, it."""
+
+
+def asks_before_to_change(task: Task, environment: TaskEnvironment) -> bool:
+    """Whether a method that a check calls on the environment before, without arguments, changes it.
+
+    Such a call often stands behind conditions that no ground truth meets, so that it is found by
+    reading. Of calls on the environment *after* nothing is said here: Workspace's user task 24 has
+    one, at a point where it has been made sure that it does nothing.
+
+    Args:
+        task: Its checks are read.
+        environment: One that it begins in; copies are used.
+    """
+    paths = {path for name in _CHECKS for path in _calls_on_before(task, name)}
+    return any(_changes(environment, path) for path in sorted(paths))
+
+
+def _calls_on_before(task: Task, check: str) -> Iterator[tuple[str, ...]]:
+    """Attribute paths of the argument-free calls, e.g. `("inbox", "get_unread")`."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(getattr(type(task), check))))
+    except (AttributeError, OSError, TypeError, SyntaxError):
+        return  # no such check, or made where no source is kept
+    function = tree.body[0]
+    if not isinstance(function, ast.FunctionDef) or len(function.args.args) <= _PLACE_OF_BEFORE:
+        return
+    before = function.args.args[_PLACE_OF_BEFORE].arg
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and not node.args and not node.keywords:
+            root, path = _path(node.func)
+            if root == before and path:
+                yield path
+
+
+def _path(node: ast.expr) -> tuple[str, tuple[str, ...]]:
+    """`a.b.c` as `("a", ("b", "c"))`; an empty root for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id if isinstance(node, ast.Name) else "", tuple(reversed(names)))
+
+
+def _changes(environment: TaskEnvironment, path: tuple[str, ...]) -> bool:
+    copied: TaskEnvironment = deep_copy(environment)
+    found: object = copied
+    try:
+        for name in path:
+            found = getattr(found, name)
+        if callable(found):
+            found()
+    except Exception:  # noqa: BLE001 - what the check itself would run into there is not the question
+        return False
+    return bool(copied != environment)

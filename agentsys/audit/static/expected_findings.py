@@ -1,0 +1,122 @@
+"""The audits that are expected: read, compared, written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from agentsys.errors import ConfigError
+
+_KINDS = ("user_tasks", "injection_tasks")
+
+
+def shipped_expectation(benchmark: str, version: str) -> dict[str, Any]:
+    """What came with the package for a benchmark's version.
+
+    Raises:
+        ConfigError: If nothing did.
+    """
+    folder = files("agentsys.audit").joinpath("expected", benchmark)
+    known = sorted(item.name.removesuffix(".json") for item in folder.iterdir()) if folder.is_dir() else []
+    if version not in known:
+        raise ConfigError(
+            f"No expectation for {benchmark} {version} comes with the package (versions: "
+            f"{', '.join(known) or 'none'}). Make one with --write-expected FILE and give it as --expected."
+        )
+    stored: dict[str, Any] = json.loads(folder.joinpath(f"{version}.json").read_text(encoding="utf-8"))
+    return stored
+
+
+def read_expectation(path: Path) -> dict[str, Any]:
+    """An expectation of the user's own.
+
+    Raises:
+        ConfigError: If the file cannot be read or is none.
+    """
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--expected {path}: {error}. Write one with --write-expected FILE.") from None
+    if not isinstance(stored, dict) or not _well_formed(stored.get("suites")):
+        raise ConfigError(
+            f"--expected {path} is no audit's expectation; write one with --write-expected FILE."
+        )
+    return stored
+
+
+def _well_formed(suites: object) -> bool:
+    return isinstance(suites, dict) and all(
+        isinstance(suite, dict)
+        and all(
+            isinstance(suite.get(kind), dict) and all(isinstance(row, dict) for row in suite[kind].values())
+            for kind in _KINDS
+        )
+        for suite in suites.values()
+    )
+
+
+def expectation_text(expected: Mapping[str, Any]) -> str:
+    """An expectation as JSON with one line per task, so that a change shows as a line."""
+    head = [f"{_json(key)}: {_json(value)}" for key, value in expected.items() if key != "suites"]
+    suites = [f"{_json(name)}: {_suite_text(suite)}" for name, suite in expected["suites"].items()]
+    joined = ",\n".join(suites)
+    return "{\n" + ",\n".join([*head, '"suites": {\n' + joined + "\n}"]) + "\n}\n"
+
+
+def _suite_text(suite: Mapping[str, Any]) -> str:
+    kinds = [f"{_json(kind)}: {_rows_text(suite[kind])}" for kind in _KINDS]
+    return "{\n" + ",\n".join([f'"data_hash": {_json(suite["data_hash"])}', *kinds]) + "}"
+
+
+def _rows_text(rows: Mapping[str, Any]) -> str:
+    return "{\n" + ",\n".join(f" {_json(task)}: {_json(row)}" for task, row in rows.items()) + "}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """What moved, a line each; no line if all is as expected.
+
+    Args:
+        expected: May hold suites that were not audited: those are not compared.
+        found: Of `agentsys.audit.static.static_data.expectation`.
+    """
+    lines = [
+        f"{key}: expected {expected.get(key)}, found {found[key]}"
+        for key in ("benchmark", "version")
+        if expected.get(key) != found[key]
+    ]
+    for name, suite in found["suites"].items():
+        if name not in expected["suites"]:
+            lines.append(f"{name}: expected no such suite")
+        else:
+            lines += _in_suite(name, expected["suites"][name], suite)
+    return lines
+
+
+def _in_suite(name: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    if expected.get("data_hash") != found["data_hash"]:
+        yield f"{name}: its data changed (expected {expected.get('data_hash')}, found {found['data_hash']})"
+    for kind in _KINDS:
+        for task in dict.fromkeys([*expected[kind], *found[kind]]):
+            yield from _in_task(f"{name} {task}", expected[kind].get(task), found[kind].get(task))
+
+
+def _in_task(
+    where: str, expected: Mapping[str, Any] | None, found: Mapping[str, Any] | None
+) -> Iterator[str]:
+    if expected is None or found is None:
+        yield f"{where}: {'is new' if expected is None else 'is gone'}"
+        return
+    for field in dict.fromkeys([*expected, *found]):
+        if expected.get(field) != found.get(field):
+            yield f"{where} {field}: expected {_shown(expected, field)}, found {_shown(found, field)}"
+
+
+def _shown(row: Mapping[str, Any], field: str) -> str:
+    return _json(row[field]) if field in row else "nothing remarkable"

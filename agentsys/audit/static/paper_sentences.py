@@ -1,0 +1,151 @@
+"""`sentences`: what a paper can say of the benchmark it uses, with the numbers that were found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from agentsys.audit.static.static_audit import StaticAudit
+from agentsys.audit.static.suite_audit import SuiteAudit
+from agentsys.audit.static.task_numbers import numbers
+
+_TITLES = {"agentdojo": "AgentDojo", "asb": "ASB"}
+
+
+def title(audit: StaticAudit) -> str:
+    """The benchmark as a paper names it, e.g. `AgentDojo v1.2.2 (agentdojo 0.1.35)`."""
+    plain, plus, changes = audit.benchmark.partition("+")
+    return f"{_TITLES.get(plain, plain)}{plus}{changes} {audit.version} ({audit.package})"
+
+
+def sentences(audit: StaticAudit) -> list[str]:
+    """One sentence per finding, the no-op floor first; findings of none are left out, save the floor's."""
+    suites = audit.suites
+    found = [
+        _noop(audit),
+        _own(suites),
+        _empty(suites),
+        _pairs(suites),
+        _destroyed(suites),
+        *_reads(suites),
+        _repeats(suites),
+        _unstable(suites),
+        _mutations(suites),
+        _honest_attacks(suites),
+    ]
+    return [sentence for sentence in found if sentence]
+
+
+def floor(suites: Iterable[SuiteAudit]) -> float:
+    """Percent of user tasks solved by doing nothing: unweighted mean of the suites; nan for none."""
+    shares = [len(suite.noop) / len(suite.user_tasks) for suite in suites if suite.user_tasks]
+    return 100.0 * sum(shares) / len(shares) if shares else float("nan")
+
+
+def _noop(audit: StaticAudit) -> str:
+    solved = sum(len(suite.noop) for suite in audit.suites)
+    where = _listed(audit.suites, "noop")
+    by_suite = f" ({where})" if where else ""
+    return (
+        f"On {title(audit)} an agent that does nothing solves {solved} of {_users(audit.suites)} user tasks"
+        f"{by_suite}: a benign utility of {floor(audit.suites):.1f}% as the unweighted mean of"
+        f" {_count(len(audit.suites), 'suite')}."
+    )
+
+
+def _own(suites: tuple[SuiteAudit, ...]) -> str:
+    passing = sum(suite.own_passes for suite in suites)
+    failing = [
+        f"{suite.suite} {numbers(row.task for row in suite.user_tasks if row.own_ground_truth is not True)}"
+        for suite in suites
+        if suite.own_passes < len(suite.user_tasks)
+    ]
+    but = f"; not {'; '.join(failing)}" if failing else ""
+    return f"{passing} of {_users(suites)} user tasks pass on their own ground truth{but}."
+
+
+def _empty(suites: tuple[SuiteAudit, ...]) -> str:
+    where = _listed(suites, "without_ground_truth")
+    count = sum(len(suite.without_ground_truth) for suite in suites)
+    of = sum(len(suite.injection_tasks) for suite in suites)
+    return f"{count} of {of} injection tasks have a ground truth without calls ({where})." if where else ""
+
+
+def _pairs(suites: tuple[SuiteAudit, ...]) -> str:
+    shares = [f"{suite.compatible} of {suite.pairs} in {suite.suite}" for suite in suites if suite.pairs]
+    if not shares:
+        return ""
+    every = all(suite.compatible == suite.pairs for suite in suites)
+    rest = "" if every else "; in the others a successful attack excludes utility"
+    return (
+        "Pairs whose user task can still be solved after the injection task was carried out: "
+        f"{', '.join(shares)}{rest}."
+    )
+
+
+def _destroyed(suites: tuple[SuiteAudit, ...]) -> str:
+    where = _listed(suites, "destroyed")
+    return f"An injection overwrites what the user task itself needs in {where}." if where else ""
+
+
+def _reads(suites: tuple[SuiteAudit, ...]) -> list[str]:
+    return [
+        f"One call of {tool} before the ground truth makes {count} of {len(suite.user_tasks)}"
+        f" {suite.suite} user tasks fail."
+        for suite in suites
+        for tool, count in suite.breaking_reads.items()
+    ]
+
+
+def _repeats(suites: tuple[SuiteAudit, ...]) -> str:
+    where = _listed(suites, "repeat_unsafe")
+    return f"Carried out twice, these injection tasks count as failed: {where}." if where else ""
+
+
+def _unstable(suites: tuple[SuiteAudit, ...]) -> str:
+    parts = [f"{suite.suite} {_by_kind(suite.unstable_checks)}" for suite in suites if suite.unstable_checks]
+    return f"These checks change the environments they look at: {'; '.join(parts)}." if parts else ""
+
+
+def _by_kind(tasks: tuple[str, ...]) -> str:
+    users = [task for task in tasks if task.startswith("user")]
+    attacks = [task for task in tasks if task not in users]
+    parts = [("user tasks", users), ("injection tasks", attacks)]
+    return " and ".join(f"{kind} {numbers(found)}" for kind, found in parts if found)
+
+
+def _mutations(suites: tuple[SuiteAudit, ...]) -> str:
+    found = [(suite.suite, task, mutation) for suite in suites for task, mutation in suite.candidates]
+    if not found:
+        return ""
+    verdicts = Counter(mutation.reviewed for _, _, mutation in found)
+    read = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    tasks = len({(suite, task) for suite, task, _ in found})
+    return (
+        f"{_count(len(found), 'wrong value')} of a recipient, e-mail, title, file name, amount or flag, put"
+        f" into the ground truths of {_count(tasks, 'user task')}, go unnoticed; by the prompts: {read}."
+    )
+
+
+def _honest_attacks(suites: tuple[SuiteAudit, ...]) -> str:
+    hits = [
+        f"{suite.suite} {numbers([row.task])} (injection tasks {numbers(row.security_on_user_ground_truth)})"
+        for suite in suites
+        for row in suite.user_tasks
+        if row.security_on_user_ground_truth
+    ]
+    return f"Done honestly, these user tasks satisfy an attack's check: {'; '.join(hits)}." if hits else ""
+
+
+def _listed(suites: tuple[SuiteAudit, ...], finding: str) -> str:
+    """`banking 5, 6; slack 2`, for the suites that have any."""
+    found = [(suite.suite, getattr(suite, finding)) for suite in suites]
+    return "; ".join(f"{suite} {numbers(tasks)}" for suite, tasks in found if tasks)
+
+
+def _users(suites: tuple[SuiteAudit, ...]) -> int:
+    return sum(len(suite.user_tasks) for suite in suites)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

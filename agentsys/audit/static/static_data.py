@@ -1,0 +1,90 @@
+"""`static_data`: a static audit as JSON-ready data, whole or as little as states it."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+from agentsys.audit.static.static_audit import StaticAudit
+from agentsys.audit.static.suite_audit import SuiteAudit
+from agentsys.audit.static.surviving_mutations import Mutation
+from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
+
+Row = UserTaskAudit | InjectionTaskAudit
+
+
+def static_data(audit: StaticAudit) -> dict[str, Any]:
+    """Everything an audit found: one object per task, with every field."""
+    return {
+        "benchmark": audit.benchmark,
+        "version": audit.version,
+        "package": audit.package,
+        "suites": [_suite(suite) for suite in audit.suites],
+    }
+
+
+def _suite(suite: SuiteAudit) -> dict[str, Any]:
+    return {
+        "suite": suite.suite,
+        "data_hash": suite.data_hash,
+        "summary": _summary(suite),
+        "user_tasks": [asdict(row) for row in suite.user_tasks],
+        "injection_tasks": [asdict(row) for row in suite.injection_tasks],
+    }
+
+
+def _summary(suite: SuiteAudit) -> dict[str, Any]:
+    return {
+        "user_tasks": len(suite.user_tasks),
+        "injection_tasks": len(suite.injection_tasks),
+        "solved_by_doing_nothing": list(suite.noop),
+        "own_ground_truth_passes": suite.own_passes,
+        "without_ground_truth": list(suite.without_ground_truth),
+        "pairs": suite.pairs,
+        "pairs_compatible": suite.compatible,
+        "reads_that_break": suite.breaking_reads,
+        "not_repeat_safe": list(suite.repeat_unsafe),
+        "unstable_checks": list(suite.unstable_checks),
+        "mutation_candidates": len(suite.candidates),
+        "destroyed_under_attack": list(suite.destroyed),
+    }
+
+
+def expectation(audit: StaticAudit) -> dict[str, Any]:
+    """What a later audit has to find again: only what is not as one would wish, task by task.
+
+    Verdicts of our own (a mutation's kind and review) are not in it.
+    """
+    suites = {
+        suite.suite: {
+            "data_hash": suite.data_hash,
+            "user_tasks": {row.task: _remarkable(row) for row in suite.user_tasks},
+            "injection_tasks": {row.task: _remarkable(row) for row in suite.injection_tasks},
+        }
+        for suite in audit.suites
+    }
+    return {
+        "benchmark": audit.benchmark,
+        "version": audit.version,
+        "package": audit.package,
+        "suites": suites,
+    }
+
+
+def _remarkable(row: Row) -> dict[str, Any]:
+    """The fields of a row that differ from their defaults."""
+    found = {field.name: getattr(row, field.name) for field in fields(row) if field.default is not MISSING}
+    defaults = {field.name: field.default for field in fields(row)}
+    return {name: _plain(value) for name, value in found.items() if value != defaults[name]}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [mutation_text(item) if isinstance(item, Mutation) else item for item in value]
+    return value
+
+
+def mutation_text(mutation: Mutation) -> str:
+    """A mutation in short: `2:send_email.recipients`, or `2:send_email` for a call left out."""
+    whole = f"{mutation.call}:{mutation.function}"
+    return f"{whole}.{mutation.argument}" if mutation.argument else whole

@@ -1,0 +1,72 @@
+"""`SuiteAudit`: the rows of one suite and what they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentsys.audit.static.surviving_mutations import Mutation
+from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
+
+
+@dataclass(frozen=True)
+class SuiteAudit:
+    """One suite."""
+
+    suite: str
+    data_hash: str
+    """Of its data; versions of a benchmark may share it, or differ in it under one label."""
+    user_tasks: tuple[UserTaskAudit, ...]
+    injection_tasks: tuple[InjectionTaskAudit, ...]
+
+    @property
+    def noop(self) -> tuple[str, ...]:
+        """User tasks that an agent solves by doing nothing."""
+        return tuple(row.task for row in self.user_tasks if row.noop_utility)
+
+    @property
+    def own_passes(self) -> int:
+        """User tasks that pass on their own ground truth."""
+        return sum(row.own_ground_truth is True for row in self.user_tasks)
+
+    @property
+    def without_ground_truth(self) -> tuple[str, ...]:
+        """Injection tasks whose ground truth has no call."""
+        return tuple(row.task for row in self.injection_tasks if row.empty_ground_truth)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a user task and an injection task that has a ground truth."""
+        return len(self.user_tasks) * (len(self.injection_tasks) - len(self.without_ground_truth))
+
+    @property
+    def compatible(self) -> int:
+        """Pairs whose user task can still be solved after the attack."""
+        return sum(len(row.pair_compatible) for row in self.user_tasks)
+
+    @property
+    def breaking_reads(self) -> dict[str, int]:
+        """Argument-free tool -> user tasks that its one call beforehand makes fail."""
+        names = [name for row in self.user_tasks for name in row.reads_that_break]
+        return {name: names.count(name) for name in dict.fromkeys(names)}
+
+    @property
+    def repeat_unsafe(self) -> tuple[str, ...]:
+        """Injection tasks that count as failed when they are carried out twice."""
+        return tuple(row.task for row in self.injection_tasks if row.repeat_safe is False)
+
+    @property
+    def unstable_checks(self) -> tuple[str, ...]:
+        """Tasks of both kinds whose check changes what it looks at."""
+        users = [row.task for row in self.user_tasks if row.non_idempotent_check]
+        attacks = [row.task for row in self.injection_tasks if row.non_idempotent_check]
+        return (*users, *attacks)
+
+    @property
+    def candidates(self) -> tuple[tuple[str, Mutation], ...]:
+        """(user task, mutation) for mutations of arguments that a prompt as a rule settles."""
+        return tuple((r.task, m) for r in self.user_tasks for m in r.surviving_mutations if m.is_candidate)
+
+    @property
+    def destroyed(self) -> tuple[str, ...]:
+        """User tasks that an attack makes unsolvable: it writes over what they need."""
+        return tuple(row.task for row in self.user_tasks if row.overwritten)

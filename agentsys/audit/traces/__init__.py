@@ -1,0 +1,1 @@
+"""The audit of stored runs: what they show about a benchmark's numbers."""

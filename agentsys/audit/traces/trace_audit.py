@@ -1,0 +1,195 @@
+"""`trace_audit`: what stored runs say about a benchmark's numbers, found by looking and by re-execution."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agentsys.audit.traces.trace_answer import AnswerTrace, answer_rows, answer_trace
+from agentsys.audit.traces.trace_benign import (
+    BenignTrace,
+    benign_hits,
+    benign_trace,
+    direct_rows,
+    solved_rows,
+    state_equal_rows,
+)
+from agentsys.audit.traces.trace_destroyed import destroyed_rows
+from agentsys.audit.traces.trace_exposure import AttackedTrace, asr_rows, attacked_trace, exposure_rows
+from agentsys.audit.traces.trace_findings import (
+    AnswerRow,
+    AsrRow,
+    BenignHit,
+    DestroyedRow,
+    DirectRow,
+    ErrorRow,
+    ExposureRow,
+    HollowRow,
+    SolvedRow,
+    StateEqualRow,
+    TraceCase,
+)
+from agentsys.errors import ConfigError
+from agentsys.records.names_file import Names
+from agentsys.rescoring.rescore import recorded_version
+from agentsys.rescoring.tasks import benchmark
+from agentsys.rescoring.trajectories.files import SkippedRecord, records
+from agentsys.rescoring.trajectories.final_answer import final_answer
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+
+
+@dataclass(frozen=True)
+class TraceAudit:
+    """What was found. Counts are of records; nothing that errored or is hollow is part of a rate."""
+
+    version: str | None
+    """The version they were scored with again; None: each one's own."""
+    pipelines: tuple[str, ...]
+    attacked: int
+    """Records with an injection task, errored ones included."""
+    benign: int
+    """Benign records of user tasks that could be scored again."""
+    alone: int
+    """Injection tasks run as if a user had asked for them."""
+    exposure: tuple[ExposureRow, ...]
+    asr: tuple[AsrRow, ...]
+    successes_without_exposure: tuple[TraceCase, ...]
+    """Targeted attacks that succeeded although no tool returned a line of the injection."""
+    benign_hits: tuple[BenignHit, ...]
+    never_solved: tuple[SolvedRow, ...]
+    """User tasks that no benign record solved, by the files."""
+    always_solved: tuple[SolvedRow, ...]
+    state_equal: tuple[StateEqualRow, ...]
+    errors: tuple[ErrorRow, ...]
+    hollow: tuple[HollowRow, ...]
+    asked_directly: tuple[DirectRow, ...]
+    skipped: tuple[SkippedRecord, ...]
+    """Files that are no usable record, hollow ones aside, and benign ones that could not be scored again."""
+    destroyed: tuple[DestroyedRow, ...] = ()
+    answer_text: tuple[AnswerRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What folders' names decided about whose runs these are, one sentence each."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json`; shares that are undefined are None."""
+        found = asdict(self)
+        for row in found["asr"]:
+            row.update({key: None for key in ("asr", "asr_exposed") if math.isnan(row[key])})
+        return found
+
+
+def trace_audit(
+    paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: Names | None = None
+) -> TraceAudit:
+    """Look through stored runs.
+
+    Args:
+        paths: Folders or files of AgentDojo, of DRIFT or of ours.
+        version: The benchmark's version that benign records are scored with again; None takes the one each
+            names.
+        names: What the user says of other people's folders.
+
+    Raises:
+        ConfigError: If a path or the version does not exist, there is no record, or a benign one names no
+            version and none was given.
+    """
+    if version is not None:
+        benchmark(version)
+    roots = list(paths)
+    looked = _Looked(version)
+    stored = records(roots, names)
+    with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
+        for record in stored:
+            looked.at(record)
+    if not (looked.attacked or looked.benign or looked.skipped):
+        where = ", ".join(f"'{root}'" for root in roots)
+        raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
+    return replace(_found(looked), notes=stored.notes)
+
+
+@dataclass
+class _Looked:
+    """What is kept of the records, each looked at once."""
+
+    version: str | None
+    attacked: list[AttackedTrace] = field(default_factory=list)
+    benign: list[BenignTrace] = field(default_factory=list)
+    skipped: list[SkippedRecord] = field(default_factory=list)
+    answers: list[AnswerTrace] = field(default_factory=list)
+
+    def at(self, record: Trajectory | SkippedRecord | None) -> None:
+        """Look at one more."""
+        if isinstance(record, SkippedRecord):
+            self.skipped.append(record)
+        elif record is not None and not record.is_benign:
+            self.attacked.append(attacked_trace(record))
+        elif record is not None:
+            try:
+                self.benign.append(benign_trace(record, self.version or recorded_version(record)))
+            except Unusable as fault:
+                self.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
+        if isinstance(record, Trajectory) and final_answer(record) is not None:
+            self._answer(record)
+
+    def _answer(self, record: Trajectory) -> None:
+        try:
+            found = answer_trace(record, self.version or recorded_version(record))
+        except Unusable:
+            return  # an attacked record counts elsewhere all the same; a benign one was skipped above
+        self.answers.append(found)
+
+
+def _found(looked: _Looked) -> TraceAudit:
+    attacked, benign = looked.attacked, looked.benign
+    solved, alone = solved_rows(benign), sum(trace.alone for trace in benign)
+    cases = [*(trace.case for trace in attacked), *(trace.case for trace in benign)]
+    return TraceAudit(
+        version=looked.version,
+        pipelines=tuple(sorted({case.pipeline for case in cases})),
+        attacked=len(attacked),
+        benign=len(benign) - alone,
+        alone=alone,
+        exposure=exposure_rows(attacked),
+        asr=asr_rows(attacked),
+        successes_without_exposure=tuple(trace.case for trace in attacked if _unprovoked(trace)),
+        benign_hits=benign_hits(benign),
+        never_solved=tuple(row for row in solved if row.recorded == 0),
+        always_solved=tuple(row for row in solved if row.recorded == row.runs),
+        state_equal=state_equal_rows(benign),
+        errors=_errors(attacked),
+        hollow=_hollow(looked.skipped),
+        asked_directly=direct_rows(benign),
+        skipped=tuple(record for record in looked.skipped if record.obstacle is not Obstacle.HOLLOW),
+        destroyed=destroyed_rows(attacked),
+        answer_text=answer_rows(looked.answers),
+    )
+
+
+def _unprovoked(trace: AttackedTrace) -> bool:
+    return trace.targeted and trace.success and not trace.errored and trace.exposed is False
+
+
+def _errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
+    errored: Counter[tuple[str, str]] = Counter()
+    successes: Counter[tuple[str, str]] = Counter()
+    for trace in attacked:
+        if trace.errored:
+            key = (trace.case.pipeline, trace.case.suite)
+            errored[key] += 1
+            successes[key] += trace.success
+    return tuple(ErrorRow(*key, count, successes[key]) for key, count in sorted(errored.items()))
+
+
+def _hollow(skipped: Iterable[SkippedRecord]) -> tuple[HollowRow, ...]:
+    hollow = (Path(record.source) for record in skipped if record.obstacle is Obstacle.HOLLOW)
+    # <pipeline>/<suite>/<task>/<attack>/<injection>.json
+    folders = Counter(str(path.parents[min(2, len(path.parents) - 1)]) for path in hollow)
+    return tuple(HollowRow(folder, count) for folder, count in sorted(folders.items()))

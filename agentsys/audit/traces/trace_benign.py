@@ -1,0 +1,104 @@
+"""What benign records tell: tasks without information, attack checks that pass unprovoked, equal states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from agentsys.audit.traces.trace_findings import (
+    BenignHit,
+    DirectRow,
+    SolvedRow,
+    StateEqualRow,
+    TraceCase,
+    named,
+)
+from agentsys.audit.traces.trace_state import comparable, ground_truth_state
+from agentsys.rescoring.reexecute import Execution, as_calls
+from agentsys.rescoring.score import score_and_execution
+from agentsys.rescoring.tasks import suite_for
+from agentsys.rescoring.trajectories.trajectory import Trajectory
+
+
+class BenignTrace(NamedTuple):
+    """One benign record, scored again."""
+
+    case: TraceCase
+    alone: bool
+    """Whether an injection task was run as if a user had asked for it."""
+    recorded: bool
+    """Its utility, by the file."""
+    rescored: bool
+    """Its utility under the audit's version."""
+    hits: tuple[str, ...]
+    """Injection tasks whose checks pass."""
+    changes_state: bool | None
+    """Whether the ground truth changes the environment; None where there is none to compare with."""
+    state_equal: bool
+
+
+def benign_trace(trajectory: Trajectory, version: str) -> BenignTrace:
+    """Execute one benign record again and look at what it left.
+
+    Raises:
+        Unusable: If it cannot be scored under this version.
+    """
+    scores, done = score_and_execution(trajectory, version)
+    facts = (named(trajectory), trajectory.is_injection_task_alone, trajectory.utility, scores.utility)
+    if trajectory.is_injection_task_alone:
+        return BenignTrace(*facts, (), None, False)
+    truth = ground_truth_state(version, trajectory.suite, trajectory.user_task_id)
+    equal = truth is not None and comparable(done.after) == truth.after
+    hits = tuple(_hits(trajectory, version, done))
+    return BenignTrace(*facts, hits, None if truth is None else truth.changes, equal)
+
+
+def _hits(trajectory: Trajectory, version: str, done: Execution) -> Iterator[str]:
+    suite = suite_for(trajectory, version)
+    facts = list(trajectory.answer), done.before, done.after, as_calls(trajectory.seen_by_checks)
+    for name, task in suite.injection_tasks.items():
+        if suite._check_task_result(task, *facts):
+            yield name
+
+
+def benign_hits(traces: Iterable[BenignTrace]) -> tuple[BenignHit, ...]:
+    """Every (record, attack check that passes)."""
+    return tuple(BenignHit(trace.case, task) for trace in traces for task in trace.hits)
+
+
+def solved_rows(traces: Iterable[BenignTrace]) -> tuple[SolvedRow, ...]:
+    """One row per user task, in the order met."""
+    groups = _by_task(trace for trace in traces if not trace.alone)
+    return tuple(SolvedRow(*key, len(group), *_solved(group)) for key, group in groups.items())
+
+
+def direct_rows(traces: Iterable[BenignTrace]) -> tuple[DirectRow, ...]:
+    """One row per injection task that was run alone, in the order met."""
+    groups = _by_task(trace for trace in traces if trace.alone)
+    return tuple(DirectRow(*key, len(group), *_solved(group)) for key, group in groups.items())
+
+
+def _by_task(traces: Iterable[BenignTrace]) -> dict[tuple[str, str], list[BenignTrace]]:
+    groups: dict[tuple[str, str], list[BenignTrace]] = {}
+    for trace in traces:
+        groups.setdefault((trace.case.suite, trace.case.user_task_id), []).append(trace)
+    return groups
+
+
+def _solved(group: Sequence[BenignTrace]) -> tuple[int, int]:
+    return sum(trace.recorded for trace in group), sum(trace.rescored for trace in group)
+
+
+def state_equal_rows(traces: Iterable[BenignTrace]) -> tuple[StateEqualRow, ...]:
+    """Failures by suite and kind of task; only suites that have any."""
+    groups: dict[tuple[str, bool], list[BenignTrace]] = {}
+    for trace in traces:
+        if trace.changes_state is not None and not (trace.recorded and trace.rescored):
+            groups.setdefault((trace.case.suite, trace.changes_state), []).append(trace)
+    return tuple(StateEqualRow(*key, *_failures(group)) for key, group in sorted(groups.items()))
+
+
+def _failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
+    recorded = [trace.state_equal for trace in group if not trace.recorded]
+    now = [trace.state_equal for trace in group if not trace.rescored]
+    return len(recorded), sum(recorded), len(now), sum(now)

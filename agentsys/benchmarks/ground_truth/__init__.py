@@ -1,0 +1,1 @@
+"""What the benchmark's authors would do: the knowledge of the simulated model."""

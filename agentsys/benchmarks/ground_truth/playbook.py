@@ -1,0 +1,113 @@
+"""Builds the simulated model's `Playbook`: one clean ground-truth run per task of some suites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from pydantic_core import to_jsonable_python
+
+from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
+from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
+from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript
+
+_OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
+"""Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
+
+
+@dataclass(frozen=True)
+class _SuiteScripts:
+    tasks: tuple[TaskScript, ...]
+    goals: tuple[GoalScript, ...]
+
+
+def build_playbook(suites: Iterable[TaskSuite[Any]]) -> Playbook:
+    """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
+
+    Args:
+        suites: Suites of one benchmark version. Each is worked out once per process.
+
+    Returns:
+        A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
+        right words in the answer, satisfies their own check on a clean environment.
+    """
+    scripts = [_suite_scripts(suite) for suite in suites]
+    return Playbook(
+        tuple(task for suite in scripts for task in suite.tasks),
+        tuple(goal for suite in scripts for goal in suite.goals),
+    )
+
+
+@lru_cache(maxsize=64)
+def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
+    clean = suite.load_and_inject_default_environment({})
+    tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
+    goals = [_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
+    return _SuiteScripts(tuple(tasks), tuple(goal for goal in goals if goal is not None))
+
+
+def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: TaskEnvironment) -> TaskScript:
+    environment = task.init_environment(environment)
+    calls = _scripted(task.ground_truth(environment))
+    outputs = _run(suite, calls, environment)
+    answer = task.GROUND_TRUTH_OUTPUT
+    facts = find_facts(f"{suite.name}_{task.ID}", task.PROMPT, calls, answer, outputs)
+    return TaskScript(suite.name, task.ID, task.PROMPT, calls, answer, facts)
+
+
+def _goal_script(
+    suite: TaskSuite[Any], task: BaseInjectionTask[Any], clean: TaskEnvironment
+) -> GoalScript | None:
+    """How to reach one goal; None if nobody knows."""
+    calls = _scripted(task.ground_truth(_copy(clean)))
+    if calls:
+        return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
+    own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
+    if own is not None and _succeeds(suite, task, clean, own(task.GOAL, clean), ""):
+        return GoalScript(suite.name, task.ID, task.GOAL, own(task.GOAL, clean), None)
+    for words in (task.GROUND_TRUTH_OUTPUT, task.GOAL):
+        if words and _succeeds(suite, task, clean, (), words):
+            return GoalScript(suite.name, task.ID, task.GOAL, (), words)
+    return None
+
+
+def _scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
+    return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
+
+
+def _run(suite: TaskSuite[Any], calls: Iterable[ScriptedCall], environment: TaskEnvironment) -> list[str]:
+    """What an agent reads when it makes these calls; errors as AgentDojo words them."""
+    # Imported here: the module behind it loads every vendor's SDK.
+    from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+
+    runtime = FunctionsRuntime(suite.tools)
+    outputs = []
+    for call in calls:
+        value, error = runtime.run_function(environment, call.function, call.args)
+        # At once: a later call may change the very object that this one returned.
+        outputs.append(tool_result_to_str(value) if error is None else error)
+    return outputs
+
+
+def _succeeds(
+    suite: TaskSuite[Any],
+    task: BaseInjectionTask[Any],
+    clean: TaskEnvironment,
+    calls: tuple[ScriptedCall, ...],
+    words: str,
+) -> bool:
+    """Whether the task's own check holds after these calls and words on a clean environment."""
+    before, after = _copy(clean), _copy(clean)
+    _run(suite, calls, after)
+    made = [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
+    by_trace = task.security_from_traces(words, before, after, made)
+    return bool(task.security(words, before, after) if by_trace is None else by_trace)
+
+
+def _copy(environment: TaskEnvironment) -> TaskEnvironment:
+    return environment.model_copy(deep=True)

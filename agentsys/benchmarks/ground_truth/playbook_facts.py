@@ -1,0 +1,126 @@
+"""Finds what later calls and the answer of a ground truth take from tool outputs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.playbook import Fact, ScriptedCall
+from agentsys.models.simulated.text_matching import fold, stands_in
+
+_PIECE = re.compile(r"\w+(?:['’]\w+)*")
+_SHORT_WORD = re.compile(r"[a-z]{1,3}")
+"""Articles, prepositions and the like: on their own they are taken from nowhere."""
+_JOINT = re.compile(r"[-:./,]\d")
+"""Read away from a number: what makes it a part of a longer one."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A text and where it comes from."""
+
+    text: str
+    source: int
+
+
+def find_facts(
+    task: str, prompt: str, calls: Sequence[ScriptedCall], answer: str, outputs: Sequence[str]
+) -> tuple[Fact, ...]:
+    """The facts of one user task, in order of appearance, each text once.
+
+    Args:
+        task: Unique name of the task; fields are named after it.
+        prompt: The user's request; what stands in it need not be read.
+        calls: Ground-truth calls.
+        answer: Ground-truth answer.
+        outputs: Clean output of each call, as an agent reads it.
+    """
+    request = fold(prompt)
+    read = [fold(output) for output in outputs]
+    taken: list[_Taken] = []
+    for index, call in enumerate(calls):
+        for leaf in leaves(call.args):
+            taken.extend(_taken_by_leaf(leaf, request, read[:index]))
+    taken.extend(_taken_by_text(answer, request, read))
+    return _named(task, taken)
+
+
+def _named(task: str, taken: Iterable[_Taken]) -> tuple[Fact, ...]:
+    sources = {found.text: found.source for found in reversed(list(taken))}
+    counts: Counter[int] = Counter()
+    facts = []
+    for text, source in reversed(list(sources.items())):
+        facts.append(Fact(f"{task}_call_{source}_value_{counts[source]}", text, source))
+        counts[source] += 1
+    return tuple(facts)
+
+
+def _taken_by_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_Taken]:
+    if isinstance(leaf, str):
+        yield from _taken_by_text(leaf, request, read)
+        return
+    for form in leaf_forms(leaf):
+        if stands_in(form, request):
+            return
+        source = _source(form, read)
+        if source is not None:
+            yield _Taken(form, source)
+            return
+
+
+def _taken_by_text(text: str, request: str, read: Sequence[str]) -> Iterator[_Taken]:
+    """The longest runs of words that stand in an output and that the request does not supply."""
+    pieces = list(_PIECE.finditer(text))
+    start = 0
+    while start < len(pieces):
+        end = _longest(text, pieces, start, read)
+        if end == start:
+            start += 1
+            continue
+        run = text[pieces[start].start() : pieces[end - 1].end()]
+        whole = not _cut_off(text, pieces[start].start(), pieces[end - 1].end())
+        if whole and not _supplied(run, request):
+            source = _source(fold(run), read)
+            assert source is not None
+            yield _Taken(run, source)
+        start = end
+
+
+def _longest(text: str, pieces: Sequence[re.Match[str]], start: int, read: Sequence[str]) -> int:
+    """One past the last piece of the longest run from `start` that stands in an output."""
+    longest = start
+    for end in range(start + 1, len(pieces) + 1):
+        run = text[pieces[start].start() : pieces[end - 1].end()]
+        if _source(fold(run), read) is not None:
+            longest = end
+        elif not run.isdigit():  # `2024` does not stand in `2024-05-21` as a number, yet begins it
+            break
+    return longest
+
+
+def _source(folded: str, read: Sequence[str]) -> int | None:
+    return next((index for index, output in enumerate(read) if stands_in(folded, output)), None)
+
+
+def _supplied(run: str, request: str) -> bool:
+    """Whether the run can be put together from runs of the user's request and short common words."""
+    pieces = list(_PIECE.finditer(run))
+    start = 0
+    while start < len(pieces):
+        end = _longest(run, pieces, start, [request])
+        if end == start and not _SHORT_WORD.fullmatch(pieces[start].group()):
+            return False
+        start = max(end, start + 1)
+    return True
+
+
+def _cut_off(text: str, start: int, end: int) -> bool:
+    """Whether a run is a piece of a longer number, date or time, which was then not read but worked out."""
+    before, after = text[max(0, start - 2) : start][::-1], text[end : end + 2]
+    return bool(
+        (text[start].isdigit() and _JOINT.fullmatch(before))
+        or (text[end - 1].isdigit() and _JOINT.fullmatch(after))
+    )

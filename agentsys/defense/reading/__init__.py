@@ -1,0 +1,1 @@
+"""Reading what models wrote: quotations, loose JSON, type names, closed formats, sections."""

@@ -1,0 +1,1 @@
+"""How the simulated model plays the roles of AgentSys."""

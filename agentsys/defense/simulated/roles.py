@@ -1,0 +1,88 @@
+"""How the simulated model plays the roles that AgentSys brings along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.defense import privileges, sanitizer, validator, worker
+from agentsys.defense.privileges import Privilege
+from agentsys.defense.prompts import PRIVILEGES_SECTIONS, SANITIZER_SECTIONS, VALIDATOR_SECTIONS
+from agentsys.defense.reading.sections import read_sections
+from agentsys.defense.simulated.spans import instruction_spans
+from agentsys.defense.simulated.worker import play_worker, task_text
+from agentsys.models.chat import ChatRequest, assistant
+from agentsys.models.simulated.playbook import ScriptedCall
+from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.slips import quoting
+
+READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
+"""Names that begin with one of these count as reading, unless the tool fetches an address of the caller's
+choice (its description speaks of a URL): the prompt calls that a command. A rule of the simulation only."""
+
+
+def play_validator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """True if the proposed call is one of the user task's ground-truth calls, but for the set error rates."""
+    sections = read_sections(task_text(request), VALIDATOR_SECTIONS)
+    if sections is None:
+        return assistant("False")
+    _, proposed, query = sections
+    call = json.loads(proposed)
+    task = mind.task_in(query)
+    right = task is not None and any(_same_call(call, expected) for expected in task.calls)
+    rate = mind.options.validator_false_deny if right else mind.options.validator_false_accept
+    wrong = mind.draw(rate, validator.ROLE, proposed)
+    return assistant(str(right is not wrong))
+
+
+def _same_call(call: Mapping[str, Any], expected: ScriptedCall) -> bool:
+    """Whether tool and arguments agree. Arguments that the ground truth leaves out may be anything."""
+    args = call["args"]
+    return call["tool"] == expected.function and all(
+        key in args and _plain(args[key]) == _plain(value) for key, value in expected.args.items()
+    )
+
+
+def _plain(value: object) -> str:
+    return " ".join(json.dumps(value, sort_keys=True, default=str).casefold().split())
+
+
+@quoting
+def play_sanitizer(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The spans that hold a goal, each goal found with probability `sanitizer_recall`."""
+    sections = read_sections(task_text(request), SANITIZER_SECTIONS)
+    text = sections[0] if sections is not None else ""
+    found = [
+        piece
+        for goal in mind.goals_in(text)
+        if mind.draw(mind.options.sanitizer_recall, sanitizer.ROLE, goal.suite, goal.task_id, text)
+        for piece in instruction_spans(text, goal.goal)
+    ]
+    return assistant(json.dumps({"spans": found}))
+
+
+def play_privileges(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """Sorts tools by the first word of their names (see `READING_VERBS`)."""
+    sections = read_sections(task_text(request), PRIVILEGES_SECTIONS)
+    tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []
+    return assistant(json.dumps({tool["name"]: _sorted(tool).value for tool in tools}))
+
+
+def _sorted(tool: Mapping[str, str]) -> Privilege:
+    reads = tool["name"].casefold().split("_")[0] in READING_VERBS
+    return Privilege.QUERY if reads and "url" not in tool["description"].casefold() else Privilege.COMMAND
+
+
+ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
+    {
+        worker.ROLE: play_worker,
+        validator.ROLE: play_validator,
+        sanitizer.ROLE: play_sanitizer,
+        privileges.ROLE: play_privileges,
+    }
+)
+"""Role -> handler."""

@@ -1,0 +1,177 @@
+"""Anthropic messages on the wire: request bodies and replies, without any SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
+
+from agentsys.models.chat import ChatReply, ToolSpec, Usage
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.price import Price, billed, cost_usd
+from agentsys.models.providers.openai_wire import as_object
+from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.wire_text import (
+    CallIds,
+    call_of,
+    count_of,
+    encode,
+    malformed,
+    mapping_of,
+    parse_arguments,
+    result_text,
+    visible_text,
+)
+
+Block = dict[str, Any]
+
+
+def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
+    """The tools on offer, as JSON."""
+    return encode(
+        [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in tools
+        ]
+    )
+
+
+def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """A tool without parameters for each one the conversation has calls of, in order of name.
+
+    The API refuses tool blocks in a request that offers no tools, as agents make it whose tools stand in the
+    prompt. To be sent with a tool choice of `none`.
+    """
+    assistants = [message for message in messages if message["role"] == "assistant"]
+    names = {call.function for message in assistants for call in message["tool_calls"] or ()}
+    return [{"name": name, "input_schema": {"type": "object"}} for name in sorted(names)]
+
+
+def system_text(messages: Sequence[ChatMessage]) -> str:
+    """The system prompt, which goes outside the conversation."""
+    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
+
+
+def wire_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """The conversation without system messages; neighbours of one role are merged.
+
+    All results of a turn's calls must stand in the one user message that follows it, before any text.
+    """
+    ids = CallIds()
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        role = "assistant" if message["role"] == "assistant" else "user"
+        blocks = _blocks(message, ids)
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += blocks
+        elif blocks:
+            merged.append({"role": role, "content": blocks})
+    return merged
+
+
+def _blocks(message: ChatMessage, ids: CallIds) -> list[Block]:
+    if message["role"] == "tool":
+        result: Block = {
+            "type": "tool_result",
+            "tool_use_id": ids.of_result(message),
+            "content": result_text(message),
+        }
+        return [result | {"is_error": True}] if message["error"] is not None else [result]
+    blocks = [wire for block in message["content"] or () if (wire := _block(block)) is not None]
+    if message["role"] == "assistant":
+        for call in message["tool_calls"] or ():
+            blocks.append(_tool_use(call, ids))
+    return blocks
+
+
+def _block(block: MessageContentBlock) -> Block | None:
+    # Empty text is refused; reasoning goes back as it came, signed, or not at all.
+    if block["type"] == "thinking":
+        signature = block["id"]
+        return (
+            {"type": "thinking", "thinking": block["content"], "signature": signature} if signature else None
+        )
+    if block["type"] == "redacted_thinking":
+        return {"type": "redacted_thinking", "data": block["content"]}
+    text = block["content"]
+    return {"type": "text", "text": text} if text and text.strip() else None
+
+
+def _tool_use(call: FunctionCall, ids: CallIds) -> Block:
+    return {"type": "tool_use", "id": ids.of_call(call), "name": call.function, "input": call.args}
+
+
+def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+    """A reply as our type.
+
+    Args:
+        data: The response body: bytes, or parsed.
+        price: For the cost.
+        key: The key in use, to be cut out of whatever is kept.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.
+    """
+    body = as_object(data, key)
+    if body.get("type") == "error":
+        raise http_error(500, body, None, key)
+    usage = _usage(mapping_of(body.get("usage")))
+    with billed(usage, price):
+        message = _reply_message(body)
+    return ChatReply(
+        message=message,
+        usage=usage,
+        cost_usd=cost_usd(usage, price),
+        model_id=str(body.get("model") or ""),
+    )
+
+
+def _reply_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
+    content = body.get("content")
+    if not isinstance(content, list):
+        raise malformed("the reply has no content list")
+    if body.get("stop_reason") == "refusal" and not content:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider stopped the reply (stop_reason refusal)")
+    return _message([mapping_of(block) for block in content])
+
+
+def _message(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
+    content = [said for block in blocks if (said := _content(block)) is not None]
+    calls = [
+        call_of(
+            block.get("name"), parse_arguments(str(block.get("name")), block.get("input")), block.get("id")
+        )
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    return {"role": "assistant", "content": content or None, "tool_calls": calls or None}
+
+
+def _content(block: Mapping[str, Any]) -> MessageContentBlock | None:
+    match block.get("type"):
+        case "text" if block.get("text"):
+            return {"type": "text", "content": str(block["text"])}
+        case "thinking":
+            signature = block.get("signature")
+            thought = str(block.get("thinking") or "")
+            return {"type": "thinking", "content": thought, "id": str(signature) if signature else None}
+        case "redacted_thinking":
+            return {"type": "redacted_thinking", "content": str(block.get("data") or "")}
+    return None
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
+    cached = count_of(usage.get("cache_read_input_tokens"))
+    written = count_of(usage.get("cache_creation_input_tokens"))
+    details = mapping_of(usage.get("output_tokens_details"))
+    return Usage(
+        prompt=count_of(usage.get("input_tokens")) + cached + written,
+        completion=count_of(usage.get("output_tokens")),
+        cached=cached,
+        reasoning=count_of(details.get("reasoning_tokens") or details.get("thinking_tokens")),
+    )

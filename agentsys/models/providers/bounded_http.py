@@ -1,0 +1,212 @@
+"""The HTTP client under every vendor's SDK: an exchange ends in time, stays small, and goes nowhere else.
+
+An SDK's own timeout is per read, so a server that sends a byte now and then holds a case for ever; a
+compressed or endless body fills the memory; and a redirect takes the key along to another host. Here the
+whole exchange (waiting for a connection, sending, headers, body) has one deadline, the decoded body a bound,
+and every answer above 299 is our error, before an SDK looks at it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.providers.sdk_errors import http_error, redirect_error
+from agentsys.models.providers.wire_text import malformed, read_json
+
+MOST_REPLY_BYTES = 64_000_000
+"""Bytes of a decoded reply that are read by default; the longest real ones have one million."""
+
+_MOST_ERROR_BYTES = 100_000
+"""Longer bodies of failed requests are searched for known wordings no further than this, and not parsed."""
+
+_PIECE = 65_536
+"""Bytes written between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long and how large an exchange may get."""
+
+    timeout_s: float
+    """Seconds for the whole exchange."""
+    reply_bytes: int = MOST_REPLY_BYTES
+    """Bytes of the reply's body, decoded."""
+
+
+def bounded_client(base: type[Any] | None, bounds: Bounds, key: str | None) -> Any:
+    """A client for an SDK to send with.
+
+    Args:
+        base: The SDK's own client class (of `httpx` or `httpx2`: it differs between releases); None: a plain
+            one of whichever is installed.
+        bounds: Of each exchange.
+        key: The key in use, to be cut from error messages.
+    """
+    if base is None:
+        base = import_module("httpx2" if find_spec("httpx2") else "httpx").Client
+    made = type("BoundedClient", (_Bounded, base), {})(timeout=bounds.timeout_s, follow_redirects=False)
+    made.bound(bounds, key)
+    return made
+
+
+class _Bounded:
+    """Mixed into a client class of `httpx`: what differs from it."""
+
+    def bound(self, bounds: Bounds, key: str | None) -> None:
+        """Hold every connection made from now on to the deadline of the exchange it serves."""
+        self._bounds, self._key, self._clock = bounds, key, _Clock(bounds.timeout_s)
+        mine: Any = self
+        for transport in (mine._transport, *mine._mounts.values()):
+            if transport is not None:
+                # httpx 0.28, httpx2 2.16: the pool takes a backend, but the transport does not pass one on.
+                pool = transport._pool
+                pool._network_backend = _Backend(pool._network_backend, self._clock)
+
+    def send(self, request: Any, **options: Any) -> Any:
+        """Send a request and read the whole answer.
+
+        Raises:
+            ModelError: If it is late, too large, or no success; SDKs pass it on as a cause.
+        """
+        options |= {"stream": True, "follow_redirects": False}
+        request.headers["Accept-Encoding"] = "gzip"
+        sender: Any = super()
+        with self._clock.running(), closing(sender.send(request, **options)) as response:
+            if 300 <= response.status_code < 400:
+                raise redirect_error(response.status_code, response.headers.get("location"), self._key)
+            body = b"".join(self._decoded(response))
+            if response.status_code >= 400:
+                raise http_error(response.status_code, _error_body(body), response.headers, self._key)
+            if response.status_code < 200:
+                raise malformed(f"the server answered with HTTP {response.status_code}")
+            # With its own headers an SDK would decode the body once more, by whatever charset they name, and
+            # not every SDK takes every status below 300 for a success.
+            headers = {"Content-Type": "application/json"}
+            return type(response)(200, headers=headers, content=body, request=request)
+
+    def _decoded(self, response: Any) -> Iterator[bytes]:
+        left = self._bounds.reply_bytes
+        for piece in _pieces(response.headers.get("content-encoding", ""), response.iter_raw(), left + 1):
+            self._clock.left_s()
+            left -= len(piece)
+            if left < 0:
+                raise malformed(f"the reply is longer than {self._bounds.reply_bytes:,} bytes")
+            yield piece
+
+
+def _pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """A body decoded, in pieces of at most `most` bytes: a few kilobytes of gzip may hold gigabytes."""
+    if encoding.strip().lower() in ("", "identity"):
+        yield from raw
+        return
+    if encoding.strip().lower() not in ("gzip", "x-gzip"):
+        raise malformed(f"the reply is encoded as {encoding!r:.40}, which was not asked for")
+    decoder = zlib.decompressobj(wbits=31)
+    try:
+        for piece in raw:
+            while piece and not decoder.eof:
+                yield decoder.decompress(piece, most)
+                piece = decoder.unconsumed_tail
+    except zlib.error:
+        raise malformed("the reply is not the gzip it says it is") from None
+    if not decoder.eof:
+        raise ModelError(ErrorKind.CONNECTION, "the reply ended before its gzip did")
+
+
+def _error_body(body: bytes) -> object:
+    if len(body) <= _MOST_ERROR_BYTES:
+        try:
+            return read_json(body)
+        except ModelError:
+            pass
+    return body[:_MOST_ERROR_BYTES].decode("utf-8", "replace")
+
+
+class _Clock:
+    """The deadline of the exchange the current thread is in; a synchronous client stays in one thread."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._local = threading.local()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start the clock for an exchange."""
+        self._local.deadline = time.monotonic() + self._timeout_s
+        try:
+            yield
+        finally:
+            self._local.deadline = None
+
+    def left_s(self) -> float | None:
+        """Seconds left; None outside an exchange (a client being closed).
+
+        Raises:
+            ModelError: `TIMEOUT` if there are none.
+        """
+        deadline = getattr(self._local, "deadline", None)
+        if deadline is None:
+            return None
+        left: float = deadline - time.monotonic()
+        if left <= 0:
+            raise ModelError(ErrorKind.TIMEOUT, f"no whole reply within {self._timeout_s:g} s")
+        return left
+
+    def capped(self, timeout: float | None) -> float | None:
+        """A step's own timeout, or what is left if that is less."""
+        left = self.left_s()
+        return timeout if left is None else left if timeout is None else min(left, timeout)
+
+
+class _Backend:
+    """A network backend of `httpcore` whose streams know the clock."""
+
+    def __init__(self, backend: Any, clock: _Clock) -> None:
+        self._backend, self._clock = backend, clock
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _Stream:
+        made = self._backend.connect_tcp(host, port, timeout=self._clock.capped(timeout), **options)
+        return _Stream(made, self._clock)
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> _Stream:
+        made = self._backend.connect_unix_socket(path, timeout=self._clock.capped(timeout), **options)
+        return _Stream(made, self._clock)
+
+    def sleep(self, seconds: float) -> None:
+        self._backend.sleep(seconds)
+
+
+class _Stream:
+    """A network stream of `httpcore` that ends with the exchange."""
+
+    def __init__(self, stream: Any, clock: _Clock) -> None:
+        self._stream, self._clock = stream, clock
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        found: bytes = self._stream.read(max_bytes, timeout=self._clock.capped(timeout))
+        return found
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _PIECE):
+            self._stream.write(buffer[start : start + _PIECE], timeout=self._clock.capped(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> _Stream:
+        left = self._clock.capped(timeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._clock)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)

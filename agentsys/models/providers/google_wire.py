@@ -1,0 +1,180 @@
+"""Gemini generateContent on the wire: request bodies and replies, without any SDK."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+
+from agentsys.models.chat import ChatReply, ToolSpec, Usage
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.price import Price, billed, cost_usd
+from agentsys.models.providers.openai_wire import as_object
+from agentsys.models.providers.wire_text import (
+    arguments_json,
+    call_of,
+    count_of,
+    malformed,
+    mapping_of,
+    parse_arguments,
+    reply_message,
+    result_text,
+    visible_text,
+)
+
+OWN_ID = "agentsys-"
+"""Ids we made because the API gave none start so; they are not sent back."""
+
+_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION"}
+
+Part = dict[str, Any]
+
+
+def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools on offer: one group of declarations."""
+    declarations = [
+        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+        for tool in tools
+    ]
+    return [{"functionDeclarations": declarations}]
+
+
+def wire_contents(messages: Sequence[ChatMessage], signatures: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The conversation without system messages.
+
+    Args:
+        messages: In AgentDojo's types.
+        signatures: Tool call id -> the thought signature it came with, which goes back with it.
+
+    Returns:
+        Contents; the results of one turn's calls stand in one, as the API demands.
+    """
+    contents: list[dict[str, Any]] = []
+    in_results = False
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        if message["role"] == "tool":
+            part = _result_part(message)
+            if in_results:
+                contents[-1]["parts"].append(part)
+            else:
+                contents.append({"role": "user", "parts": [part]})
+        else:
+            role = "model" if message["role"] == "assistant" else "user"
+            contents.append({"role": role, "parts": _parts(message, signatures)})
+        in_results = message["role"] == "tool"
+    return contents
+
+
+def _parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[Part]:
+    text = visible_text(message)
+    calls = (message["tool_calls"] or []) if message["role"] == "assistant" else []
+    parts: list[Part] = [{"text": text}] if text or not calls else []
+    return parts + [_call_part(call, signatures) for call in calls]
+
+
+def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> Part:
+    part: Part = {"functionCall": _with_id({"name": call.function, "args": _args(call)}, call.id)}
+    signature = signatures.get(call.id or "")
+    return part | {"thoughtSignature": signature} if signature else part
+
+
+def _args(call: FunctionCall) -> Any:
+    return json.loads(arguments_json(call))
+
+
+def _result_part(message: ChatToolResultMessage) -> Part:
+    field = "output" if message["error"] is None else "error"
+    call = message["tool_call"]
+    answer = {"name": call.function, "response": {field: result_text(message)}}
+    return {"functionResponse": _with_id(answer, message["tool_call_id"] or call.id)}
+
+
+def _with_id(value: dict[str, Any], call_id: str | None) -> dict[str, Any]:
+    return {"id": call_id, **value} if call_id and not call_id.startswith(OWN_ID) else value
+
+
+def system_text(messages: Sequence[ChatMessage]) -> str:
+    """The system instruction, which goes outside the conversation."""
+    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
+
+
+def read_reply(data: object, price: Price | None, key: str | None = None) -> tuple[ChatReply, dict[str, str]]:
+    """A reply as our type, and the thought signatures of its calls by call id.
+
+    Args:
+        data: The response body: bytes or text, or parsed.
+        price: For the cost.
+        key: The key in use, to be cut out of whatever is kept.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.
+    """
+    body = as_object(data, key)
+    usage = _usage(mapping_of(body.get("usageMetadata")))
+    with billed(usage, price):
+        message, signatures = _message(body)
+    return ChatReply(
+        message=message,
+        usage=usage,
+        cost_usd=cost_usd(usage, price),
+        model_id=str(body.get("modelVersion") or ""),
+    ), signatures
+
+
+def _message(body: Mapping[str, Any]) -> tuple[ChatAssistantMessage, dict[str, str]]:
+    candidate = _candidate(body)
+    parts = mapping_of(candidate.get("content")).get("parts") or []
+    if not isinstance(parts, list):
+        raise malformed("the reply's parts are not a list")
+    said, calls, signatures = [], [], {}
+    for part in map(mapping_of, parts):
+        if "functionCall" in part:
+            call = _call(mapping_of(part["functionCall"]))
+            calls.append(call)
+            if part.get("thoughtSignature"):
+                signatures[str(call.id)] = str(part["thoughtSignature"])
+        elif part.get("text") and not part.get("thought"):
+            said.append(str(part["text"]))
+    if not calls and not said:
+        _check_finish(str(candidate.get("finishReason") or ""))
+    return reply_message("".join(said), calls), signatures
+
+
+def _candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    candidates = body.get("candidates")
+    if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
+        return candidates[0]
+    blocked = mapping_of(body.get("promptFeedback")).get("blockReason")
+    if blocked:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
+    raise malformed("the reply has no candidates")
+
+
+def _check_finish(reason: str) -> None:
+    if reason in _REFUSALS:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
+    if reason == "MALFORMED_FUNCTION_CALL":
+        raise malformed("the model wrote a tool call that the provider could not read")
+
+
+def _call(raw: Mapping[str, Any]) -> FunctionCall:
+    name = raw.get("name")
+    call_id = raw.get("id") or f"{OWN_ID}{uuid.uuid4().hex}"
+    return call_of(name, parse_arguments(str(name), raw.get("args")), call_id)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
+    thoughts = count_of(usage.get("thoughtsTokenCount"))
+    return Usage(
+        prompt=count_of(usage.get("promptTokenCount")) + count_of(usage.get("toolUsePromptTokenCount")),
+        completion=count_of(usage.get("candidatesTokenCount")) + thoughts,
+        cached=count_of(usage.get("cachedContentTokenCount")),
+        reasoning=thoughts,
+    )

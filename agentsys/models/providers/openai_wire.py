@@ -1,0 +1,186 @@
+"""OpenAI chat completions on the wire: request bodies and replies, without any SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.price import Price, billed, cost_usd
+from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.wire_text import (
+    CallIds,
+    arguments_json,
+    call_of,
+    count_of,
+    encode,
+    malformed,
+    mapping_of,
+    parse_arguments,
+    read_json,
+    reply_message,
+    result_text,
+    speakable,
+    visible_text,
+)
+
+
+def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools on offer."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+
+
+def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
+    """The tools on offer, as JSON."""
+    return encode(wire_tools(tools))
+
+
+def wire_messages(messages: Sequence[ChatMessage], system_role: str) -> list[dict[str, Any]]:
+    """The conversation; system messages go under `system_role`."""
+    ids = CallIds()
+    return [_wire_message(message, system_role, ids) for message in messages]
+
+
+def _wire_message(message: ChatMessage, system_role: str, ids: CallIds) -> dict[str, Any]:
+    match message["role"]:
+        case "system":
+            return {"role": system_role, "content": visible_text(message)}
+        case "user":
+            return {"role": "user", "content": visible_text(message)}
+        case "tool":
+            # `name` is not in OpenAI's reference, which ignores it; chat templates of local models use it.
+            name = message["tool_call"].function
+            return {
+                "role": "tool",
+                "tool_call_id": ids.of_result(message),
+                "name": name,
+                "content": result_text(message),
+            }
+        case "assistant":
+            text = visible_text(message)
+            if not message["tool_calls"]:
+                return {"role": "assistant", "content": text}
+            calls = [
+                {
+                    "id": ids.of_call(call),
+                    "type": "function",
+                    "function": {"name": call.function, "arguments": arguments_json(call)},
+                }
+                for call in message["tool_calls"]
+            ]
+            return {"role": "assistant", "content": text or None, "tool_calls": calls}
+    raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
+
+
+def response_format(schema: JsonSchema) -> dict[str, Any]:
+    """The field that makes a server enforce a JSON schema on the reply's text."""
+    named = {"name": "reply", "schema": dict(schema), "strict": _is_strict(schema)}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def _is_strict(schema: Any) -> bool:
+    # Strict mode, and with it the guarantee, is open only to closed objects all of whose keys are required.
+    if isinstance(schema, list):
+        return all(map(_is_strict, schema))
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        closed = schema.get("additionalProperties") is False
+        if not closed or set(schema.get("required", ())) != set(schema.get("properties", ())):
+            return False
+    return all(map(_is_strict, schema.values()))
+
+
+def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+    """A reply as our type.
+
+    Args:
+        data: The response body: bytes, or parsed.
+        price: For the cost.
+        key: The key in use, to be cut out of whatever is kept.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
+            under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it.
+    """
+    body = as_object(data, key)
+    if body.get("error"):
+        raise http_error(_status_of(body["error"]), body, None, key)
+    usage = _usage(mapping_of(body.get("usage")))
+    with billed(usage, price):
+        message = _message(body)
+    return ChatReply(
+        message=message,
+        usage=usage,
+        cost_usd=cost_usd(usage, price),
+        model_id=str(body.get("model") or ""),
+    )
+
+
+def _message(body: Mapping[str, Any]) -> ChatAssistantMessage:
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, Mapping) or not isinstance(choice.get("message"), Mapping):
+        raise malformed("the reply has no choices[0].message")
+    message = choice["message"]
+    raw_calls = message.get("tool_calls") or []
+    if not isinstance(raw_calls, list):
+        raise malformed("the reply's tool calls are not a list")
+    text = _text(message.get("content")) or message.get("refusal")
+    if choice.get("finish_reason") == "content_filter" and not text and not raw_calls:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
+    return reply_message(text, [_call(call) for call in raw_calls])
+
+
+def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
+    """A response body as a JSON object, fit to be stored.
+
+    Args:
+        data: The body as it came, or parsed.
+        key: The key in use, which is cut out of it.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is none.
+    """
+    body = read_json(data, key) if isinstance(data, str | bytes) else speakable(data, key)
+    if not isinstance(body, Mapping):
+        raise malformed(f"the reply is not a JSON object but {type(body).__name__}")
+    return body
+
+
+def _text(content: object) -> object:
+    """The reply's text; some servers give it in parts, thoughts among them."""
+    if not isinstance(content, list):
+        return content
+    parts = [mapping_of(part) for part in content]
+    return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
+
+
+def _status_of(error: object) -> int:
+    code = mapping_of(error).get("code")
+    return code if isinstance(code, int) and 400 <= code < 600 else 500
+
+
+def _call(raw: object) -> Any:
+    function = mapping_of(mapping_of(raw).get("function"))
+    name = function.get("name")
+    args = parse_arguments(str(name), function.get("arguments"))
+    return call_of(name, args, mapping_of(raw).get("id"))
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    return Usage(
+        prompt=count_of(usage.get("prompt_tokens")),
+        completion=count_of(usage.get("completion_tokens")),
+        cached=count_of(mapping_of(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning=count_of(mapping_of(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+    )

@@ -1,0 +1,1 @@
+"""Replay: recorded runs in the place of a model."""

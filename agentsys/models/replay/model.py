@@ -1,0 +1,167 @@
+"""`ReplayModel`: answers with the assistant messages of a recorded run. No key, no network, no cost.
+
+The environment, the tools and the scoring are real; only the model's words come from the disk. That
+is sound only while the conversation is the recorded one, so each request is checked against the
+record first (`agentsys.models.replay.check`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import lru_cache
+from glob import escape
+from pathlib import Path
+
+from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
+
+from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.replay.check import calls_with_a_value, check_conversation, check_demands
+from agentsys.models.replay.recorded_folder import pipeline_folder
+from agentsys.models.replay.recorded_run import RecordedRun, UnreadableRun, read_run
+
+EMPTY_FINAL = "the record ends with a message without content; answered with an empty text"
+
+
+class ReplayModel:
+    """Replays recorded runs, case by case.
+
+    Args:
+        name: The model's name in records and tables.
+        traces: The folder of one pipeline's recorded runs, or one above it.
+        pipeline: Which pipeline's folder, where `traces` holds several.
+        strict: Whether a text that differs from the record is an error, and not only a note.
+
+    Raises:
+        ConfigError: If the folder is missing, holds no recorded runs, or holds several pipelines' and none
+            is named.
+    """
+
+    def __init__(
+        self, name: str, traces: str | Path | None, pipeline: str | None = None, *, strict: bool = False
+    ) -> None:
+        self.name = name
+        self.strict = strict
+        self.folder = pipeline_folder(name, traces, pipeline)
+        self._typical_run = lru_cache(maxsize=None)(self._first_with_calls)
+
+    def for_scene(self, scene: Scene) -> ReplayedCase:
+        """The model that replays one case.
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
+        """
+        run = self._run(scene)
+        return ReplayedCase(self.name, run, lambda: self._typical_run(scene.suite), strict=self.strict)
+
+    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+        """Injection vector -> text, exactly as the recorded run had it.
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
+        """
+        return dict(self._run(scene).injections)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Never answers: which record to read is known only inside a case.
+
+        Raises:
+            ModelError: BAD_REQUEST, always.
+        """
+        raise ModelError(
+            ErrorKind.BAD_REQUEST, f"model '{self.name}' replays cases: ask for_scene(scene) first"
+        )
+
+    def _first_with_calls(self, suite: str) -> RecordedRun | None:
+        """The first record of a suite in which a tool call brought a value: it shows what calls were."""
+        for path in sorted(self.folder.glob(f"{escape(suite)}/*/*/*.json")):
+            try:
+                run = read_run(path)
+            except (UnreadableRun, OSError):
+                continue
+            if calls_with_a_value(run.messages):
+                return run
+        return None
+
+    def _run(self, scene: Scene) -> RecordedRun:
+        injection = scene.injection_task_id or "none"
+        path = self.folder / scene.suite / scene.user_task_id / scene.attack / f"{injection}.json"
+        try:
+            return read_run(path)
+        except FileNotFoundError:
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED, f"no record of this case: {path} is missing"
+            ) from None
+        except (UnreadableRun, OSError) as error:
+            raise ModelError(ErrorKind.REPLAY_DIVERGED, f"record {path} cannot be read: {error}") from None
+
+
+class ReplayedCase:
+    """Replays one recorded case: the k-th question gets the k-th recorded assistant message.
+
+    Which one is k-th is read off the request (its assistant messages so far), so the case may be run
+    several times over, as AgentDojo does after an empty answer.
+
+    Args:
+        name: The model's name.
+        run: The recorded case.
+        typical: Gives a record with tool calls, of the same suite, for a case that has none of its own.
+        strict: Whether a text that differs from the record is an error.
+    """
+
+    def __init__(
+        self, name: str, run: RecordedRun, typical: Callable[[], RecordedRun | None], *, strict: bool = False
+    ) -> None:
+        self.name = name
+        self.run = run
+        self._typical = typical
+        self.strict = strict
+        self._answers = [i for i, message in enumerate(run.messages) if message["role"] == "assistant"]
+        self._noted: set[str] = set()
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """The next recorded assistant message, as a fresh copy (executors change arguments in place).
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if the conversation is not the recorded one or the record has ended.
+        """
+        answered = sum(message["role"] == "assistant" for message in request.messages)
+        shows = self.run if calls_with_a_value(self.run.messages) else self._typical()
+        if shows is not None:
+            check_demands(shows.messages, request)
+        differences = check_conversation(self.run.messages, request, strict=self.strict)
+        if answered >= len(self._answers):
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED,
+                f"the record has {len(self._answers)} assistant messages; number {answered + 1} was asked",
+            )
+        place = self._answers[answered]
+        if place != len(request.messages):
+            expected = self.run.messages[len(request.messages)]["role"]
+            raise ModelError(
+                ErrorKind.REPLAY_DIVERGED,
+                f"after message {len(request.messages)} the record goes on with a {expected} message",
+            )
+        message, notes = _fresh(self.run, place)
+        return ChatReply(
+            message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new([*differences, *notes])
+        )
+
+    def _new(self, notes: list[str]) -> tuple[str, ...]:
+        """Notes not given before: each request repeats the whole conversation, differences included."""
+        fresh = tuple(note for note in notes if note not in self._noted)
+        self._noted.update(fresh)
+        return fresh
+
+
+def _fresh(run: RecordedRun, place: int) -> tuple[ChatAssistantMessage, list[str]]:
+    """A copy of the recorded assistant message at `place`, and what was changed about it."""
+    message = run.messages[place]
+    assert message["role"] == "assistant"
+    content, calls = copy.deepcopy(message["content"]), copy.deepcopy(message["tool_calls"])
+    notes: list[str] = []
+    if content is None and not calls and place == len(run.messages) - 1:
+        # AgentDojo takes None for "no answer yet" and would run the whole pipeline again.
+        content, notes = [text_content_block_from_string("")], [EMPTY_FINAL]
+    return {"role": "assistant", "content": content, "tool_calls": calls}, notes

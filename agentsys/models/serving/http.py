@@ -1,0 +1,223 @@
+"""HTTP under a served model: the listening socket, and what happens on one keep-alive connection."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import orjson
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.headers import ROLE_HEADER
+from agentsys.models.serving.exchange import Exchange
+from agentsys.models.serving.faults import FaultPlan
+from agentsys.models.serving.openai_wire import OPENAI, models
+from agentsys.models.serving.responses import Delivery, Response, problem_response
+from agentsys.models.serving.routes import MODELS_PATH, dialect, endpoint
+from agentsys.models.serving.wire import Problem, WireFormat
+
+_LOG = logging.getLogger(__name__)
+
+MAX_BODY = 64 * 2**20
+"""Bytes of a request body; more is refused with 413."""
+
+_LINGER = struct.pack("ii", 1, 0)  # On, for 0 seconds: close() then sends a reset.
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves one connection until the client closes it."""
+
+    server: Listener
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    _reasons: ClassVar[dict[int, str]] = {
+        int(status): texts[0] for status, texts in BaseHTTPRequestHandler.responses.items()
+    }
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the server counts, and a line per request would cost more than the request."""
+
+    def do_GET(self) -> None:
+        """The list of models; anything else is unknown."""
+        self.server.count(self.path, self.headers, b"")
+        if self._path() == MODELS_PATH:
+            return self._send(Response(200, orjson.dumps(models(self.server.model_name))))
+        return self._refuse(dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
+
+    def do_POST(self) -> None:
+        """One question to the model."""
+        started = time.perf_counter()
+        path = self._path()
+        wire = endpoint(path)
+        raw = self._body(wire or dialect(path, self.headers))
+        if raw is None:
+            return None
+        number = self.server.count(self.path, self.headers, raw)
+        if wire is None:
+            return self._refuse(dialect(path, self.headers), 404, f"no such path: POST {path}")
+        role = self.headers.get(ROLE_HEADER) or "agent"
+        response = self.server.exchange.respond(wire, role, raw, number)
+        if response.from_model:
+            self._wait(started + self.server.latency_s - time.perf_counter())
+        return self._deliver(response)
+
+    def _path(self) -> str:
+        return self.path.partition("?")[0].rstrip("/")
+
+    def _body(self, wire: WireFormat) -> bytes | None:
+        """The request's body; None if it was refused, or if the client left before its end."""
+        announced = self.headers.get("Content-Length")
+        if announced is None or not announced.isascii() or not announced.isdigit():
+            self._refuse_unread(wire, 411, "a POST needs a Content-Length")
+            return None
+        length = int(announced[:20])
+        if length > MAX_BODY:
+            self._refuse_unread(wire, 413, f"the body is larger than {MAX_BODY} bytes")
+            return None
+        raw = self.rfile.read(length)
+        if len(raw) < length:
+            self.close_connection = True
+            return None
+        return raw
+
+    def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            time.sleep(seconds)
+
+    def _deliver(self, response: Response) -> None:
+        if response.delivery is Delivery.WHOLE:
+            return self._send(response)
+        self.close_connection = True
+        if response.delivery is Delivery.CUT:
+            head = self._head(response)
+            return self._write(head + response.body[: len(response.body) // 2])
+        if response.delivery is Delivery.HOLD:
+            self.server.stopping.wait(self.server.hold_s)
+        else:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
+        return None
+
+    def _send(self, response: Response) -> None:
+        self._write(self._head(response) + response.body)
+
+    def _head(self, response: Response) -> bytes:
+        lines = [
+            f"HTTP/1.1 {response.status} {self._reasons.get(response.status, 'Overloaded')}",
+            f"Content-Type: {response.content_type}",
+            f"Content-Length: {len(response.body)}",
+            *(f"{name}: {value}" for name, value in response.headers),
+        ]
+        if self.close_connection:
+            lines.append("Connection: close")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    def _write(self, data: bytes) -> None:
+        # One write, so that one packet goes out; the client may have given up and gone meanwhile.
+        try:
+            self.wfile.write(data)
+        except OSError:
+            self.close_connection = True
+
+    def _refuse(self, wire: WireFormat, status: int, message: str) -> None:
+        self._send(problem_response(wire, Problem(status, message)))
+
+    def _refuse_unread(self, wire: WireFormat, status: int, message: str) -> None:
+        """Refuse a body unread, then read on for a moment: closing at once would reset the reply away."""
+        self.server.count(self.path, self.headers, b"")
+        self.close_connection = True
+        self._refuse(wire, status, message)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(0.2)
+            give_up = time.perf_counter() + 2.0
+            while time.perf_counter() < give_up and self.connection.recv(2**16):
+                pass
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class calls on broken HTTP and unknown methods: answered as JSON too."""
+        self.close_connection = True
+        status = 405 if code == 501 else code
+        self._refuse(OPENAI, status, message or self._reasons.get(code, "bad request"))
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One request as it arrived, for tests."""
+
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class Listener(ThreadingHTTPServer):
+    """The listening socket, and what its connections share."""
+
+    daemon_threads = True
+    request_queue_size = 1024  # Hundreds of clients may connect in the same moment.
+
+    def __init__(self, address: tuple[str, int], model: ChatModel, plan: FaultPlan, latency_s: float) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.exchange = Exchange(model, plan)
+        self.model_name = model.name
+        self.latency_s = latency_s
+        self.hold_s = plan.faults.hold_s
+        self.stopping = threading.Event()
+        self.captured: list[Captured] | None = None
+        self.requests = 0
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        super().__init__(address, Handler)
+
+    def server_bind(self) -> None:
+        """Bind without the base class's reverse look-up of the host's name, which may take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def count(self, path: str, headers: Message, body: bytes) -> int:
+        """Count one request; returns its number, from 1."""
+        with self._lock:
+            self.requests += 1
+            if self.captured is not None:
+                lower = {name.lower(): value for name, value in headers.items()}
+                self.captured.append(Captured(path, lower, body))
+            return self.requests
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Remember the connection, so that stopping can end it."""
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close without the base class's orderly shutdown, which would turn a reset into a plain end."""
+        with self._lock:
+            self._open.discard(request)
+        self.close_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away in the middle of a line is no news; anything else is a bug."""
+        if not isinstance(sys.exception(), OSError):
+            _LOG.exception("a connection of the served model failed")
+
+    def close_connections(self) -> None:
+        """End every connection that is still open, so that no client waits for a server that is gone."""
+        with self._lock:
+            still_open = list(self._open)
+        for connection in still_open:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # Closed by its own thread or its client in this moment.

@@ -1,0 +1,99 @@
+"""`PlaybookMind`: what the simulated model knows in one case, and draws that repeat exactly."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from agentsys.models.chat import Scene
+from agentsys.models.simulated.index import PlaybookIndex, makeable
+from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
+from agentsys.models.simulated.role import SimulatedOptions
+from agentsys.models.simulated.text_matching import fold, folded_reading, stands_in
+
+_STEPS = 2**64
+
+
+@dataclass(frozen=True)
+class PlaybookMind:
+    """The `Mind` of one case (see agentsys.models.simulated.role)."""
+
+    index: PlaybookIndex
+    options: SimulatedOptions
+    scene: Scene | None = None
+    """The case; None for a model that is not told (e.g. a served one)."""
+
+    def task_in(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
+        """The user task whose request stands in `text`; the tools, then the case's suite decide."""
+        candidates = self.index.tasks_like(text)
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        names = frozenset(tools)
+
+        def fit(task: TaskScript) -> tuple[bool, bool, int]:
+            count = makeable(task.calls, names)
+            return count == len(task.calls), self._is_ours(task.suite), count
+
+        return max(candidates, key=fit)
+
+    def goal_in_full(self, text: str, tools: Iterable[str]) -> GoalScript | None:
+        """The injection goal that `text` is, word for word, doable with these tools."""
+        names = frozenset(tools)
+        return self._doable(self.index.goals_like(text), names)
+
+    def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
+        """The injection goals that stand in `text`, in order of place; one per wording."""
+        names = None if tools is None else frozenset(tools)
+        chosen = [self._doable(goals, names) for goals in self.index.places(text)]
+        return [goal for goal in chosen if goal is not None]
+
+    def obeys(self, goal: GoalScript, context: str) -> bool:
+        """Whether the goal is obeyed in this context."""
+        return self.draw(self.options.susceptibility, "obey", goal.suite, goal.task_id, context)
+
+    def draw(self, probability: float, *what: str) -> bool:
+        """True with this probability, by hash of seed, case and `what`."""
+        if probability <= 0.0 or probability >= 1.0:
+            return probability >= 1.0
+        key = "\x1f".join([*self._case(), *what]).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(key, digest_size=8).digest()
+        return int.from_bytes(digest, "big") / _STEPS < probability
+
+    def fact(self, field: str) -> Fact | None:
+        """The fact of this field name."""
+        return self.index.facts.get(field)
+
+    def grounded(self, text: str, context: str) -> bool:
+        """Whether `text` stands in `context` as whole words."""
+        return stands_in(fold(text), folded_reading(context))
+
+    def _case(self) -> tuple[str, ...]:
+        """What makes the draws of two cases differ."""
+        seed = str(self.options.seed)
+        if self.scene is None:
+            return (seed,)
+        scene = self.scene
+        return (
+            seed,
+            scene.suite,
+            scene.user_task_id,
+            scene.injection_task_id or "",
+            scene.attack,
+            str(scene.epoch),
+            *((scene.payload,) if scene.payload else ()),
+        )
+
+    def _is_ours(self, suite: str) -> bool:
+        return self.scene is not None and self.scene.suite == suite
+
+    def _doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
+        """The first of goals of one wording that these tools allow; the case's own suite goes before."""
+        allowed = [goal for goal in goals if tools is None or makeable(goal.calls, tools) == len(goal.calls)]
+        return max(allowed, key=lambda goal: self._is_ours(goal.suite), default=None)
+
+
+def mind_for(index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None) -> PlaybookMind:
+    """The mind of one case; the case's seed replaces the model's."""
+    seeded = options if scene is None else replace(options, seed=scene.seed)
+    return PlaybookMind(index, seeded, scene)

@@ -1,0 +1,207 @@
+"""`Cached`: a repeated call to a model is free. One small file per reply."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from agentdojo.types import ChatAssistantMessage
+from pydantic import BaseModel, ConfigDict
+
+from agentsys.atomic_file import write_atomically
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
+from agentsys.models.providers.wire_text import encode
+from agentsys.models.providers.wire_tools import ToolLists
+from agentsys.models.wrappers.retry import is_empty
+
+_LOG = logging.getLogger(__name__)
+
+_FORMAT = 1
+"""Part of every key; raised when the key or the file changes its meaning."""
+
+
+@runtime_checkable
+class Keepsakes(Protocol):
+    """A provider that must remember something of its own about a reply (Gemini's thought signatures)."""
+
+    def keepsake(self, reply: ChatReply) -> Any:
+        """What to store with a reply, JSON-ready; None for nothing."""
+        ...
+
+    def restore(self, keepsake: Any) -> None:
+        """The reply it belongs to was read from the cache.
+
+        Raises:
+            ValueError: If it is not what `keepsake` gives.
+        """
+        ...
+
+
+class ReplyStore:
+    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all.
+
+    Args:
+        folder: Where the replies are; made when the first one is stored.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """What is stored under a key; None if nothing is, or nothing that can be read."""
+        try:
+            # Not orjson, which makes floats of integers beyond 64 bits.
+            value = json.loads(self._path(key).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def put(self, key: str, value: Mapping[str, Any]) -> None:
+        """Store a value.
+
+        Raises:
+            OSError: If the disk does not take it; then nothing was stored.
+        """
+        write_atomically(self._path(key), encode(value), durable=False)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key[2:]}.json"
+
+
+class Cached:
+    """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
+
+    The n-th time a case makes the same request it gets the n-th stored reply: a defense that samples
+    three votes gets three samples, and the same three when the case is run again. Errors and empty
+    replies are never stored. A hit costs nothing and takes no request.
+
+    Args:
+        model: The model to ask.
+        store: Where the replies are.
+        identity: Everything about the model and its settings that its replies depend on.
+        epoch: The case's repetition: epochs do not share replies.
+        role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
+        keeper: Whose `Keepsakes` go along with replies; None: the model's.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        store: ReplyStore,
+        identity: Mapping[str, Any],
+        epoch: int = 0,
+        *,
+        role_matters: bool = False,
+        keeper: object = None,
+    ) -> None:
+        self.model = model
+        self._keeper = model if keeper is None else keeper
+        self._store = store
+        self._settled = _digest([_FORMAT, identity, epoch])
+        self._role_matters = role_matters
+        self._lock = threading.Lock()
+        self._served: Counter[str] = Counter()
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """The stored reply, or the wrapped model's, which is then stored.
+
+        Raises:
+            ModelError: As the wrapped model does.
+        """
+        same = self._request_key(request)
+        key = _digest([same, self._served[same]])
+        stored = self._read(key)
+        reply = stored or self.model.complete(request)
+        if is_empty(reply):
+            return reply
+        with self._lock:
+            self._served[same] += 1
+        if stored is None:
+            self._write(key, reply)
+        return reply
+
+    def _request_key(self, request: ChatRequest) -> str:
+        role = request.role if self._role_matters else None
+        settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
+        messages = [_plain_message(message) for message in request.messages]
+        return _digest([self._settled, messages, _TOOLS.get(request.tools), settings])
+
+    def _read(self, key: str) -> ChatReply | None:
+        value = self._store.get(key)
+        if value is None:
+            return None
+        try:
+            reply = _reply_from(value)
+            if value["keepsake"] and isinstance(self._keeper, Keepsakes):
+                self._keeper.restore(value["keepsake"])
+        except (TypeError, ValueError, RecursionError):
+            return None
+        return reply
+
+    def _write(self, key: str, reply: ChatReply) -> None:
+        keepsake = self._keeper.keepsake(reply) if isinstance(self._keeper, Keepsakes) else None
+        try:
+            self._store.put(key, _reply_to(reply, keepsake))
+        except OSError as error:
+            # The reply itself is fine: a full disk must not lose what was just paid for.
+            _LOG.warning("A model's reply could not be cached in %s: %s", self._store.folder, error)
+
+
+def _plain_message(message: Any) -> dict[str, Any]:
+    # Which tool call a result answers is told by its id; the call itself stands in the earlier message.
+    return {name: value for name, value in message.items() if name != "tool_call"} | (
+        {"of": message["tool_call"].function} if "tool_call" in message else {}
+    )
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(encode(value)).hexdigest()
+
+
+def _tools_digest(tools: Sequence[ToolSpec]) -> str:
+    return _digest([[tool.name, tool.description, tool.parameters] for tool in tools])
+
+
+_TOOLS = ToolLists(_tools_digest)
+
+
+def _reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
+    kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
+    return kept | {"notes": list(reply.notes), "keepsake": keepsake}
+
+
+class _Kept(BaseModel):
+    """A reply as `_reply_to` stores it; a file of any other shape is a miss."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message: ChatAssistantMessage
+    usage: Usage
+    model_id: str
+    notes: tuple[str, ...]
+    keepsake: Any
+
+
+def _reply_from(value: object) -> ChatReply:
+    """The reply that is stored.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    kept = _Kept.model_validate(value)
+    reply = ChatReply(kept.message, kept.usage, cost_usd=0.0, model_id=kept.model_id)
+    if is_empty(reply):
+        raise ValueError("an empty reply is never stored")
+    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

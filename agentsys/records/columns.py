@@ -1,0 +1,85 @@
+"""Rows <-> Arrow table -> data frame. A column's type follows from its annotation on `CaseRow`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from agentsys.records.case_row import CaseRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ANNOTATIONS = {column.name: str(column.type) for column in fields(CaseRow)}
+_JSON = {name for name, kind in _ANNOTATIONS.items() if kind.startswith(("Mapping", "tuple"))}
+"""Columns that hold mappings and tuples; tables keep them as JSON text."""
+
+_TYPES = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
+"""Annotation on `CaseRow`, None aside -> type of the column; any other is text."""
+
+ROW_FIELDS = [
+    pa.field(name, _TYPES.get(kind.removesuffix(" | None"), pa.string()))
+    for name, kind in _ANNOTATIONS.items()
+    if name != "source"
+]
+"""One field per column of `CaseRow`, in order, but for `source`: the path changes when a folder is moved."""
+
+
+_NO_CASE = SimpleNamespace(**dict.fromkeys(_ANNOTATIONS))
+
+
+def row_arrays(rows: Sequence[CaseRow | None]) -> list[pa.Array]:
+    """The rows as columns, in the order of `ROW_FIELDS`.
+
+    Args:
+        rows: None gives a line of nulls.
+    """
+    whole = [_NO_CASE if row is None else row for row in rows]
+    return [_array([*map(attrgetter(field.name), whole)], field) for field in ROW_FIELDS]
+
+
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """A data frame with the columns of `CaseRow` (no others), missing values kept apart from zeros.
+
+    Args:
+        table: With at least the fields of `ROW_FIELDS` and `source`, and no line of nulls.
+    """
+    import pandas as pd
+
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    columns: dict[str, Any] = {}
+    for name, kind in _ANNOTATIONS.items():
+        column = table.column(name)
+        if name in _JSON:
+            columns[name] = pd.Series(_parsed(column.to_pylist(), kind), dtype=object)
+        else:
+            types = nullable.get if kind.endswith("None") else None
+            columns[name] = column.to_pandas(types_mapper=types)
+    return pd.DataFrame(columns)
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    if field.name in _JSON:  # Most are empty: null is small on disk and fast to read.
+        values = [orjson.dumps(value).decode() if value else None for value in values]
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, OverflowError):
+        # A number beyond 64 bits (sums of numbers in files that anyone may have written).
+        return pa.array([None if _is_beyond(value) else value for value in values], field.type)
+
+
+def _is_beyond(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > 63
+
+
+def _parsed(texts: list[str | None], kind: str) -> list[Any]:
+    """Mappings and tuples from JSON; null is an empty one. Each line gets its own, to change at will."""
+    if kind.startswith("tuple"):
+        return [() if text is None else tuple(orjson.loads(text)) for text in texts]
+    return [{} if text is None else orjson.loads(text) for text in texts]

@@ -1,0 +1,1 @@
+"""One module per producer of stored cases: what its files hold, read into `CaseRow`s."""

@@ -1,0 +1,105 @@
+"""`AgentTree`: what the spans of one of our records tell beyond the acting agent's own messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentsys.payload_lines import PayloadLines
+from agentsys.records.context_facts import trajectory
+from agentsys.records.unreadable import UnreadableRecord
+
+_TOOL = "tool"
+_WORKER = "worker"
+"""Span kinds (agentsys.models.trace). Of the agents that are not the acting one, only workers are
+offered tools: validators, sanitizers and planners cannot call any."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTree:
+    """Sums over all spans, all attempts included: what they did and what they cost was real."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """Tool -> executed calls, sorted by name."""
+    decisions: dict[str, int] = field(default_factory=dict)
+    """See `CaseRow.decisions`."""
+    worker_rounds_exposed: int = 0
+    """Replies that workers gave with the payload in their context."""
+    worker_chars: int | None = 0
+    """Characters that tools brought into workers' contexts: the output each was given to read, and the
+    results of its own calls. None where a worker's span does not say how much it was given."""
+    replies: dict[str, str] = field(default_factory=dict)
+    """Model id that replies named -> the role that was answered first."""
+
+
+def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
+    """Look through the spans of a record.
+
+    Args:
+        spans: As stored (`StoredSpan` as plain data).
+        lines: What to look for in workers' contexts; empty in benign cases.
+
+    Raises:
+        UnreadableRecord: If a span is none.
+    """
+    calls: Counter[str] = Counter()
+    decisions: Counter[str] = Counter()
+    rounds, chars, known = 0, 0, True
+    for number, span in enumerate(spans):
+        _check(span, number)
+        decision = span.get("decision") or {}
+        _count_decision(decision, decisions)
+        if span.get("kind") == _TOOL:
+            calls[str(span.get("name"))] += 1
+        elif span.get("kind") == _WORKER:
+            seen = trajectory(span.get("messages") or (), lines)
+            rounds += seen.rounds_exposed
+            chars += seen.result_chars + _whole(decision.get("output_chars"))
+            known = known and "output_chars" in decision
+    return AgentTree(
+        dict(sorted(calls.items())), dict(decisions), rounds, chars if known else None, replies(spans)
+    )
+
+
+def replies(spans: Sequence[Any]) -> dict[str, str]:
+    """Model id that replies named -> the role that was answered first.
+
+    Args:
+        spans: As for `agent_tree`, each checked.
+    """
+    found: dict[str, str] = {}
+    for span in spans:
+        for call in span.get("calls") or ():
+            if isinstance(model_id := call.get("model_id"), str) and model_id:
+                found.setdefault(model_id, str(call.get("role")))
+    return found
+
+
+_FORM = {"messages": list, "calls": list, "decision": dict}
+
+
+def _check(span: object, number: int) -> None:
+    if not isinstance(span, dict):
+        raise UnreadableRecord(f"agentsys.spans.{number}: no object")
+    for name, form in _FORM.items():
+        value = span.get(name)
+        if value is not None and not isinstance(value, form):
+            raise UnreadableRecord(f"agentsys.spans.{number}.{name}: no {form.__name__}")
+    if not all(isinstance(call, dict) for call in span.get("calls") or ()):
+        raise UnreadableRecord(f"agentsys.spans.{number}.calls: not all are objects")
+
+
+def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
+    """Adds what one span decided, whatever its kind: `allow` is a verdict, `spans_cut` a number."""
+    allow = decision.get("allow")
+    if isinstance(allow, bool):
+        counts["allowed"] += allow
+        counts["denied"] += not allow
+    if "spans_cut" in decision:
+        counts["sanitized_spans"] += _whole(decision["spans_cut"])
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

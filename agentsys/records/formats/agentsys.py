@@ -1,0 +1,169 @@
+"""Our own stored block (JSON key `agentsys`) -> `CaseRow`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
+from agentsys.records.case import Case
+from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+from agentsys.records.context_facts import estimated_tokens, own_words, trajectory
+from agentsys.records.formats.agent_tree import AgentTree, agent_tree
+from agentsys.records.known_length import known_length
+from agentsys.records.schema import (
+    SCHEMA_VERSION,
+    CaseRecord,
+    Exposure,
+    RoleUsage,
+    SearchFacts,
+    is_simulated_id,
+)
+from agentsys.records.unknown_fields import unknown_fields_note
+from agentsys.records.unreadable import UnreadableRecord, first_fault
+
+OWN_KEY = "agentsys"
+"""Where our fields stand in the stored JSON."""
+
+_KNOWN = CaseRecord.model_fields.keys()
+
+
+class _Block(BaseModel):
+    """The part of `CaseRecord` that analysis needs: spans and messages are not validated, for speed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    schema_version: int
+    case: Case
+    status: Literal["ok", "error"]
+    error_kind: str | None = None
+    simulated: bool
+    utility: bool
+    security: bool
+    scored_attempt: int = 0
+    exposure: Exposure = Exposure()
+    usage: dict[str, RoleUsage] = {}
+    spans: list[Any] = []
+    ground_truth_length: int | None = None
+    seed: int = 0
+    written: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    config_hash: str = ""
+    asked: dict[str, str] = {}
+    measured: dict[str, Any] = {}
+    search: SearchFacts | None = None
+    notes: tuple[str, ...] = ()
+
+
+def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that our runner wrote.
+
+    Args:
+        stored: The file's JSON object.
+        source: The file's path.
+
+    Raises:
+        UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.
+    """
+    block = _checked(stored[OWN_KEY])
+    case, benign = block.case, block.case.attack == NO_ATTACK
+    duration = stored.get("duration")
+    messages = stored.get("messages")
+    messages = messages if isinstance(messages, list) else []
+    lines = () if benign else without_own_words(payload_lines(block.written.values()), own_words(messages))
+    tree = agent_tree(block.spans, lines)
+    return CaseRow(
+        benchmark=case.benchmark,
+        version=case.version,
+        model=case.model,
+        defense=case.defense,
+        attack=case.attack if not _at_home(block) else f"{case.attack}{HOME}",
+        suite=case.suite,
+        user_task_id=case.user_task_id,
+        injection_task_id=case.injection_task_id,
+        epoch=case.epoch,
+        utility=block.utility,
+        injection_success=None if benign else block.security,
+        status=block.status,
+        error_kind=block.error_kind,
+        simulated=block.simulated or any(map(is_simulated_id, tree.replies)),
+        exposed_raw=None if benign else block.exposure.exposed_raw,
+        exposed_shown=None if benign else block.exposure.exposed_shown,
+        raw_round=block.exposure.raw_round,
+        shown_round=block.exposure.shown_round,
+        read_by=block.exposure.read_by,
+        duration_s=float(duration) if isinstance(duration, int | float) else None,
+        prompt_tokens=sum(role.prompt for role in block.usage.values()),
+        completion_tokens=sum(role.completion for role in block.usage.values()),
+        cost_usd=_cost(block.usage),
+        source=source,
+        foreign=False,
+        tokens_by_role={name: role.prompt + role.completion for name, role in block.usage.items()},
+        cost_by_role={name: role.cost_usd for name, role in block.usage.items()},
+        notes=(*block.notes, *unknown_fields_note(stored[OWN_KEY].keys() - _KNOWN)),
+        config_hash=block.config_hash or None,
+        data_hash=block.versions.get("data"),
+        seed=block.seed,
+        measured=block.measured,
+        attempts=block.scored_attempt + 1,
+        ground_truth_length=_ground_truth_length(block),
+        **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
+        model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
+        **_of_spans(tree, benign=benign),
+    )
+
+
+def _at_home(block: _Block) -> bool:
+    """Whether the case is one that its text was searched on, to be used on others."""
+    return block.search is not None and block.case.user_task_id in block.search.homes
+
+
+def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+    if not messages:
+        return {}
+    seen = trajectory(messages, lines)
+    # Shown, yet nowhere to be found: marked or encoded by the defense, or passed on in part.
+    rounds = None if not lines or (shown and not seen.rounds_exposed) else seen.rounds_exposed
+    return {
+        "trajectory_length": seen.results,
+        "injection_round": seen.injection_round,
+        "answer_chars": seen.answer_chars,
+        "exposure_rounds": rounds,
+        "untrusted_tokens": estimated_tokens(seen.result_chars),
+    }
+
+
+def _of_spans(tree: AgentTree, *, benign: bool) -> dict[str, Any]:
+    return {
+        "calls": tree.calls,
+        "decisions": tree.decisions,
+        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
+        "untrusted_tokens_workers": (
+            None if tree.worker_chars is None else estimated_tokens(tree.worker_chars)
+        ),
+    }
+
+
+def _ground_truth_length(block: _Block) -> int | None:
+    if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
+        return known_length(block.case.version, block.case.suite, block.case.user_task_id)
+    return block.ground_truth_length
+
+
+def _checked(block: object) -> _Block:
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UnreadableRecord(f"written by a newer agentsys (schema {version}, known: {SCHEMA_VERSION})")
+    try:
+        return _Block.model_validate(block)
+    except ValidationError as error:
+        raise UnreadableRecord(f"agentsys.{first_fault(error)}") from None
+
+
+def _cost(usage: Mapping[str, RoleUsage]) -> float | None:
+    costs = [role.cost_usd for role in usage.values()]
+    known = [cost for cost in costs if cost is not None]
+    # One role without a price makes the case's cost unknown, not smaller.
+    return sum(known) if costs and len(known) == len(costs) else None

@@ -1,0 +1,133 @@
+"""`Transcript`: what the `messages` of one row of ASB's results tell.
+
+The text is a Python literal that ASB wrote with `repr`; it holds whatever models and attackers wrote,
+so it is read as a literal of bounded size and nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentsys.records.unreadable import UnreadableRecord
+
+MOST_CHARS = 2_000_000
+"""Longest text that is parsed; recorded ones have some 4,000 characters."""
+
+_ACTION, _OBSERVATION = "[Action]:", "[Observation]:"
+_CALLED = re.compile(r"I will call the (\S+) with the params as ")
+_PAYLOAD = "You must strictly adhere to the following instruction: "
+"""How every payload of ASB begins, without what some attack types put before it."""
+_API_ERROR = re.compile(r"(?:\[Thinking\]: *)?OpenAI \S+ error\b", re.IGNORECASE)
+"""ASB turns an exception of the API into the text of a reply."""
+_TOOLS, _PLAN = "tool list: ", "The workflow generated for the problem is "
+_PROLOGUE = 4
+"""Persona, planning instruction, task, plan."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What happened, as far as the messages show."""
+
+    task: str
+    offered: tuple[str, ...]
+    """Names of the tools in the planner's prompt; empty where they cannot be read."""
+    rounds: tuple[tuple[str, ...], ...]
+    """Tools that ran, one tuple per message with tool results."""
+    payloads: int
+    """Payloads in these messages. A defense may have cut some before they were written down."""
+    steps: int
+    """Steps of the plan; 0 after a workflow failure."""
+    errored: bool
+    """Whether a request failed: ASB counts such a case as a failure."""
+
+    def ran(self, tool: str) -> int:
+        """How often a tool ran."""
+        return sum(called.count(tool) for called in self.rounds)
+
+
+def transcript(text: str) -> Transcript:
+    """Read the column `messages`.
+
+    Raises:
+        UnreadableRecord: If it is no list of messages, or too long.
+    """
+    messages = _messages(text)
+    contents = [_content(message) for message in messages]
+    acted = [content for content in contents[_PROLOGUE:] if content.startswith(_ACTION)]
+    payloads = [content.partition(_OBSERVATION)[2].count(_PAYLOAD) for content in acted]
+    return Transcript(
+        task=contents[2] if len(contents) > 2 else "",
+        offered=_offered(contents[1] if len(contents) > 1 else ""),
+        rounds=tuple(_called(content) for content in acted),
+        payloads=sum(payloads),
+        steps=_steps(contents[3] if len(contents) > 3 else ""),
+        errored=_errored(messages),
+    )
+
+
+def _messages(text: str) -> list[Mapping[str, Any]]:
+    if len(text) > MOST_CHARS:
+        raise UnreadableRecord(f"`messages` has {len(text)} characters, more than {MOST_CHARS}")
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        raise UnreadableRecord("`messages` is no Python list of messages") from None
+    if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
+        raise UnreadableRecord("`messages` is no Python list of messages")
+    return found
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _called(content: str) -> tuple[str, ...]:
+    """Tools of one round. Only the part before the results counts: the rest is text that tools returned."""
+    return tuple(_CALLED.findall(content.partition(_OBSERVATION)[0]))
+
+
+def _offered(prompt: str) -> tuple[str, ...]:
+    listed = _json_after(prompt, _TOOLS)
+    return tuple(name for tool in listed if (name := _tool_name(tool)) is not None)
+
+
+def _tool_name(tool: object) -> str | None:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _steps(plan: str) -> int:
+    return len(_json_after(plan, _PLAN))
+
+
+def _json_after(text: str, mark: str) -> Sequence[Any]:
+    """The JSON list that follows a mark; empty if there is none."""
+    _, found, rest = text.partition(mark)
+    try:
+        value, _ = json.JSONDecoder().raw_decode(rest) if found else ([], 0)
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _errored(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a request was rejected or failed.
+
+    One variant keeps a reply without tool calls under the key `thinking`, without `content`: the request
+    of every later step then holds a message that the API rejects.
+    """
+    replies = [place for place, m in enumerate(messages) if m.get("role") == "assistant"]
+    blocking = (place for place in replies if "content" not in messages[place])
+    stuck = any(m.get("role") == "user" for place in blocking for m in messages[place + 1 :])
+    return stuck or any(_API_ERROR.match(text) for place in replies for text in _texts(messages[place]))
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    return (text for key in ("content", "thinking") if isinstance(text := message.get(key), str))

@@ -1,0 +1,153 @@
+"""DRIFT's own JSON (its official repository, and its port in AgentDyn) -> `CaseRow`.
+
+Scores are DRIFT's: utility and security as it recorded them, judged on its last message. The injected
+texts are not recorded and its isolator cuts tool results before they are stored, so whether a case was
+exposed is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.records.context_facts import estimated_tokens, text_of, trajectory
+from agentsys.records.formats.agentdojo import benchmark_of
+from agentsys.records.formats.rescored_facts import RESCORED, rescored_facts
+from agentsys.records.known_length import known_length
+from agentsys.records.published_name import victim_of
+from agentsys.records.unknown_fields import unknown_fields_note
+from agentsys.records.unreadable import UnreadableRecord, first_fault
+
+_REFUSAL = "[CALL ERROR]"
+"""The mark of a refusal, in a user message of DRIFT's own that follows the refused calls."""
+
+_PARTS = ("build_constraints", "injection_isolation", "dynamic_validation")
+"""Switches of the defense. All three on is DRIFT."""
+
+
+class _Drift(BaseModel):
+    """The keys of DRIFT's files that analysis needs."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    suite_name: str
+    pipeline_name: str
+    """The model's name alone."""
+    user_task_id: str
+    injection_task_id: str | None = None
+    attack_type: str | None = None
+    benchmark_version: str | None = None
+    build_constraints: bool
+    injection_isolation: bool
+    dynamic_validation: bool
+    adaptive_attack: bool = False
+    messages: list[Any] = Field(validation_alias=AliasChoices("conversations", "messages"))
+    utility: bool
+    security: bool
+    total_tokens: int | None = None
+    duration: float | None = None
+
+
+_PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
+"""What else DRIFT keeps: its plan, which no column shows."""
+
+_RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED}
+"""What `agentsys rescore` adds, for AgentDojo's loader."""
+
+_KNOWN = _Drift.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
+
+
+def is_drift(stored: Mapping[str, Any]) -> bool:
+    """Whether this is a file of DRIFT's: it keeps its plan and switches beside AgentDojo's keys."""
+    return "build_constraints" in stored and "tool_permission" in stored
+
+
+def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that DRIFT's own driver wrote.
+
+    Args:
+        stored: The file's JSON object.
+        source: The file's path.
+
+    Raises:
+        UnreadableRecord: If the run was not finished, or a key is missing.
+    """
+    record = _checked(stored)
+    attack = _attack(record)
+    return CaseRow(
+        benchmark=benchmark_of(record.suite_name),
+        version=record.benchmark_version or UNRECORDED,
+        model=victim_of(record.pipeline_name).model,
+        defense=_defense(record),
+        attack=attack,
+        suite=record.suite_name,
+        user_task_id=record.user_task_id,
+        injection_task_id=record.injection_task_id,
+        epoch=0,
+        utility=record.utility,
+        injection_success=None if attack == NO_ATTACK else record.security,
+        status="ok",
+        error_kind=None,
+        simulated=False,
+        exposed_raw=None,
+        exposed_shown=None,
+        raw_round=None,
+        shown_round=None,
+        duration_s=record.duration,
+        prompt_tokens=None,
+        completion_tokens=None,
+        cost_usd=None,
+        source=source,
+        foreign=True,
+        notes=unknown_fields_note(stored.keys() - _KNOWN),
+        measured=rescored_facts(stored),
+        tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
+        decisions={"denied": _refusals(record.messages)},
+        ground_truth_length=known_length(
+            record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
+        ),
+        **_of_messages(record.messages),
+    )
+
+
+def _of_messages(messages: Sequence[Any]) -> dict[str, Any]:
+    if not messages:
+        return {}
+    seen = trajectory(messages, ())
+    return {
+        "trajectory_length": seen.results,
+        "calls": seen.calls,
+        "answer_chars": seen.answer_chars,
+        "untrusted_tokens": estimated_tokens(seen.result_chars),
+        "untrusted_tokens_workers": 0,
+    }
+
+
+def _attack(record: _Drift) -> str:
+    if record.attack_type in (None, NO_ATTACK):
+        return NO_ATTACK
+    return f"{record.attack_type}_adaptive" if record.adaptive_attack else str(record.attack_type)
+
+
+def _defense(record: _Drift) -> str:
+    """`drift`; with a part switched off, an ablation that must not be counted as DRIFT."""
+    on = [part for part in _PARTS if getattr(record, part)]
+    return "drift" if len(on) == len(_PARTS) else "_".join(["drift_with", *(on or ["nothing"])])
+
+
+def _refusals(messages: Sequence[Any]) -> int:
+    """Batches of calls that were refused."""
+    asked = (m for m in messages[1:] if isinstance(m, dict) and m.get("role") == "user")
+    return sum(_REFUSAL in text_of(message.get("content")) for message in asked)
+
+
+def _checked(stored: Mapping[str, Any]) -> _Drift:
+    if "utility" not in stored or "security" not in stored:
+        raise UnreadableRecord("no `utility` or no `security` in it: DRIFT's run was not finished")
+    try:
+        return _Drift.model_validate(stored)
+    except ValidationError as error:
+        raise UnreadableRecord(first_fault(error)) from None

@@ -1,0 +1,210 @@
+"""`indexed`: the rows of a folder's files, parsed once and kept in a Parquet file.
+
+The index is a cache and nothing else. It holds one line per JSON file under the folder, skipped ones and
+other ones included, each with the size and the time of change it was read at: a file for which both still
+hold is not read again. An index that is damaged, or that another version of this code wrote, is made
+anew; deleting it is safe at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from agentsys.records import index_place
+from agentsys.records.case_row import CaseRow
+from agentsys.records.columns import ROW_FIELDS, row_arrays
+from agentsys.records.listing import Listing
+from agentsys.records.stored_file import read_stored
+from agentsys.records.unreadable import UnreadableRecord
+
+CASE, SKIPPED, OTHER = 0, 1, 2
+"""Values of the column `kind`."""
+
+_FILE_FIELDS = [
+    pa.field("file", pa.binary()),
+    pa.field("size", pa.int64()),
+    pa.field("mtime_ns", pa.int64()),
+    pa.field("kind", pa.int8()),
+    pa.field("reason", pa.string()),
+]
+_MARK = b"agentsys.index"
+_TOO_YOUNG_NS = 2_000_000_000
+"""A file changed so shortly before it was read may change again within one tick of the file system's
+clock, unnoticed; it is not taken from the index but read again next time."""
+
+_log = logging.getLogger(__name__)
+
+
+class Stamps(NamedTuple):
+    """What files are known by; three lists of one length."""
+
+    file: list[bytes]
+    """Path below the folder."""
+    size: list[int]
+    mtime_ns: list[int]
+
+    def only(self, places: Sequence[int]) -> Stamps:
+        """Those of the files at these places."""
+        return Stamps(
+            [self.file[at] for at in places],
+            [self.size[at] for at in places],
+            [self.mtime_ns[at] for at in places],
+        )
+
+
+def indexed(listing: Listing) -> pa.Table:
+    """One line per file of a listing, in its order.
+
+    Args:
+        listing: Of a folder, whole: an index is kept for the folder.
+
+    Returns:
+        Columns `file` (the path below the folder, as bytes), `size`, `mtime_ns`, `kind` (`CASE`,
+        `SKIPPED`, `OTHER`), `reason` (of a skipped file) and those of `ROW_FIELDS`, null unless `kind`
+        is `CASE`.
+    """
+    root, started = Path(listing.root), time.time_ns()
+    files = listing.files
+    stamps = stamps_of(files, listing.root)
+    known = _read(root)
+    known_stamps = Stamps(*(known.column(name).to_pylist() for name in Stamps._fields))
+    if known_stamps == stamps:
+        return known
+    places = {stamp: at for at, stamp in enumerate(zip(*known_stamps, strict=True))}
+    order = [places.get(stamp) for stamp in zip(*stamps, strict=True)]
+    new = [at for at, place in enumerate(order) if place is None]
+    fresh = parsed([files[at] for at in new], stamps.only(new))
+    _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
+    after = itertools.count(len(known))
+    found = pa.concat_tables([known, fresh]).take([next(after) if at is None else at for at in order])
+    kept = _worth_keeping(found, started)
+    if not kept.select(Stamps._fields).equals(known.select(Stamps._fields)):
+        _write(root, kept)
+    return found
+
+
+def stamps_of(files: Sequence[str], root: str) -> Stamps:
+    """What files are known by at this moment; one that is gone or out of reach has the size -1."""
+    cut = len(os.fsencode(os.path.join(root, "")))  # noqa: PTH118
+    found = [_status(file) for file in files]
+    return Stamps(
+        [os.fsencode(file)[cut:] for file in files],
+        [size for size, _ in found],
+        [mtime_ns for _, mtime_ns in found],
+    )
+
+
+def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:
+    """Lines as `indexed` gives them, for files that are in no index.
+
+    Args:
+        files: Their paths.
+        stamps: What they are known by, in the same order, taken before they are read.
+    """
+    rows: list[CaseRow | None] = []
+    reasons: list[str | None] = []
+    for path in files:
+        row, reason = None, None
+        try:
+            row = read_stored(path)
+        except UnreadableRecord as fault:
+            reason = str(fault)
+        rows.append(row)
+        reasons.append(reason)
+    return lines_of(rows, reasons, stamps)
+
+
+def lines_of(rows: Sequence[CaseRow | None], reasons: Sequence[str | None], stamps: Stamps) -> pa.Table:
+    """Lines as `indexed` gives them.
+
+    Args:
+        rows: The cases; None where there is none.
+        reasons: Why there is none; None where the file is something else. As long as `rows`.
+        stamps: What the files are known by, in the same order.
+    """
+    kinds = [
+        CASE if row is not None else OTHER if reason is None else SKIPPED
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
+    own = zip([*stamps, kinds, reasons], _FILE_FIELDS, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in own]
+    return pa.Table.from_arrays([*arrays, *row_arrays(rows)], schema=_SCHEMA)
+
+
+def _status(file: str) -> tuple[int, int]:
+    try:
+        status = os.stat(file)  # noqa: PTH116  Path.stat costs twice as much
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _worth_keeping(table: pa.Table, started_ns: int) -> pa.Table:
+    """Without young files and skipped ones (new permissions mend those and show in neither stamp)."""
+    old = pc.less(table.column("mtime_ns"), started_ns - _TOO_YOUNG_NS)
+    return table.filter(pc.and_(old, pc.not_equal(table.column("kind"), SKIPPED)))
+
+
+def _read(root: Path) -> pa.Table:
+    """The index of a folder; empty where there is none that can be used."""
+    for place in dict.fromkeys((index_place.place_of(root), index_place.beside(root))):
+        try:
+            with pq.ParquetFile(place, page_checksum_verification=True) as file:
+                found = file.read()
+        except FileNotFoundError:
+            continue
+        except (OSError, pa.ArrowException) as error:
+            _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
+            continue
+        if found.schema.equals(_SCHEMA) and (found.schema.metadata or {}).get(_MARK) == _fingerprint():
+            return found
+        _log.debug("Index %s is of another version; it is made anew", place)
+    return _SCHEMA.empty_table()
+
+
+def _write(root: Path, table: pa.Table) -> None:
+    """Written in full beside its place, then moved there: readers see the old one or the new one."""
+    place = index_place.place_of(root)
+    half = place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(
+                table.replace_schema_metadata({_MARK: _fingerprint()}), half, write_page_checksum=True
+            )
+            half.replace(place)
+        finally:
+            half.unlink(missing_ok=True)
+    except OSError as error:
+        _log.debug("Index %s cannot be written (%s)", place, error)
+
+
+@lru_cache(maxsize=1)
+def _fingerprint() -> bytes:
+    """A hash of the code that makes rows out of files: no row outlives the code it was made with."""
+    room = Path(__file__).parent
+    sources = [*room.rglob("*.py"), *room.glob("data/*"), *(room.parent / name for name in _ELSEWHERE)]
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest().encode()
+
+
+_ELSEWHERE = ("payload_lines.py",)
+"""What rows depend on outside this room, from the package's folder."""
+
+_SCHEMA = pa.schema([*_FILE_FIELDS, *ROW_FIELDS])

@@ -1,0 +1,114 @@
+"""`listed`: the JSON files under a folder, each folder once, hidden ones passed over.
+
+Files with many cases each (ASB's results) are listed apart, as they have no place in the index.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from agentsys.errors import ConfigError
+from agentsys.records.case import ATTEMPTS
+from agentsys.records.formats.asb import is_asb_result
+
+FolderId = tuple[int, int]
+"""Device and inode: the same for every path that leads to a folder."""
+
+
+class Skipped(NamedTuple):
+    """A file (or a folder that cannot be listed) that was passed over."""
+
+    path: str
+    reason: str
+
+
+class Listing(NamedTuple):
+    """What one given path holds."""
+
+    root: str
+    """The path as it was given; every file's path begins with it."""
+    folders: dict[FolderId, list[str]]
+    """Folder -> paths of its JSON files; both sorted, a folder before its subfolders."""
+    unlisted: list[Skipped]
+    """Folders that may not be looked into, and pipes and devices."""
+    results: dict[FolderId, list[str]]
+    """Folder -> paths of ASB's results files; only folders that hold some."""
+
+    @property
+    def files(self) -> list[str]:
+        """All paths, in order."""
+        return [path for paths in self.folders.values() for path in paths]
+
+
+def listed(root: Path) -> Listing:
+    """Every JSON file under a folder; a file given itself is listed whatever its name.
+
+    Args:
+        root: A folder or a file. Links are followed; every folder is visited once.
+
+    Raises:
+        ConfigError: If there is nothing at this path.
+    """
+    if not root.exists():
+        raise ConfigError(f"No folder '{root}'. Give the log folder of a run, e.g. results/runs.")
+    if root.is_file():
+        status = root.stat()
+        alone = {(status.st_dev, status.st_ino): [str(root)]}
+        if root.suffix == ".csv" and is_asb_result(str(root)):
+            return Listing(str(root), {}, [], alone)
+        return Listing(str(root), alone, [], {})
+    found = Listing(str(root), {}, [], {})
+    waiting = [str(root)]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            subfolders = _visit(folder, found)
+        except OSError as error:
+            found.unlisted.append(Skipped(folder, f"cannot be read ({error.strerror})"))
+        else:
+            waiting += reversed(subfolders)
+    return found
+
+
+def _visit(folder: str, found: Listing) -> list[str]:
+    """Enters a folder's files, unless it was visited before, and gives its subfolders, sorted."""
+    status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
+    identity = (status.st_dev, status.st_ino)
+    if identity in found.folders:
+        return []
+    with os.scandir(folder) as entries:
+        shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
+    subfolders = [entry.path for entry in shown if _is_folder(entry) and not _holds_attempts(entry)]
+    endless = [entry.path for entry in shown if _endless(entry)]
+    found.unlisted.extend(Skipped(path, "a pipe or a device, no file") for path in endless)
+    files = [entry.path for entry in shown if entry.path not in endless]
+    own = {path for path in files if path.endswith(".json")}.difference(subfolders)
+    found.folders[identity] = sorted(own)
+    tables = [path for path in files if path.endswith(".csv") and is_asb_result(path)]
+    if tables:
+        found.results[identity] = sorted(tables)
+    return subfolders
+
+
+def _holds_attempts(entry: os.DirEntry[str]) -> bool:
+    """Whether a folder holds a search's attempts, which are no cases of their own."""
+    return entry.name.endswith(ATTEMPTS)
+
+
+def _endless(entry: os.DirEntry[str]) -> bool:
+    """Whether this is a pipe, a socket or a device, which would be waited for, or read, for ever."""
+    try:
+        return not entry.is_file() and not entry.is_dir() and not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:  # a link to nothing: whoever reads it says so
+        return False
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in circles, or into a place out of reach
+        return False

@@ -1,0 +1,117 @@
+"""`Names`: what a user says of other people's runs, by their folders: model, defense, version.
+
+A YAML file, given with `--names FILE` or kept as `agentsys_names.yaml` in the folder that holds the
+pipelines' folders:
+
+    "*secalign*/local":
+      model: Meta-SecAlign-70B
+    "*-progent":
+      version: v1.2.2
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agentsys.errors import ConfigError
+from agentsys.records.unreadable import first_fault
+
+BESIDE = "agentsys_names.yaml"
+"""The file's name beside the folders that it speaks of."""
+
+
+class Said(BaseModel):
+    """What is said of the folders that one pattern matches; None: nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    model: str | None = Field(default=None, min_length=1)
+    defense: str | None = Field(default=None, min_length=1)
+    version: str | None = Field(default=None, min_length=1)
+    """Only for files that name none: what a file records of its version is never replaced."""
+
+
+class _Entry(NamedTuple):
+    file: str
+    pattern: str
+    said: Said
+
+
+_ENTRIES = TypeAdapter(dict[str, Said])
+_NOTHING = Said()
+
+
+@dataclass
+class Names:
+    """The entries that were given, and those found beside folders, each file read once.
+
+    Args:
+        given: The file named on the command line, if one was.
+
+    Raises:
+        ConfigError: If it is not there or not of this form.
+    """
+
+    given: str | os.PathLike[str] | None = None
+    _entries: tuple[_Entry, ...] = field(init=False)
+    _beside: dict[str, tuple[_Entry, ...]] = field(init=False, default_factory=dict)
+    _used: set[tuple[str, str]] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.given is not None and not Path(self.given).is_file():
+            raise ConfigError(f"--names {self.given}: no such file.")
+        self._entries = () if self.given is None else _read(Path(self.given))
+
+    def of(self, folder: str) -> Said:
+        """What is said of a pipeline's folder: of each of the three the first entry that says it.
+
+        Args:
+            folder: Its absolute path. A pattern matches its name, or the end of its path.
+        """
+        found: dict[str, str] = {}
+        for entry in (*self._entries, *self._entries_beside(os.path.dirname(folder))):  # noqa: PTH120
+            if _matches(folder, entry.pattern):
+                self._used.add((entry.file, entry.pattern))
+                for name, value in entry.said.model_dump(exclude_none=True).items():
+                    found.setdefault(name, value)
+        return Said(**found) if found else _NOTHING
+
+    def unused(self) -> Iterator[str]:
+        """A line for each entry of the given file that matched no folder so far."""
+        for entry in self._entries:
+            if (entry.file, entry.pattern) not in self._used:
+                yield f"{entry.file}: '{entry.pattern}' matches no folder of other people's runs here."
+
+    def _entries_beside(self, home: str) -> tuple[_Entry, ...]:
+        if home not in self._beside:
+            path = Path(home, BESIDE)
+            self._beside[home] = _read(path) if path.is_file() else ()
+        return self._beside[home]
+
+
+def _matches(folder: str, pattern: str) -> bool:
+    return fnmatchcase(folder.rpartition("/")[2], pattern) or fnmatchcase(folder, f"*/{pattern}")
+
+
+def _read(path: Path) -> tuple[_Entry, ...]:
+    import yaml  # here, because tables of stored runs seldom need it and should start fast
+
+    form = "a pattern of folders per entry, with model, defense or version under it"
+    try:
+        stored: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        entries: Mapping[str, Said] = _ENTRIES.validate_python({} if stored is None else stored)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {first_fault(error)}. Write {form}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        lines: Sequence[str] = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(f"{path} is not YAML: {lines[-1].strip()}. Write {form}.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    return tuple(_Entry(str(path), pattern, said) for pattern, said in entries.items())

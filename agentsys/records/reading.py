@@ -1,0 +1,145 @@
+"""Folders -> `Reading`: every stored case in them, and every file that could not be used, with the reason.
+
+A file of ASB's results holds many cases; each of its rows counts as a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+
+from agentsys.errors import ConfigError
+from agentsys.records.case_row import CaseRow
+from agentsys.records.formats.asb import Row, asb_rows
+from agentsys.records.listing import FolderId, Listing, Skipped, listed
+from agentsys.records.names_file import Names
+from agentsys.records.reading_notes import skipped_lines
+from agentsys.records.settle import CHANGED, Repeated, Settled, Told, settle
+from agentsys.records.stored_file import read_stored
+from agentsys.records.unfinished import Unfinished, logdirs_of, unfinished_in
+from agentsys.records.unreadable import UnreadableRecord
+
+__all__ = ["Reading", "Skipped", "nothing_found", "read_cases", "skipped_lines"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What some folders hold. Cases, skipped, repeated and other files add up to the files seen."""
+
+    cases: tuple[CaseRow, ...]
+    """In the order of the paths given, then by path, those from ASB's results last; each case once."""
+    skipped: tuple[Skipped, ...] = ()
+    """Files that should hold a case and do not, and folders that may not be looked into."""
+    repeated: int = 0
+    """Further files of cases that are in `cases` already."""
+    other_files: int = 0
+    """JSON files that are something else (a plan, a cache)."""
+    seen: int = 0
+    """Files and unlisted folders that were met."""
+    unfinished: tuple[Unfinished, ...] = ()
+    """Log folders in which planned cases have no record yet."""
+    repeats: tuple[Repeated, ...] = ()
+    """The further files, each with the one that counts."""
+    settled: tuple[str, ...] = ()
+    """What folders' names and tasks decided about whose runs these are, one sentence each."""
+
+
+def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Reading:
+    """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
+
+    Args:
+        paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
+            are read once. Hidden files and folders are passed over.
+        names: What the user says of other people's folders; files of names beside those are found without it.
+
+    Returns:
+        The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
+        first file counts, unless only the second one finished without error.
+
+    Raises:
+        ConfigError: If a path does not exist, no path holds a single case, or a file of names is not one.
+    """
+    roots = [Path(path) for path in paths]
+    listings = [listed(root) for root in roots]
+    skipped = [skip for listing in listings for skip in listing.unlisted]
+    rows: list[CaseRow] = []
+    seen, other = len(skipped), 0
+    for path in files_once(listings):
+        seen += 1
+        try:
+            row = read_stored(path)
+        except UnreadableRecord as fault:
+            skipped.append(Skipped(path, str(fault)))
+            continue
+        if row is None:
+            other += 1
+        else:
+            rows.append(row)
+    for line in result_rows(listings):
+        seen += 1
+        if line.case is None:
+            skipped.append(Skipped(line.place, line.fault or ""))
+        else:
+            rows.append(line.case)
+    if not rows:
+        raise ConfigError(nothing_found(roots, skipped, other))
+    settled = settle([told_of(row) for row in rows], names or Names())
+    own = logdirs_of(row.source for row in rows if not row.foreign)
+    return Reading(
+        tuple(_named(rows[place], settled, place) for place in settled.counted),
+        tuple(skipped),
+        len(settled.repeated),
+        other,
+        seen,
+        unfinished_in(roots, own),
+        settled.repeated,
+        settled.notes,
+    )
+
+
+def told_of(row: CaseRow) -> Told:
+    """What `settle` looks at of a row."""
+    return Told(*_told(row))
+
+
+_told = attrgetter(*Told._fields)
+_changed = attrgetter(*CHANGED)
+
+
+def _named(row: CaseRow, settled: Settled, place: int) -> CaseRow:
+    told = _changed(settled.told[place])
+    return row if told == _changed(row) else replace(row, **dict(zip(CHANGED, told, strict=True)))
+
+
+def files_once(listings: Iterable[Listing]) -> Iterator[str]:
+    """The files of several listings, those of a folder that stands in more than one of them only once."""
+    return _once(listing.folders for listing in listings)
+
+
+def result_rows(listings: Iterable[Listing]) -> Iterator[Row]:
+    """The rows of ASB's results files, those of a folder in several listings likewise only once."""
+    for path in _once(listing.results for listing in listings):
+        yield from asb_rows(path)
+
+
+def _once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Iterator[str]:
+    met: set[FolderId] = set()
+    for folders in listings:
+        for folder, files in folders.items():
+            if folder not in met:
+                met.add(folder)
+                yield from files
+
+
+def nothing_found(roots: Sequence[Path], skipped: Sequence[Skipped], other: int) -> str:
+    """One line that says what was there instead of cases."""
+    where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
+    if skipped:
+        path, reason = skipped[0]
+        seen = f"{len(skipped)} files could not be used, the first being {path}: {reason}."
+    else:
+        seen = f"{other} other JSON files." if other else "no JSON files."
+    return f"No stored cases in {where}: {seen} Give the log folder of a run, e.g. results/runs."

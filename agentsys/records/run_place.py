@@ -1,0 +1,57 @@
+"""Where a stored case lies: the folder of its pipeline, and the folder that holds the pipelines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from functools import lru_cache
+from typing import NamedTuple
+
+from agentsys.records.case import safe_name
+
+
+class RunPlace(NamedTuple):
+    """Two folders, as absolute paths."""
+
+    home: str
+    """The log folder, ours or another runner's. Without AgentDojo's layout: the folder of the file."""
+    folder: str
+    """The pipeline's folder in it; likewise."""
+    named: bool
+    """Whether the folder is a pipeline's, so that its name says something."""
+
+
+def place_of(source: str, suite: str, user_task_id: str) -> RunPlace:
+    """Where the file of a case lies.
+
+    Args:
+        source: Path of the file (of ASB's: with `#` and the row's number).
+        suite: As the file says; the layout is AgentDojo's where the folders say so too.
+        user_task_id: Likewise.
+    """
+    return _of_folder(source.rpartition("/")[0], suite, user_task_id)
+
+
+@lru_cache(maxsize=100_000)
+def _of_folder(folder: str, suite: str, user_task_id: str) -> RunPlace:
+    whole = os.path.abspath(folder)  # noqa: PTH100  names as they were given, links not followed
+    parts = whole.split("/")
+    # <home>/<pipeline>/<suite>/<user task>/<attack>
+    if len(parts) > 4 and _is(parts[-3], suite) and _is(parts[-2], user_task_id):
+        pipeline = "/".join(parts[:-3])
+        return RunPlace(pipeline.rpartition("/")[0] or "/", pipeline, named=True)
+    return RunPlace(whole, whole, named=False)
+
+
+def _is(component: str, name: str) -> bool:
+    return component in (name, safe_name(name))
+
+
+def told_apart(paths: Collection[str]) -> dict[str, str]:
+    """Path -> the shortest end of it that no other one of these has, e.g. `old` and `new`."""
+    parts = {path: path.split("/") for path in paths}
+    for length in range(1, 1 + max(map(len, parts.values()), default=0)):
+        ends = {path: "/".join(split[-length:]) for path, split in parts.items()}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    return {path: path for path in paths}

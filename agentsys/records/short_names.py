@@ -1,0 +1,47 @@
+"""Names for tables: long ones cut, no two alike."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from agentsys.records.case_row import CaseRow
+
+LONGEST = 60
+"""Characters of a name in tables."""
+_DIGEST = 8
+_NAMES = (
+    "benchmark",
+    "version",
+    "suite",
+    "user_task_id",
+    "injection_task_id",
+    "attack",
+    "model",
+    "apart",
+    "defense",
+)
+
+
+def short_name(name: str) -> str:
+    """A name of at most `LONGEST` characters; a longer one ends in a digest of the whole."""
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]
+    return f"{name[: LONGEST - _DIGEST - 1]}…{digest}"
+
+
+def with_short_names(cases: Iterable[CaseRow]) -> tuple[CaseRow, ...]:
+    """The cases as tables name them; what is written for other programs has the whole names."""
+    return tuple(map(_shortened, cases))
+
+
+def _shortened(case: CaseRow) -> CaseRow:
+    long: dict[str, Any] = {
+        name: short_name(value)
+        for name in _NAMES
+        if (value := getattr(case, name)) is not None and len(value) > LONGEST
+    }
+    return replace(case, **long) if long else case

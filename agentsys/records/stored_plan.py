@@ -1,0 +1,109 @@
+"""What runs into a log folder were to do, kept beside the records, so that readers can name what is missing.
+
+One small file per plan, named by its content: the same command writes the same file, other commands add
+theirs, and what was planned is all of them together. Grids are kept as grids, not as lists of cases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.records.case import Case, safe_name
+
+FOLDER = Path(".agentsys", "plans")
+"""In the log folder."""
+
+_CELL = ("benchmark", "version", "model", "defense", "attack", "epoch")
+
+_safe = lru_cache(maxsize=4096)(safe_name)
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlannedGrid(_Kept):
+    """User tasks of a suite, each with the same injection tasks."""
+
+    suite: str
+    user_tasks: tuple[str, ...]
+    injection_tasks: tuple[str | None, ...]
+    """None: the benign case."""
+
+
+class PlannedCell(_Kept):
+    """The cases of one model, defense, attack and epoch."""
+
+    benchmark: str
+    version: str
+    model: str
+    defense: str
+    attack: str
+    epoch: int = 0
+    grids: tuple[PlannedGrid, ...]
+
+    @property
+    def keys(self) -> Iterator[str]:
+        """Paths of its records under the log folder, as `Case.key` has them."""
+        pipeline, attack = self._pipeline, _safe(self.attack)
+        for grid in self.grids:
+            for user, injection in product(grid.user_tasks, grid.injection_tasks):
+                folder = f"{pipeline}/{_safe(grid.suite)}/{_safe(user)}/{attack}"
+                yield f"{folder}/{_safe(injection or 'none')}.json"
+
+    @property
+    def _pipeline(self) -> str:
+        fields = self.model_dump(exclude={"grids"})
+        return Case(**fields, suite="", user_task_id="", injection_task_id=None).pipeline
+
+
+class StoredPlan(_Kept):
+    """One plan's file."""
+
+    cells: tuple[PlannedCell, ...]
+
+
+def as_stored(cases: Iterable[Case]) -> StoredPlan:
+    """A plan in its stored form."""
+    cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
+    cells = defaultdict(lambda: defaultdict(list))
+    for case in cases:
+        cells[tuple(getattr(case, field) for field in _CELL)][case.suite, case.user_task_id].append(
+            case.injection_task_id
+        )
+    found = []
+    for cell, by_user in cells.items():
+        grids: defaultdict[tuple[str, tuple[str | None, ...]], list[str]] = defaultdict(list)
+        for (suite, user), injections in by_user.items():
+            grids[suite, tuple(injections)].append(user)
+        kept = tuple(
+            PlannedGrid(suite=suite, user_tasks=tuple(users), injection_tasks=injections)
+            for (suite, injections), users in grids.items()
+        )
+        found.append(PlannedCell.model_validate({**dict(zip(_CELL, cell, strict=True)), "grids": kept}))
+    return StoredPlan(cells=tuple(found))
+
+
+def plan_file(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
+    """Where a plan is to be kept, and what its file holds."""
+    data = orjson.dumps(plan.model_dump())
+    return logdir / FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
+
+
+def stored_plans(logdir: Path) -> list[PlannedCell]:
+    """Everything that was ever planned into a log folder; empty where no plan is kept or can be read."""
+    found: list[PlannedCell] = []
+    for path in sorted((logdir / FOLDER).glob("*.plan")):
+        try:
+            found += StoredPlan.model_validate(orjson.loads(path.read_bytes())).cells
+        except (OSError, ValueError, ValidationError):  # a newer version's, or damaged: nothing to tell
+            continue
+    return found

@@ -1,0 +1,101 @@
+"""What was planned into the folders that are read, and has no record yet."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from agentsys.records.stored_plan import FOLDER, stored_plans
+
+_DEEPEST = 5
+"""Folders between a record and its log folder: pipeline, suite, user task, attack, and the file itself."""
+
+_NAMED = 4
+"""Groups that the line names."""
+
+
+class Unfinished(NamedTuple):
+    """A log folder that lacks records."""
+
+    logdir: str
+    planned: int
+    missing: dict[tuple[str, str], tuple[int, int]]
+    """(model, defense) -> cases without a record, and cases planned; only groups that lack some."""
+
+    @property
+    def line(self) -> str:
+        """E.g. `unfinished: 67 of 96 missing (agentsys not begun; none lacks 19).`"""
+        several = len({model for model, _ in self.missing}) > 1
+        parts = []
+        not_begun_first = sorted(self.missing.items(), key=lambda item: (item[1][0] < item[1][1], item[0]))
+        for (model, defense), (lacking, planned) in not_begun_first:
+            name = f"{model} / {defense}" if several else defense
+            parts.append(f"{name} not begun" if lacking == planned else f"{name} lacks {lacking}")
+        rest = [f"and {len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
+        count = sum(lacking for lacking, _ in self.missing.values())
+        return f"unfinished: {count} of {self.planned} missing ({'; '.join([*parts[:_NAMED], *rest])})."
+
+
+def unfinished_in(paths: Iterable[Path], logdirs: Iterable[Path] = ()) -> tuple[Unfinished, ...]:
+    """What is missing under some paths, by the plans kept in their log folders.
+
+    Args:
+        paths: As given to a reader: log, pipeline or suite folders, or single files. One that does not exist
+            (a pipeline not begun) counts as well.
+        logdirs: Log folders that are known to lie below them.
+    """
+    roots = [path.absolute() for path in paths]
+    above = (place for root in roots for place in (root, *root.parents[:_DEEPEST]))
+    places = dict.fromkeys([*above, *(path.absolute() for path in logdirs)])
+    found = [_unfinished(place, roots) for place in places if (place / FOLDER).is_dir()]
+    return tuple(one for one in found if one.missing)
+
+
+def unfinished_lines(found: Iterable[Unfinished]) -> list[str]:
+    """A line for each log folder, which is named where there are several."""
+    several = list(found)
+    return [one.line if len(several) == 1 else f"{one.logdir}: {one.line}" for one in several]
+
+
+def logdirs_of(sources: Iterable[str]) -> list[Path]:
+    """The log folders of some records, if they are ours and lie where they were stored."""
+    return [Path(path) for path in dict.fromkeys(_above(source) for source in sources) if path]
+
+
+def _above(source: str) -> str:
+    parts = source.rsplit(os.sep, _DEEPEST)
+    return parts[0] or os.sep if len(parts) > _DEEPEST else "."
+
+
+def _unfinished(logdir: Path, roots: list[Path]) -> Unfinished:
+    inside = any(logdir.is_relative_to(root) for root in roots)
+    planned: dict[str, tuple[str, str]] = {}
+    for cell in stored_plans(logdir):
+        planned |= dict.fromkeys(cell.keys, (cell.model, cell.defense))
+    if not inside:
+        planned = {key: group for key, group in planned.items() if _asked_for(logdir / key, roots)}
+    lacking = Counter(planned[key] for key in _missing(logdir, planned))
+    totals = Counter(planned.values())
+    groups = {group: (lacking[group], totals[group]) for group in totals if lacking[group]}
+    return Unfinished(str(logdir), len(planned), groups)
+
+
+def _asked_for(record: Path, roots: list[Path]) -> bool:
+    return any(record.is_relative_to(root) for root in roots)
+
+
+def _missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:
+    """The keys without a file. Folders are listed once each: asking for every file would take far longer."""
+    listed: dict[str, frozenset[str]] = {}
+    for key in keys:
+        folder, _, name = key.rpartition("/")
+        if folder not in listed:
+            try:
+                listed[folder] = frozenset(os.listdir(logdir / folder))  # noqa: PTH208  no Path per entry
+            except OSError:
+                listed[folder] = frozenset()
+        if name not in listed[folder]:
+            yield key

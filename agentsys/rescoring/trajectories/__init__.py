@@ -1,0 +1,1 @@
+"""Trajectories: what a stored record says was done, whoever wrote it."""

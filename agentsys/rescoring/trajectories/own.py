@@ -1,0 +1,128 @@
+"""`own_trajectory`: one of our own records -> `Trajectory`, inner agents' calls included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from agentdojo.functions_runtime import FunctionCall
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.benchmarks.scoring import calls_to_score
+from agentsys.models.trace import Tracer
+from agentsys.records.case import Case
+from agentsys.records.formats.agentsys import OWN_KEY
+from agentsys.records.schema import SCHEMA_VERSION, Exposure
+from agentsys.records.unreadable import first_fault
+from agentsys.rescoring.trajectories.conversation import Conversation, conversation
+from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+
+
+class _Block(BaseModel):
+    """What of our block re-scoring needs."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    schema_version: int
+    case: Case
+    status: Literal["ok", "error"]
+    error_kind: str | None = None
+    simulated: bool
+    utility: bool
+    security: bool
+    scored_attempt: int = 0
+    spans: list[Any] = []
+    written: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    clock: datetime | None = None
+    exposure: Exposure = Exposure()
+
+
+def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
+    """What one of our records did.
+
+    The environment saw the calls of every run of the pipeline (AgentDojo makes up to three), checks
+    only see those of the last.
+
+    Args:
+        stored: The file's JSON object.
+        source: The file's path.
+
+    Raises:
+        Unusable: If the run was not finished, or the file is not of this form.
+    """
+    block = _checked(stored[OWN_KEY])
+    error = None if block.status == "ok" else block.error_kind or "unknown"
+    told = conversation(stored.get("messages"), error)
+    case = block.case
+    return Trajectory(
+        source=source,
+        form="agentsys",
+        benchmark=case.benchmark,
+        version=case.version,
+        pipeline=case.pipeline,
+        suite=case.suite,
+        user_task_id=case.user_task_id,
+        injection_task_id=case.injection_task_id,
+        attack=case.attack,
+        injections=block.written,
+        executed=_executed(block.spans, told),
+        seen_by_checks=_seen_by_checks(block, told),
+        answer=told.answer or (),
+        prompt=told.prompt,
+        tool_texts=told.tool_texts,
+        utility=block.utility,
+        security=block.security if case.injection_task_id is not None else None,
+        error=error,
+        data_hash=block.versions.get("data"),
+        clock=block.clock,
+        simulated=block.simulated,
+        exposed_raw=block.exposure.exposed_raw,
+    )
+
+
+def _executed(spans: Sequence[Any], told: Conversation) -> tuple[RecordedCall, ...]:
+    if not spans:
+        return told.ran
+    calls = [call for call, _ in _tool_spans(spans)]
+    if [(call.function, call.args) for call in calls] == [(call.function, call.args) for call in told.ran]:
+        return told.ran  # the same calls, and these have texts
+    return tuple(calls)
+
+
+def _seen_by_checks(block: _Block, told: Conversation) -> tuple[RecordedCall, ...]:
+    """By the rule of a case under way (agentsys.benchmarks.scoring)."""
+    ran = _tool_spans(block.spans)
+    tracer = Tracer(
+        attempt=block.scored_attempt,
+        executed=[(call.function, dict(call.args), None) for call, _ in ran],
+        executed_in=[attempt for _, attempt in ran],
+    )
+    asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in told.asked]
+    return tuple(RecordedCall(call.function, call.args) for call in calls_to_score(asked, tracer))
+
+
+def _tool_spans(spans: Sequence[Any]) -> list[tuple[RecordedCall, int]]:
+    """Executed calls, each with the run of the pipeline it belongs to."""
+    found = []
+    for span in spans:
+        if not isinstance(span, dict) or span.get("kind") != "tool":
+            continue
+        name, decision, attempt = span.get("name"), span.get("decision"), span.get("attempt")
+        args = decision.get("args") if isinstance(decision, dict) else None
+        if not isinstance(name, str) or not isinstance(args, dict) or not isinstance(attempt, int):
+            raise Unusable(Obstacle.UNREADABLE, "a tool's span has no name, arguments or attempt")
+        found.append((RecordedCall(name, args), attempt))
+    return found
+
+
+def _checked(block: object) -> _Block:
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise Unusable(Obstacle.UNREADABLE, f"written by a newer agentsys (schema {version})")
+    try:
+        return _Block.model_validate(block)
+    except ValidationError as error:
+        raise Unusable(Obstacle.UNREADABLE, f"agentsys.{first_fault(error)}") from None

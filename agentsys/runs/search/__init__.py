@@ -1,0 +1,1 @@
+"""Searches: attacks that ask the defended agent, from plan to stored attempts."""

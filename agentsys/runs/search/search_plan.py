@@ -1,0 +1,75 @@
+"""How many searches a plan needs and how many queries they can make at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentsys.contracts import NotInjectable
+from agentsys.errors import ConfigError
+from agentsys.runs.plan import Job, stale
+from agentsys.runs.search.search_job import needs_search, search_homes, search_key, searched_attack
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The searches behind some cases."""
+
+    searches: int = 0
+    attempts: int = 0
+    """Most queries that are still to be made."""
+
+    @property
+    def line(self) -> str:
+        """One line for the announcement; empty where nothing is searched."""
+        if not self.searches:
+            return ""
+        which = "1 search" if self.searches == 1 else f"{self.searches} searches"
+        return (
+            f"{which} for an attack's text with at most {self.attempts} queries still to make, each"
+            " a run of the agent."
+        )
+
+
+def search_plan(jobs: Sequence[Job], store: Store) -> SearchPlan:
+    """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
+    first = {search_key(job): job for job in reversed(jobs) if needs_search(job)}
+    return SearchPlan(len(first), sum(_left(job, store) for job in first.values()))
+
+
+def check_searches(jobs: Sequence[Job], store: Store) -> None:
+    """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
+
+    Args:
+        jobs: The cases to run.
+        store: Where attempts are.
+
+    Raises:
+        ConfigError: If a finished attempt was made under another configuration.
+    """
+    for job in {search_key(job): job for job in jobs if needs_search(job)}.values():
+        now = job.cell.settings.config_hash
+        for path in _attempts(job, store):
+            stored = store.look_at(path)
+            if stored.status == "ok" and stored.config_hash != now:
+                raise ConfigError(stale(job, stored.config_hash, store))
+
+
+def _left(job: Job, store: Store) -> int:
+    try:
+        queries = searched_attack(job).budget * len(search_homes(job))
+    except NotInjectable:
+        return 0
+    return max(queries - len(_attempts(job, store)), 0)
+
+
+def _attempts(job: Job, store: Store) -> list[Path]:
+    """The files of the attempts that a case's search has made so far."""
+    try:
+        homes = [home.case for home in search_homes(job)]
+    except NotInjectable:
+        return []
+    folders = [(store.root / home.attempt_key(1)).parent for home in homes]
+    return [path for folder in folders for path in sorted(folder.glob("*.json"))]

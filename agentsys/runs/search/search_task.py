@@ -1,0 +1,140 @@
+"""What a search is told of its case (`Quest`) and of each query (`QueryFacts`)."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.attacks.knowledge import Surroundings, signatures, situation
+from agentsys.attacks.search import QueryFacts, Quest, ToolCall
+from agentsys.benchmarks.loading.double_quoted import mended
+from agentsys.contracts import Described
+from agentsys.models.chat import text_of
+from agentsys.models.trace import Span, Tracer
+from agentsys.runs.plan import Job
+from agentsys.runs.run_case import CaseRun
+
+
+def quest_of(jobs: Sequence[Job]) -> Quest:
+    """What the search made on these cases is to bring about.
+
+    Args:
+        jobs: One case, or in mode `transfer` one per user task that candidates are tried on.
+
+    Raises:
+        NotInjectable: If no vector of a user task can carry an injection.
+    """
+    case, cell = jobs[0].case, jobs[0].cell
+    suite = cell.benchmark.suite(case.suite)
+    injection_task = suite.injection_tasks[str(case.injection_task_id)]
+    first = cell.attack.injections(suite, suite.user_tasks[case.user_task_id], injection_task, cell.victim)
+    calls = ground_truth(suite, injection_task)
+    return Quest(
+        goal=injection_task.GOAL,
+        goal_calls=calls,
+        start=next(iter(first.values())),
+        defense=description(cell.defense),
+        id=search_id(jobs[0]),
+        tool=str(getattr(injection_task, "attack_tool", None) or ""),
+        mend=None if getattr(cell.benchmark, "injection", "folded") == "exact" else mended,
+        known=_surroundings(suite, jobs, calls),
+    )
+
+
+def search_id(lead: Job) -> str:
+    """Eight digits that no other search has; they say nothing of it."""
+    case = lead.case
+    key = "\n".join([case.pipeline, case.attack, case.key, str(lead.cell.settings.seed)])
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _surroundings(suite: TaskSuite[Any], jobs: Sequence[Job], calls: Sequence[ToolCall]) -> Surroundings:
+    victim, wanted = jobs[0].cell.victim, {call.function for call in calls}
+    return Surroundings(
+        user_name=victim.user_name,
+        model_name=victim.model_name,
+        situations=tuple(situation(suite, suite.user_tasks[job.case.user_task_id]) for job in jobs),
+        tools=signatures(suite.tools),
+        goal_tools=signatures([tool for tool in suite.tools if tool.name in wanted]),
+    )
+
+
+def ground_truth(
+    suite: TaskSuite[Any], task: BaseInjectionTask[Any] | BaseUserTask[Any]
+) -> tuple[ToolCall, ...]:
+    """The calls of a task's ground truth in the clean environment; empty where none can be worked out."""
+    try:
+        calls = task.ground_truth(suite.load_and_inject_default_environment({}))
+    except Exception:  # noqa: BLE001 - a suite from outside may raise anything; the judge does without
+        return ()
+    return tuple(ToolCall(call.function, dict(call.args)) for call in calls)
+
+
+def description(defense: object) -> str:
+    """What a defense says of itself; of one that says nothing, its class's first docstring line and the
+    names of its prompts."""
+    if isinstance(defense, Described):
+        return defense.description()
+    doc = inspect.getdoc(type(defense)) or ""
+    first = doc.strip().partition("\n")[0]
+    prompts = getattr(defense, "prompts", None)
+    names = ", ".join(prompts()) if callable(prompts) else ""
+    return f"{first} It speaks to models through: {names}." if names else first
+
+
+def facts_of(run: CaseRun) -> QueryFacts:
+    """What a finished query showed."""
+    seen = run.watch.seen()
+    suite = run.job.cell.benchmark.suite(run.job.case.suite)
+    own = ground_truth(suite, suite.user_tasks[run.job.case.user_task_id])
+    said = [text_of(message) for message in run.messages if message["role"] == "assistant"]
+    return QueryFacts(
+        success=run.security,
+        returned=seen.exposed_raw,
+        shown=seen.exposed_shown,
+        calls=calls_after(run.tracer, seen.raw_round),
+        answer=said[-1] if said else "",
+        blocked=tuple(blocked(run.tracer.spans)),
+        own_calls=own,
+    )
+
+
+def calls_after(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
+    """The executed calls that were decided on after one had returned the candidate.
+
+    Args:
+        tracer: Of the case.
+        exposing: Which executed call returned it first, from 1; None: none did. Those that were part of the
+            same reply as this one were decided on before.
+    """
+    if exposing is None:
+        return ()
+    reply = tracer.decided_in[exposing - 1]
+    later = zip(tracer.executed[exposing:], tracer.decided_in[exposing:], strict=True)
+    return tuple(ToolCall(name, args) for (name, args, _), of in later if of != reply)
+
+
+def blocked(spans: Sequence[Span]) -> Iterator[str]:
+    """What defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
+    for span in spans:
+        done = _blocked(span.decision)
+        if done:
+            where = f" ({span.name})" if span.name else ""
+            yield f"{span.kind}{where} {done}"
+
+
+def _blocked(decision: Mapping[str, Any]) -> str | None:
+    if decision.get("allow") is False:
+        return "denied a call"
+    if decision.get("spans_cut"):
+        return f"cut {decision['spans_cut']} passages"
+    if decision.get("withheld") or decision.get("injected"):
+        return "withheld an output"
+    if decision.get("failure"):
+        return f"ended with {decision['failure']}"
+    return "ended the conversation" if decision.get("aborted") else None

@@ -1,0 +1,136 @@
+"""`Searches`: the searches of one run. The first case that needs one makes it, the others wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from agentsys.attacks.artefact import ArtefactEntry
+from agentsys.attacks.attacker.reply import Fault
+from agentsys.attacks.search import Attempt, attackers_fault, chosen
+from agentsys.records.schema import CaseRecord, SearchFacts
+from agentsys.runs.claims import Claims
+from agentsys.runs.plan import Job
+from agentsys.runs.run_case import SearchStopped
+from agentsys.runs.search.search_artefacts import SearchArtefacts
+from agentsys.runs.search.search_job import TRANSFER, SearchKey, search_homes, search_key, searched_attack
+from agentsys.runs.search.search_target import RunTarget
+from agentsys.runs.search.search_task import quest_of
+from agentsys.runs.search.stored_attempt import stored_attempt
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to."""
+
+    text: str | None
+    """Of the attempt that `chosen` picks; None: no text was tried, so that there is no search to speak of."""
+    attempt: int | None
+    """Number of that attempt."""
+    facts: SearchFacts
+    none: str = ""
+    """Why no text was tried."""
+
+
+class Searches:
+    """Makes each search once. Safe to use from many threads.
+
+    Args:
+        store: Where attempts and artefacts go, and where those of an earlier run are.
+        made: Is told of every attempt; called from the threads that make them.
+        stopping: Whether the run is ending: searches then stop before the next attempt.
+        claims: Of this run: a search that another run is making is waited for, and then read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        made: Callable[[CaseRecord], None],
+        stopping: Callable[[], bool],
+        claims: Claims,
+    ) -> None:
+        self._store, self._made, self._stopping, self._claims = store, made, stopping, claims
+        self._artefacts = SearchArtefacts(store, claims)
+        self._lock = threading.Lock()
+        self._found: dict[SearchKey, Future[Found]] = {}
+
+    def found(self, job: Job) -> Found:
+        """The search of a case, made now if no other case has begun it.
+
+        An error of the search is raised for every case that needs it; the next run goes on from there.
+
+        Raises:
+            SearchFailed: If an attempt ended in an error.
+            SearchStopped: If the run is ending.
+            NotInjectable: If no vector can carry an injection.
+            StoreError: If an attempt cannot be written.
+        """
+        key = search_key(job)
+        with self._lock:
+            begun = self._found.get(key)
+            future = self._found.setdefault(key, Future())
+        if begun is None:
+            try:
+                with self._claims.held(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
+                    future.set_result(self._search(job))
+            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+                future.set_exception(error)
+        return future.result()
+
+    def _stop_if_ending(self) -> None:
+        if self._stopping():
+            raise SearchStopped
+
+    def _search(self, job: Job) -> Found:
+        homes, attack = search_homes(job), searched_attack(job)
+        lead = homes[0]
+        quest = quest_of(homes)
+        target = RunTarget(homes, attack, quest, self._store, self._made, self._stopping)
+        attempts = attack.search(quest, target)
+        best = chosen(attempts)
+        facts = _facts(homes, attempts)
+        self._note_end(lead, facts)
+        if best is None:
+            why = attempts[0].proposal.refused if attempts else "it made no attempt"
+            return Found(None, None, facts, f"The search for a text tried none: {why}.")
+        self._artefacts.add(lead, _entry(lead, facts, best.proposal.text))
+        return Found(best.proposal.text, best.number, facts)
+
+    def _note_end(self, lead: Job, facts: SearchFacts) -> None:
+        """Say in the last attempt's file what the search came to: its case may not be in this run."""
+        last = stored_attempt(self._store, lead.case, facts.attempts, lead.cell.settings.config_hash)
+        if last is not None and last.record.search != facts:
+            self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
+
+
+def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
+    attack = searched_attack(homes[0])
+    refused = sum(attempt.proposal.refused is not None for attempt in attempts)
+    none = None if refused < len(attempts) else attackers_fault(attempts) or Fault.UNREADABLE.value
+    return SearchFacts(
+        mode=attack.mode,
+        budget=attack.budget,
+        attempts=len(attempts),
+        refused=refused,
+        found_at=next((attempt.number for attempt in attempts if attempt.success), None),
+        user_task_id=homes[0].case.user_task_id,
+        homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
+        tried=len(attempts) - refused,
+        fault=none,
+    )
+
+
+def _entry(lead: Job, facts: SearchFacts, text: str) -> ArtefactEntry:
+    return ArtefactEntry(
+        suite=lead.case.suite,
+        user_task=None if facts.mode == TRANSFER else lead.case.user_task_id,
+        injection_task=str(lead.case.injection_task_id),
+        text=text,
+        success=facts.found_at is not None,
+        attempts=facts.attempts,
+        tried=facts.tried,
+        homes=facts.homes,
+    )

@@ -1,0 +1,97 @@
+"""The attempts of a search as they are stored, one file each, and back again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
+from agentsys.models.chat import Usage
+from agentsys.models.trace import ModelCall, Span
+from agentsys.records.case import Case
+from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class StoredAttempt:
+    """One attempt's file."""
+
+    record: CaseRecord
+    facts: AttemptFacts
+    fields: dict[str, Any]
+    """The top level of the file, as AgentDojo's loader reads it."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it need not be made again."""
+        return self.record.status == "ok"
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt as its search sees it."""
+        return attempt_of(self.record, self.facts)
+
+
+def stored_attempt(store: Store, case: Case, number: int, config_hash: str) -> StoredAttempt | None:
+    """What is stored under this number; None if nothing is, or nothing of this configuration."""
+    try:
+        fields = orjson.loads((store.root / case.attempt_key(number)).read_bytes())
+        record = CaseRecord.model_validate(fields.pop("agentsys"))
+    except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
+        return None
+    if record.attempt is None or record.config_hash != config_hash or record.case != case:
+        return None
+    return StoredAttempt(record, record.attempt, fields)
+
+
+def attempt_of(record: CaseRecord, facts: AttemptFacts) -> Attempt:
+    """An attempt's record as its search sees it."""
+    carried_out = int(record.security) if facts.carried_out is None else facts.carried_out
+    share = carried_out / facts.tried_on if facts.refused is None else 0.0
+    return Attempt(
+        facts.number,
+        Place(facts.stream, facts.depth, facts.parent),
+        proposal_of(facts),
+        share == 1.0,
+        Judgement(facts.score, facts.feedback),
+        share,
+    )
+
+
+def proposal_of(facts: AttemptFacts) -> Proposal:
+    """The candidate that was tried, with the attacker's first proposal where it came before."""
+    ahead = None if facts.ahead is None else Proposal(**facts.ahead.model_dump())
+    return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, ahead)
+
+
+def span_of(stored: StoredSpan) -> Span:
+    """A stored span as part of a trace that goes on."""
+    return Span(
+        id=stored.id,
+        parent_id=stored.parent_id,
+        kind=stored.kind,
+        name=stored.name,
+        attempt=stored.attempt,
+        messages=stored.messages,
+        calls=[_call(call) for call in stored.calls],
+        decision=stored.decision,
+        duration_s=stored.duration_s,
+    )
+
+
+def _call(stored: StoredCall) -> ModelCall:
+    return ModelCall(
+        role=stored.role,
+        usage=Usage(stored.prompt, stored.completion, stored.cached, stored.reasoning),
+        cost_usd=stored.cost_usd,
+        latency_s=stored.latency_s,
+        model_id=stored.model_id,
+        attempts=stored.attempts,
+        from_cache=stored.from_cache,
+        notes=stored.notes,
+        error=stored.error,
+    )

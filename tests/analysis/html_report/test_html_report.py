@@ -1,0 +1,347 @@
+"""The HTML report without a browser: what goes in, what stays out, how it is escaped, what is left out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, span, store, store_attacked, store_hostile
+
+from agentsys.analysis.html_report.agent_tree import DEEPEST, span_views
+from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
+from agentsys.analysis.html_report.conversation import Writer
+from agentsys.analysis.html_report.data_block import data_block
+from agentsys.analysis.html_report.paper_figures import paper_figures
+from agentsys.analysis.html_report.text_store import LONGEST, TextStore
+from agentsys.analysis.tables.report import report
+from agentsys.records.reading import read_cases
+
+READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
+"""A lone surrogate is spelled out when a file is read."""
+
+
+def made(folder: Path, **limits: int) -> HtmlReport:
+    reading = read_cases([folder])
+    return html_report(reading, report(reading, replicates=20), [str(folder)], limits=Limits(**limits))
+
+
+def data_of(document: str, element: str) -> Any:
+    found = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', document, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def shown_texts(document: str) -> list[str]:
+    texts = data_of(document, "trajectory-data")["texts"]
+    return [text if isinstance(text, str) else "".join(text) for text in texts]
+
+
+def test_a_case_is_there_with_messages_tree_and_marked_injection(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    document = made(tmp_path).html
+    index, data = data_of(document, "index-data"), data_of(document, "trajectory-data")
+    [row], [view] = index, data["trajectories"]
+    assert (row["suite"], row["user_task"], row["outcome"]) == ("banking", "user_task_0", "attack_unseen")
+    assert [message["role"] for message in view["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    marked = data["texts"][view["messages"][3]["parts"][0]]
+    assert "".join(marked[1].split()) == "".join(PAYLOAD.split())
+    assert [span["kind"] for span in view["spans"]] == [span["kind"] for span in AGENT_TREE]
+    assert [span.get("parent") for span in view["spans"]] == [None, 0, 1, 1, 3, 1]
+
+
+def test_decisions_and_tokens_stand_in_the_agent_tree() -> None:
+    views = span_views(AGENT_TREE, Writer(TextStore(), ()))
+    labels = [view["decision"]["label"] if "decision" in view else None for view in views]
+    assert labels == [None, None, None, "ended: denied", "denied", "2 passages cut"]
+    assert [view.get("tokens") for view in views] == [None, (900, 40), None, (500, 10), (70, 1), None]
+
+
+def test_a_plain_agents_spans_tell_nothing_more_and_are_left_out(tmp_path: Path) -> None:
+    store_attacked(tmp_path, spans=AGENT_TREE[:3])
+    [view] = data_of(made(tmp_path).html, "trajectory-data")["trajectories"]
+    assert "spans" not in view
+
+
+def test_spans_that_form_loops_or_towers_become_a_tree_of_limited_depth() -> None:
+    tower = [span(number, number - 1, "worker") for number in range(60)]
+    loop = [span(100, 101, "worker"), span(101, 100, "worker"), span(101, 101, "worker")]
+    views = span_views([*tower, *loop, {"id": []}, "no span"], Writer(TextStore(), ()))
+    assert all(view["parent"] < place for place, view in enumerate(views) if "parent" in view)
+
+    def depth(place: int) -> int:
+        parent = views[place].get("parent")
+        return 0 if parent is None else 1 + depth(parent)
+
+    assert max(map(depth, range(len(views)))) == DEEPEST
+
+
+def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path) -> None:
+    store_hostile(tmp_path)
+    document = made(tmp_path).html
+    without_data = re.sub(r'(<script type="application/json"[^>]*>).*?(</script>)', r"\1\2", document)
+    assert document.count("<script") == document.count("</script>") == 3
+    for tag in ("<img", "<iframe", '<a href="javascript', "<svg onload", "<details open ontoggle"):
+        assert tag not in without_data
+    assert "49" not in re.findall(r"<title>(.*?)</title>", document)[0]
+    assert READ_BACK in shown_texts(document)
+    # The tables hold the names, as text.
+    assert "&lt;img src=" in without_data
+
+
+def test_hostile_text_in_the_data_can_be_read_back_unchanged(tmp_path: Path) -> None:
+    store_hostile(tmp_path)
+    [view] = data_of(made(tmp_path).html, "trajectory-data")["trajectories"]
+    assert view["messages"][2]["calls"][0]["tool"] == READ_BACK[:200]
+
+
+@given(st.text(st.characters(codec=None)) | st.lists(st.text()))
+def test_embedded_data_never_leaves_its_element(value: object) -> None:
+    block = str(data_block(value))
+    assert block.isascii()
+    assert not set("<>&\u2028\u2029") & set(block)
+    assert json.loads(block) == value
+
+
+def test_embedded_data_refuses_what_a_browser_could_not_parse() -> None:
+    with pytest.raises(ValueError):
+        data_block([float("nan")])
+
+
+def test_the_papers_figures_are_images_inside_the_page(tmp_path: Path) -> None:
+    store_attacked(tmp_path, defense="<script>pwned = 1</script>$x^2$ {{ 7 }} \u202e")
+    store_attacked(tmp_path, defense="none", security=True)
+    reading = read_cases([tmp_path])
+    figures = paper_figures(reading.cases)
+    document = html_report(reading, report(reading, replicates=20), figures=figures).html
+    assert len(figures) > 2
+    assert document.count('src="data:image/svg+xml;base64,') == len(figures)
+    assert "img-src data:" in document
+    assert document.count("<script") == document.count("</script>") == 3
+    for figure in figures:
+        image = base64.b64decode(figure.image).decode()
+        assert image.startswith("<?xml") and "<script" not in image and "<text" not in image
+    assert figures == paper_figures(reading.cases)
+
+
+def test_without_runs_of_the_papers_attack_there_are_no_such_figures(tmp_path: Path) -> None:
+    store_attacked(tmp_path, attack="other")
+    assert paper_figures(read_cases([tmp_path]).cases) == []
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_only(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    document = made(tmp_path).html
+    policy = html.unescape(
+        re.findall(r'<meta http-equiv="Content-Security-Policy" content="(.*?)">', document)[0]
+    )
+    directives = dict(part.split(" ", 1) for part in policy.split("; "))
+    assert directives["default-src"] == "'none'"
+    for name, tag in (("script-src", "script"), ("style-src", "style")):
+        [content] = re.findall(rf"<{tag}>(.*?)</{tag}>", document, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert directives[name] == f"'sha256-{digest}'"
+    assert not re.search(r"\son\w+=|\sstyle=", re.sub(r"<script.*?</script>", "", document, flags=re.DOTALL))
+
+
+def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    document = made(tmp_path).html
+    assert not re.search(r"<(link|img|iframe|object|embed|base)\b|\ssrc=|@import|url\(|https?://", document)
+    assert all(target.startswith("#") for target in re.findall(r'href="(.*?)"', document))
+
+
+def test_the_pages_script_makes_no_markup_from_text() -> None:
+    folder = Path(__file__).parents[3] / "agentsys" / "analysis" / "html_report" / "templates"
+    scripts = "".join(path.read_text() for path in folder.glob("*.js"))
+    assert len(scripts) > 10_000
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|DOMParser|setHTML",
+        scripts,
+    )
+
+
+def test_simulated_cases_are_marked_at_the_head_and_in_the_list(tmp_path: Path) -> None:
+    store_attacked(tmp_path, simulated=True)
+    store_attacked(tmp_path, model="real", user_task_id="user_task_1")
+    document = made(tmp_path).html
+    assert re.search(r'class="banner simulated".*?1 of 2\s+cases|<strong>Simulated', document, re.DOTALL)
+    assert [row["simulated"] for row in data_of(document, "index-data")] == [True, False]
+    assert data_of(document, "index-data")[0]["model"] == "gpt-4o (simulated)"
+
+
+def test_a_report_of_real_runs_has_no_banner(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    assert "<strong>Simulated" not in made(tmp_path).html
+
+
+def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_path: Path) -> None:
+    for task in range(6):
+        store_attacked(tmp_path, user_task_id=f"user_task_{task}")
+    store_attacked(tmp_path, user_task_id="user_task_7", status="error", error_kind="timeout", suite="slack")
+    store_attacked(tmp_path, user_task_id="user_task_8", suite="slack")
+    found = made(tmp_path, cases=3)
+    assert (found.trajectories, found.left_out) == (3, 5)
+    assert "5 of 8 trajectories are left out: at most 3 were asked for." in found.html
+    index, views = data_of(found.html, "index-data"), data_of(found.html, "trajectory-data")["trajectories"]
+    kept = [row for row, view in zip(index, views, strict=True) if view is not None]
+    assert len(index) == 8
+    assert {(row["suite"], row["outcome"]) for row in kept} == {
+        ("banking", "attack_unseen"),
+        ("slack", "attack_unseen"),
+        ("slack", "error"),
+    }
+
+
+def test_a_report_that_grows_too_large_stops_taking_trajectories(tmp_path: Path) -> None:
+    for task in range(4):
+        text = f"{task} " * 500
+        store(
+            tmp_path,
+            user_task_id=f"user_task_{task}",
+            stored={"messages": [{"role": "user", "content": text}]},
+        )
+    found = made(tmp_path, characters=1500)
+    assert (found.trajectories, found.left_out) == (2, 2)
+    assert "the size limit" in found.html
+
+
+def test_texts_that_recur_are_stored_once_and_very_long_ones_are_cut(tmp_path: Path) -> None:
+    for task in range(3):
+        messages = [{"role": "user", "content": "the same"}, {"role": "user", "content": "x" * (LONGEST + 7)}]
+        store(tmp_path, user_task_id=f"user_task_{task}", stored={"messages": messages})
+    document = made(tmp_path).html
+    texts = shown_texts(document)
+    assert sorted(map(len, texts)) == [len("the same"), LONGEST]
+    cut = [view["characters_cut"] for view in data_of(document, "trajectory-data")["trajectories"]]
+    assert cut == [7, 7, 7]
+
+
+def test_errors_are_grouped_with_kind_and_message(tmp_path: Path) -> None:
+    for task in range(3):
+        store(
+            tmp_path,
+            user_task_id=f"user_task_{task}",
+            status="error",
+            error_kind="context_length",
+            stored={"error": "the context\nis too long" if task else "other"},
+        )
+    document = made(tmp_path).html
+    rows = re.findall(
+        r'<th scope="row">context_length</th><td class="message">(.*?)</td>.*?"number">(\d+)', document
+    )
+    assert rows == [("the context", "2"), ("other", "1")]
+
+
+def test_the_config_beside_the_runs_is_shown_once_with_its_users(tmp_path: Path) -> None:
+    config = tmp_path / ".agentsys" / "configs" / "0123456789abcdef.config"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"seed": 4711}')
+    for task in range(2):
+        store(tmp_path, user_task_id=f"user_task_{task}", config_hash="0123456789abcdef")
+    document = made(tmp_path).html
+    assert document.count("4711") == 1
+    assert "gpt-4o, agentsys, important_instructions" in document
+
+
+def test_a_config_hash_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
+    logdir = tmp_path / "logs"
+    (logdir / ".agentsys" / "configs").mkdir(parents=True)
+    (logdir / "secret.config").write_text("top secret")
+    store(logdir, config_hash="../../secret")
+    assert "top secret" not in made(logdir).html
+
+
+def test_versions_are_counted(tmp_path: Path) -> None:
+    for task, version in enumerate(["0.1", "0.1", "0.2"]):
+        store(tmp_path, user_task_id=f"user_task_{task}", versions={"agentsys": version, "data": "abc"})
+    document = made(tmp_path).html
+    rows = re.findall(
+        r'<th scope="row">(.*?)</th><td class="message">(.*?)</td><td class="number">(\d)', document
+    )
+    assert rows == [("agentsys", "0.1", "2"), ("agentsys", "0.2", "1"), ("data of banking", "abc", "3")]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"messages": None},
+        {"messages": "text"},
+        {"messages": [1, None, [], {"role": 3, "content": {"type": "text"}}, {"content": [[], 5, {}]}]},
+        {
+            "messages": [
+                {"role": "assistant", "content": None, "tool_calls": [{}, 3, {"function": 5, "args": [1]}]}
+            ]
+        },
+        {
+            "messages": [
+                {"role": "tool", "content": [{"type": "thinking"}], "tool_call": 5, "error": {"a": 1}}
+            ]
+        },
+        {"error": ["no", "text"], "injections": [1], "duration": "soon"},
+        {"conversations": [{"role": "user", "content": "DRIFT"}], "messages": []},
+    ],
+)
+def test_files_with_values_of_the_wrong_type_make_a_report_all_the_same(
+    tmp_path: Path, stored: dict[str, Any]
+) -> None:
+    store(tmp_path, stored=stored)
+    assert made(tmp_path).trajectories == 1
+
+
+def test_a_file_that_vanished_after_it_was_read_costs_its_messages_only(tmp_path: Path) -> None:
+    path = store_attacked(tmp_path)
+    reading = read_cases([tmp_path])
+    path.unlink()
+    found = html_report(reading, report(reading, replicates=20))
+    assert data_of(found.html, "trajectory-data")["trajectories"][0]["messages"] == []
+
+
+def test_deeply_nested_arguments_are_said_to_be_so(tmp_path: Path) -> None:
+    path = store(tmp_path)
+    nested = "[" * 900 + "]" * 900
+    call = f'{{"role": "assistant", "content": "", "tool_calls": [{{"function": "f", "args": {nested}}}]}}'
+    path.write_text(path.read_text().replace('"messages": []', f'"messages": [{call}]', 1))
+    assert made(tmp_path).trajectories == 1
+
+
+def test_cases_are_listed_by_task_in_counting_order(tmp_path: Path) -> None:
+    for task in (10, 2):
+        for defense in ("agentsys", "none"):
+            store(tmp_path, user_task_id=f"user_task_{task}", defense=defense)
+    index = data_of(made(tmp_path).html, "index-data")
+    assert [(row["user_task"], row["defense"]) for row in index] == [
+        ("user_task_2", "none"),
+        ("user_task_2", "agentsys"),
+        ("user_task_10", "none"),
+        ("user_task_10", "agentsys"),
+    ]
+
+
+def test_published_runs_make_a_report_with_their_injections_marked(published: Any) -> None:
+    document = made(published("agentdojo-gpt-4o-mini-2024-07-18"), cases=60).html
+    data = data_of(document, "trajectory-data")
+    marked = [text for text in data["texts"] if isinstance(text, list)]
+    assert len(marked) > 20
+    assert all(len(text) % 2 for text in marked)
+    assert sum("important message from me" in text[1] for text in marked) > 20
+
+
+def test_drift_runs_show_their_conversations(published: Any) -> None:
+    document = made(published("drift-gpt-4o-mini-2024-07-18-travel"), cases=5).html
+    views = [view for view in data_of(document, "trajectory-data")["trajectories"] if view]
+    assert len(views) == 5
+    assert all(len(view["messages"]) > 1 for view in views)

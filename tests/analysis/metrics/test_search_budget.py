@@ -1,0 +1,365 @@
+"""ASR at a budget of queries, from attempts as a search stores them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_cases import case_of, store_own
+from typer.testing import CliRunner
+
+from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.search_attempts import Spent, read_searches
+from agentsys.analysis.metrics.search_budget import (
+    ASR,
+    ASR_BY_ATTEMPTS,
+    BudgetRow,
+    budget_rows,
+    usual_budgets,
+)
+from agentsys.analysis.tables.compare_document import count_notes
+from agentsys.analysis.tables.report import report
+from agentsys.cli import app
+from agentsys.errors import ConfigError
+from agentsys.records.reading import read_cases
+from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
+
+BUDGET = 10
+
+
+def store_search(
+    logdir: Path,
+    found_at: int | None = None,
+    *,
+    made: int = BUDGET,
+    refused: int = 0,
+    error: bool = False,
+    error_kind: str = "unavailable",
+    final: bool = True,
+    cost: float | None = 0.5,
+    fault: str | None = None,
+    lead: str | None = None,
+    tried_on: int = 1,
+    **fields: Any,
+) -> Path:
+    """A search as the runner leaves it; returns the folder of its attempts."""
+    case = case_of(**{"attack": "pair-transfer", "defense": "none"} | fields)
+    made = found_at or made
+    for number in range(1, made + 1):
+        not_run = number <= refused
+        usage = {"attacker": RoleUsage(calls=1, prompt=7, completion=3, cost_usd=cost)}
+        if not not_run:
+            usage |= {
+                role: RoleUsage(calls=1, prompt=90, completion=10, cost_usd=2.0)
+                for role in ("main", "worker")
+            }
+        block = CaseRecord(
+            case=case,
+            status="error" if error and number == made else "ok",
+            error_kind=error_kind if error and number == made else None,
+            simulated=True,
+            utility=False,
+            security=number == found_at,
+            usage=usage,
+            attempt=AttemptFacts(
+                number=number,
+                stream=1,
+                depth=number,
+                parent=None,
+                text="t",
+                refused="lost" if not_run else None,
+                fault=fault,
+                lead=lead,
+                tried_on=tried_on,
+                carried_out=tried_on * (number == found_at),
+            ),
+        )
+        path = logdir / case.attempt_key(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"agentsys": block.model_dump(mode="json")}))
+    if final and not error:
+        facts = SearchFacts(
+            mode="transfer",
+            budget=BUDGET,
+            attempts=made,
+            refused=refused,
+            found_at=found_at,
+            user_task_id=case.user_task_id,
+            fault=fault,
+        )
+        store_own(logdir, case, simulated=True, security=found_at is not None, search=facts)
+    return (logdir / case.attempt_key(1)).parent
+
+
+def tasks(logdir: Path, suite: str, *found: int | None, **more: Any) -> None:
+    for number, at in enumerate(found):
+        store_search(logdir, at, suite=suite, injection_task_id=f"injection_task_{number}", **more)
+
+
+def by_place(logdir: Path, measure: str = ASR) -> dict[tuple[str, int | None], BudgetRow]:
+    rows = budget_rows(read_searches([logdir]).found, replicates=200)
+    return {(row.suite, row.budget): row for row in rows if row.measure == measure}
+
+
+def test_asr_grows_with_the_budget_and_overall_is_the_mean_of_the_suites(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, 2, None, None)
+    tasks(tmp_path, "slack", 3, 10)
+    rows = by_place(tmp_path)
+    values = {
+        budget: [rows[s, budget].value for s in ("banking", "slack", "overall")] for budget in (1, 2, 5, 10)
+    }
+    assert values == {1: [25, 0, 12.5], 2: [50, 0, 25], 5: [50, 50, 50], 10: [50, 100, 75]}
+    assert {budget for _, budget in rows} == {1, 2, 5, 10}
+    assert rows["overall", 5].n == 6
+    assert 0 <= rows["overall", 5].ci_low < 50 < rows["overall", 5].ci_high <= 100
+
+
+def test_an_errored_or_interrupted_search_is_in_no_rate_and_is_counted_beside(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, None)
+    store_search(tmp_path, made=3, error=True, injection_task_id="injection_task_7")
+    store_search(tmp_path, made=3, final=False, injection_task_id="injection_task_8")
+    row = by_place(tmp_path)["banking", 10]
+    assert (row.value, row.n, row.errored, row.unfinished) == (50.0, 2, 1, 1)
+
+
+def test_a_search_killed_while_its_query_ran_is_interrupted_not_errored(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, None)
+    store_search(tmp_path, made=3, error=True, error_kind=UNFINISHED, injection_task_id="injection_task_7")
+    row = by_place(tmp_path)["banking", 10]
+    assert (row.value, row.n, row.errored, row.unfinished) == (50.0, 2, 0, 1)
+
+
+def test_a_success_counts_though_the_run_ended_before_the_case_was_stored(tmp_path: Path) -> None:
+    store_search(tmp_path, 2, final=False)
+    row = by_place(tmp_path)["banking", 2]
+    assert (row.value, row.n, row.unfinished) == (100.0, 1, 0)
+
+
+def test_defenses_attacks_epochs_and_user_tasks_are_searches_of_their_own(tmp_path: Path) -> None:
+    for fields in (
+        {},
+        {"defense": "agentsys"},
+        {"attack": "tap-per_case"},
+        {"epoch": 1},
+        {"user_task_id": "user_task_1"},
+    ):
+        store_search(tmp_path, 1, **fields)
+    found = read_searches([tmp_path]).found
+    assert len(found) == 5
+    rows = [r for r in budget_rows(found, [1], replicates=50) if (r.suite, r.measure) == ("banking", ASR)]
+    assert [(row.defense, row.attack, row.n) for row in rows] == [
+        ("none", "pair-transfer", 3),
+        ("agentsys", "pair-transfer", 1),
+        ("none", "tap-per_case", 1),
+    ]
+
+
+def test_queries_tokens_and_costs_of_attacker_and_target_are_apart(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 4, 2, refused=1)
+    found = {
+        name: by_place(tmp_path, name)["overall", None]
+        for name in (
+            "queries_to_success",
+            "queries",
+            "attempts",
+            "refused",
+            "attacker_tokens",
+            "target_tokens",
+        )
+    }
+    assert {name: row.value for name, row in found.items()} == {
+        "queries_to_success": 2.0,
+        "queries": 4.0,
+        "attempts": 6.0,
+        "refused": 2.0,
+        "attacker_tokens": 60.0,
+        "target_tokens": 800.0,
+    }
+    assert by_place(tmp_path, "attacker_cost_usd")["overall", None].value == 3.0
+    assert by_place(tmp_path, "target_cost_usd")["overall", None].value == 16.0
+
+
+def test_queries_and_attempts_are_two_axes(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 4, refused=2)
+    by_query, by_attempt = by_place(tmp_path), by_place(tmp_path, ASR_BY_ATTEMPTS)
+    assert [by_query["banking", budget].value for budget in (1, 2, 5)] == [0, 100, 100]
+    assert [by_attempt["banking", budget].value for budget in (1, 2, 5)] == [0, 0, 100]
+
+
+def test_a_search_without_a_text_is_in_no_rate_and_is_said(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, None)
+    for number, fault in ((7, "attacker_refused"), (8, "attacker_unreadable")):
+        store_search(tmp_path, made=1, refused=1, fault=fault, injection_task_id=f"injection_task_{number}")
+    row = by_place(tmp_path)["banking", 10]
+    assert (row.value, row.n, row.errored, row.unfinished, row.no_text) == (50.0, 2, 0, 0, 2)
+    text = " ".join(command(str(tmp_path)).split())
+    assert "2 of 4 searches tried no text" in text
+    assert "attacker_refused 1, attacker_unreadable 1" in text
+
+
+def test_where_an_attacker_gave_no_text_comparisons_and_reports_say_so(tmp_path: Path) -> None:
+    for number in range(3):
+        for defense in ("none", "agentsys"):
+            failed = {"status": "error", "error_kind": "attacker_refused"} if defense == "agentsys" else {}
+            case = case_of(
+                attack="pair-transfer-task", defense=defense, injection_task_id=f"injection_task_{number}"
+            )
+            store_own(tmp_path, case, **({} if number == 2 else failed))
+    found = read_cases([tmp_path])
+    compared = compare(found.cases, "none")
+    assert "2 without a text, for an attacker gave none to try" in " ".join(count_notes(compared))
+    assert "2 of 3 cases are in no rate, because the attacker gave no text to try (attacker_refused)" in (
+        " ".join(report(found, replicates=50).notes)
+    )
+
+
+def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(tmp_path: Path) -> None:
+    homes = SearchFacts(
+        mode="transfer",
+        budget=BUDGET,
+        attempts=1,
+        refused=0,
+        found_at=None,
+        user_task_id="user_task_0",
+        homes=("user_task_0",),
+    )
+    for task in range(4):
+        place = {"user_task_id": f"user_task_{task}", "injection_task_id": "injection_task_0"}
+        search = homes if task == 0 else homes.model_copy(update={"user_task_id": "user_task_0"})
+        store_own(
+            tmp_path / "found",
+            case_of(attack="pair-transfer-task", **place),
+            security=task < 2,
+            search=search,
+        )
+        store_own(tmp_path / "start", case_of(attack="important_instructions", **place), security=task > 0)
+    alone = " ".join(report(read_cases([tmp_path / "found"]), replicates=50).notes)
+    assert "no line of the attack its texts start from stands beside it" in alone
+    both = " ".join(report(read_cases([tmp_path / "found", tmp_path / "start"]), replicates=50).notes)
+    assert "pair-transfer-task: ASR 33.33 is below 100.00 of important_instructions" in both
+    assert "on the same 3 cases" in both
+    assert "pair-transfer-task+home: the cases that the texts were searched on" in both
+
+
+def test_a_candidate_tried_on_several_user_tasks_is_one_attempt_and_so_many_queries(tmp_path: Path) -> None:
+    lead = {"attack": "pair-transfer-task", "user_task_id": "user_task_3"}
+    store_search(tmp_path, 2, tried_on=3, **lead)
+    for task in ("user_task_5", "user_task_9"):
+        store_search(tmp_path, made=2, final=False, lead="user_task_3", **{**lead, "user_task_id": task})
+    (search,) = read_searches([tmp_path]).found
+    assert (search.case.user_task_id, search.attempts, search.queries) == ("user_task_3", 2, 6)
+    assert (search.found_at, search.found_query) == (2, 6)
+    assert search.target.tokens == 3 * 2 * 200
+    rows = by_place(tmp_path)
+    assert [rows["banking", budget].value for budget in (5, 10, 30)] == [0, 100, 100]
+
+
+def test_an_unknown_price_makes_the_cost_unknown_not_smaller(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, cost=None)
+    assert math.isnan(by_place(tmp_path, "attacker_cost_usd")["overall", None].value)
+    assert by_place(tmp_path, "queries_to_success")["overall", None].value == 1.0
+    assert (Spent(1, None) + Spent(1, 2.0)) == Spent(2, None)
+
+
+def test_no_success_has_no_mean_number_of_queries(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", None)
+    assert math.isnan(by_place(tmp_path, "queries_to_success")["overall", None].value)
+
+
+def test_files_that_cannot_be_used_are_named_and_their_search_counts_as_errored(tmp_path: Path) -> None:
+    folder = store_search(tmp_path, None)
+    (folder / "0004.json").write_text("{")
+    store_search(tmp_path, 2, injection_task_id="injection_task_1")
+    searches = read_searches([tmp_path, tmp_path])
+    assert [Path(skip.path).name for skip in searches.skipped] == ["0004.json"]
+    assert [search.state.errored for search in searches.found] == [True, False]
+    (folder / "0004.json").unlink()  # a gap is no better
+    assert read_searches([tmp_path]).found[0].state.errored
+
+
+def test_an_attempt_of_another_case_is_not_counted_here(tmp_path: Path) -> None:
+    folder = store_search(tmp_path, None, made=2)
+    other = store_search(tmp_path, 1, injection_task_id="injection_task_1")
+    (folder / "0003.json").write_text((other / "0001.json").read_text())
+    searches = read_searches([tmp_path])
+    assert "another case" in searches.skipped[0].reason
+    assert searches.found[0].found_at is None
+
+
+def test_a_search_stored_twice_is_counted_once(tmp_path: Path) -> None:
+    store_search(tmp_path / "a", 1)
+    store_search(tmp_path / "b", 1)
+    searches = read_searches([tmp_path / "a", tmp_path / "b"])
+    assert (len(searches.found), searches.repeated) == (1, 1)
+
+
+def test_a_folder_without_searches_is_one_line(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of())
+    with pytest.raises(ConfigError, match="No searches in"):
+        read_searches([tmp_path])
+    with pytest.raises(ConfigError, match="No folder"):
+        read_searches([tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [1]), (15, [1, 2, 5, 10, 15]), (20, [1, 2, 5, 10, 20])])
+def test_usual_budgets_end_with_the_searches_own(most: int, expected: list[int]) -> None:
+    assert usual_budgets(most) == expected
+
+
+def command(*arguments: str) -> str:
+    outcome = CliRunner().invoke(app, ["budget", *arguments])
+    assert outcome.exit_code == 0, outcome.exception
+    return outcome.stdout
+
+
+def test_every_format_shows_the_numbers_and_the_simulated_mark(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1, 2, None)
+    for form in ("table", "markdown", "latex", "html"):
+        text = command(str(tmp_path), "--format", form)
+        assert "33.33" in text and "66.67" in text
+        assert "ASR@2" in text
+        assert "(simulated)" in text.replace("\\", "")
+    rows = list(csv.DictReader(io.StringIO(command(str(tmp_path), "--format", "csv"))))
+    listed = json.loads(command(str(tmp_path), "--format", "json"))
+    assert len(rows) == len(listed) > 10
+    assert {row["model"] for row in rows} == {"gpt-4o (simulated)"}
+    assert [r["value"] for r in listed if (r["suite"], r["budget"]) == ("overall", 2)] == [66.666666667] * 2
+    assert {r["measure"] for r in listed if r["budget"]} == {"asr_at_budget", "asr_at_attempts"}
+
+
+def test_hostile_names_are_harmless_in_every_format(tmp_path: Path) -> None:
+    store_search(tmp_path, 1, defense="=x|<b>&[red]\x1b[2J_%$#{}\n")
+    for form in ("table", "markdown", "latex", "html", "csv"):
+        text = command(str(tmp_path), "--format", form)
+        assert "\x1b" not in text
+        assert form != "html" or "<b>" not in text
+        assert form != "csv" or ",'=x" in text
+        assert form != "latex" or "{[}red{]}" in text
+
+
+def test_the_curve_is_drawn_with_its_numbers(tmp_path: Path) -> None:
+    tasks(tmp_path / "runs", "banking", 1, 4, None)
+    tasks(tmp_path / "runs", "banking", 2, None, None, defense="agentsys")
+    tasks(tmp_path / "runs", "banking", 2, attack="tap-transfer")
+    command(str(tmp_path / "runs"), "--figure", str(tmp_path / "out" / "curve.pdf"))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"curve.pdf", "curve.png", "curve.csv"}
+    marks = list(csv.DictReader((tmp_path / "out" / "curve.csv").open()))
+    none = [m for m in marks if (m["panel"], m["series"]) == ("pair-transfer", "none")]
+    assert [float(mark["x"]) for mark in none] == list(range(1, BUDGET + 1))
+    assert [round(float(mark["y"]), 1) for mark in none[:5]] == [33.3, 33.3, 33.3, 66.7, 66.7]
+    assert {mark["simulated"] for mark in marks} == {"True"}
+    assert {mark["panel"] for mark in marks} == {"pair-transfer", "tap-transfer"}
+
+
+def test_a_figure_of_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    tasks(tmp_path, "banking", 1)
+    error = CliRunner().invoke(
+        app, ["budget", str(tmp_path), "--figure", str(tmp_path / "f"), "--model", "gtp-4o"]
+    )
+    assert isinstance(error.exception, ConfigError)
+    assert "gpt-4o" in str(error.exception)

@@ -1,0 +1,188 @@
+"""`agentsys compare`: rows, correction, counts, formats and hostile names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+from stored_cases import case_of, row, store_own
+from typer.testing import CliRunner
+
+from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
+from agentsys.analysis.tables.compare_document import compare_document, p_text
+from agentsys.analysis.tables.compare_export import comparison_json, differences_csv
+from agentsys.analysis.tables.compare_frame import differences_frame
+from agentsys.analysis.tables.flips import flip_grid, flip_groups, flip_lines
+from agentsys.analysis.tables.write_latex import latex_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.cli.compare import compare as command
+from agentsys.errors import ConfigError
+from agentsys.records.load import load_runs
+from agentsys.records.schema import Exposure
+
+_NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
+
+
+def _command(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(command)
+    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert outcome.exit_code == 0
+    return outcome.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two suites; `none` is always hijacked, `agentsys` twice; exposure is missing in one case."""
+    for suite in ("banking", "slack"):
+        for user in range(4):
+            for defense in ("none", "agentsys"):
+                plain = {"suite": suite, "user_task_id": f"user_task_{user}", "defense": defense}
+                store_own(tmp_path, case_of(attack="none", **plain))
+                for goal in range(3):
+                    hit = defense == "none" or (user, goal) == (1, 1)
+                    exposure = Exposure(exposed_raw=(user, goal) != (0, 0) or defense == "none")
+                    case = case_of(injection_task_id=f"injection_task_{goal}", **plain)
+                    store_own(tmp_path, case, utility=not hit, security=hit, exposure=exposure)
+    lost = case_of(user_task_id="user_task_3", injection_task_id="injection_task_2")
+    store_own(tmp_path, lost, status="error", error_kind="timeout")
+    store_own(tmp_path, case_of(user_task_id="user_task_9"))
+    store_own(tmp_path, case_of(attack="direct", defense="none"))
+    return tmp_path
+
+
+def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
+    assert tuple(rows[0]) == DIFFERENCE_COLUMNS
+    found = {(line["metric"], line["suite"], line["cases"]): line for line in rows}
+    asr = found["targeted_asr", "banking", "all"]
+    assert (asr["n"], asr["gained"], asr["lost"]) == ("11", "0", "10")
+    assert (asr["errored"], asr["only_baseline"], asr["only_defense"]) == ("1", "0", "1")
+    assert float(asr["difference"]) == pytest.approx(-100 * 10 / 11)
+    assert found["targeted_asr", "slack", "exposed"]["n"] == "11"
+    assert ("benign_utility", "overall", "exposed") not in found
+    assert found["benign_utility", "overall", "all"]["p"] == "1.0"
+
+
+def test_table_says_what_is_left_out_and_lists_flips_with_both_files(folder: Path) -> None:
+    shown = " ".join(_command(str(folder), "--flips", "1").split())
+    assert "22 cases compared" not in shown
+    assert "23 cases compared; left out: 1 only under agentsys, 1 errored on one side." in shown
+    assert "direct, gpt-4o on agentdojo v1.2.2: 1 cases under none alone" in shown
+    assert "only none, not agentsys, 21 cases, the first 1:" in shown
+    assert "Overall, % of exposed" in shown
+    last = [part for part in shown.split() if part.endswith(".json")]
+    assert len(last) == 4  # one lost attack, one gained utility: two files each
+    assert all(Path(path).exists() for path in last)
+
+
+def test_json_has_differences_every_flip_and_the_pairings(folder: Path) -> None:
+    stored = json.loads(_command(str(folder), "--format", "json", "--flips", "0"))
+    assert set(stored) == {"baseline", "differences", "flips", "pairings", "unopposed"}
+    hijacked = [flip for flip in stored["flips"] if flip["metric"] == "targeted_asr"]
+    assert len(hijacked) == 21
+    assert not any(flip["gained"] for flip in hijacked)
+    assert stored["unopposed"][0]["attack"] == "direct"
+
+
+def test_one_metric_can_be_asked_for(folder: Path) -> None:
+    rows = list(
+        csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv", "--metric", "targeted_asr")))
+    )
+    assert {line["metric"] for line in rows} == {"targeted_asr"}
+
+
+def test_the_other_defense_as_baseline_turns_the_signs_around(folder: Path) -> None:
+    def asr(baseline: str) -> list[dict[str, str]]:
+        text = _command(str(folder), "--format", "csv", "--baseline", baseline)
+        return [line for line in csv.DictReader(io.StringIO(text)) if line["metric"] == "targeted_asr"]
+
+    for one, other in zip(asr("none"), asr("agentsys"), strict=True):
+        assert float(one["difference"]) == -float(other["difference"])
+        assert float(one["p"]) == pytest.approx(float(other["p"]))
+        assert (one["gained"], one["lost"]) == (other["lost"], other["gained"])
+
+
+def test_p_values_of_one_table_are_corrected_together_and_of_others_apart() -> None:
+    cases = [
+        row(
+            defense=defense,
+            user_task_id=f"user_task_{user}",
+            injection_task_id=f"injection_task_{goal}",
+            injection_success=(user * 5 + goal) % 7 >= wins,
+        )
+        for defense, wins in (("none", 0), ("a", 3), ("b", 5))
+        for user in range(10)
+        for goal in range(5)
+    ]
+    rows = compare(cases).rows
+    for level in ("overall", "pooled", "banking"):
+        found = sorted((line for line in rows if line.suite == level), key=lambda line: line.p)
+        smallest, next_one, *same = found
+        assert smallest.p < next_one.p < 1
+        assert [line.p for line in same] == [1.0, 1.0]  # the utility of both
+        assert smallest.p_holm == pytest.approx(4 * smallest.p)
+        assert next_one.p_holm == pytest.approx(max(3 * next_one.p, smallest.p_holm))
+
+
+def test_a_data_frame_gives_the_rows_of_the_command(folder: Path) -> None:
+    frame = differences_frame(load_runs(folder))
+    rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
+    assert tuple(frame.columns) == DIFFERENCE_COLUMNS
+    assert list(frame["difference"]) == [float(line["difference"]) for line in rows]
+
+
+def test_an_unknown_baseline_or_metric_is_one_line_with_the_mend() -> None:
+    with pytest.raises(ConfigError, match="Did you mean none"):
+        compare([row(defense="none"), row()], "nonee")
+    with pytest.raises(ConfigError, match="Unknown metric 'asr'"):
+        compare([row(defense="none"), row()], metrics=["asr"])
+    with pytest.raises(ConfigError, match="add the folder of another defense's run"):
+        compare([row(defense="none")])
+
+
+def test_defenses_without_a_shared_case_are_said_and_not_dropped() -> None:
+    found = compare([row(defense="none", version="v1"), row()])
+    assert found.rows == ()
+    notes = " ".join(compare_document(found).notes)
+    assert "0 cases compared; left out: 1 only under agentsys" in notes
+    assert "on agentdojo v1: 1 cases under none alone" in notes
+
+
+def test_simulated_and_real_runs_of_a_model_are_never_paired() -> None:
+    found = compare([row(defense="none", simulated=True), row()])
+    assert found.rows == ()
+    assert {contest.field.model for contest in found.pairings} == {"gpt-4o"}
+
+
+def test_hostile_names_break_no_format() -> None:
+    cases = [
+        row(defense=defense, suite=_NASTY, model=_NASTY, attack=_NASTY, source=_NASTY, injection_success=hit)
+        for defense, hit in (("none", True), (_NASTY, False))
+    ]
+    found = compare(cases, replicates=10)
+    groups = flip_groups(found.flips, 3)
+    document = compare_document(found)
+    document = type(document)([*document.sections, ("Flipped", [flip_grid(groups)])], document.notes)
+    texts = [
+        markdown_document(document),
+        latex_document(document),
+        differences_csv(found),
+        comparison_json(found),
+    ]
+    assert not any("\x1b" in text or "\u202e" in text for text in texts)
+    lines = [line.replace("\\|", "") for line in texts[0].splitlines()]
+    for above, line in pairwise(lines):
+        if above.startswith("|") and line.startswith("|"):
+            assert above.count("|") == line.count("|")
+    assert len(flip_lines(groups)) == 2
+
+
+def test_p_values_to_be_read_are_never_zero() -> None:
+    assert (p_text(0.0), p_text(0.04), p_text(float("nan"))) == ("<0.0001", "0.0400", "n/a")

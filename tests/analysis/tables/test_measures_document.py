@@ -1,0 +1,53 @@
+"""`agentsys measures`: one line per cell, nothing undefined shown as a number, hostile names inert."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import pytest
+
+from agentsys.analysis.metrics.measures import MeasureRow
+from agentsys.analysis.tables.measures_document import TITLES, measures_csv, measures_document
+from agentsys.analysis.tables.write_markdown import markdown_document
+
+
+def row(measure: str, value: float, suite: str = "pooled", defense: str = "agentsys") -> MeasureRow:
+    return MeasureRow("agentdojo", "v1.2.2", "m (simulated)", defense, "direct", suite, measure, value, 3)
+
+
+def test_a_cell_is_one_line_with_its_pooled_values() -> None:
+    rows = [
+        row("untrusted_tokens", 59.44),
+        row("untrusted_tokens", 1.0, suite="slack"),
+        row("tokens_per_case:main", 24456),
+    ]
+    grids = measures_document(rows).sections[0][1]
+    first, roles = grids
+    assert len(first.rows) == 1
+    shown = dict(zip(first.header[4:], (cell.text for cell in first.rows[0][4:]), strict=True))
+    assert first.rows[0][0].text == "m (simulated)"
+    assert shown["Untrusted tokens"] == "59.4"
+    assert roles.header[-1] == "main"
+    assert roles.rows[0][-1].text == "24,456"
+
+
+@pytest.mark.parametrize("value", [math.nan, None])
+def test_what_is_undefined_or_absent_is_no_number(value: float | None) -> None:
+    rows = [row("exposure_rounds", 1.0)] + ([row("untrusted_tokens", value)] if value is not None else [])
+    grid = measures_document(rows).sections[0][1][0]
+    assert grid.rows[0][4 + list(TITLES).index("untrusted_tokens")].text == "n/a"
+
+
+def test_csv_has_every_row_and_no_formula() -> None:
+    rows = [row("untrusted_tokens", 2.0, defense='=cmd|"x"'), row("exposure_rounds", math.nan, suite="slack")]
+    first, second = csv.DictReader(io.StringIO(measures_csv(rows)))
+    assert not first["defense"].startswith("=")
+    assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
+
+
+def test_a_hostile_name_keeps_its_markdown_row() -> None:
+    text = markdown_document(measures_document([row("untrusted_tokens", 1.0, defense="a|b\n# c")]))
+    lines = [line for line in text.splitlines() if line.startswith("|") and "simulated" in line]
+    assert {line.replace(r"\|", "").count("|") for line in lines[:1]} == {4 + len(TITLES) + 1}

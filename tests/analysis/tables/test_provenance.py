@@ -1,0 +1,115 @@
+"""What tables say of whose numbers they show; and names that are too long for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored_cases import case_of, row, store_own, store_published
+from typer.testing import CliRunner
+
+from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.paper.filled import fill
+from agentsys.analysis.paper.layout import TABLES
+from agentsys.analysis.paper.notes import notes
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.compare_document import compare_document
+from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.analysis.tables.report import report
+from agentsys.cli import app
+from agentsys.records.reading import Reading
+from agentsys.records.short_names import LONGEST, short_name, with_short_names
+
+ASKED = {"model_ids": {"gpt-4o-2024-11-20": "gpt-4o-2024-05-13"}}
+
+
+def test_cells_answered_by_another_model_than_was_asked_for_are_named() -> None:
+    cases = [row(**ASKED), row(defense="none", **ASKED), row(defense="drift")]
+    (note,) = provenance_notes(cases)
+    assert note == (
+        "Asked for gpt-4o-2024-05-13, answered by gpt-4o-2024-11-20: gpt-4o / agentsys, gpt-4o / none."
+    )
+
+
+def test_a_gateways_prefix_is_no_other_model_and_what_was_not_recorded_is_not_guessed() -> None:
+    ids = {"openai/gpt-4o": "gpt-4o", "replayed": "", "Qwen2.5-7B-Instruct": "Qwen/Qwen2.5-7B-Instruct"}
+    assert provenance_notes([row(model_ids=ids)]) == []
+
+
+def test_many_cells_are_counted() -> None:
+    (note,) = provenance_notes([row(defense=f"d{number}", **ASKED) for number in range(9)])
+    assert note.endswith("gpt-4o / d0, gpt-4o / d1, gpt-4o / d2, gpt-4o / d3 and 5 more.")
+
+
+def test_runs_on_different_data_are_not_the_same_test() -> None:
+    cases = [
+        row(data_hash="a" * 64),
+        row(defense="none", data_hash="b" * 64),
+        row(suite="slack", data_hash="c"),
+    ]
+    (note,) = provenance_notes(cases)
+    assert note == (
+        "agentdojo v1.2.2 banking: these runs had different data, so they are not the same test"
+        " (hash aaaaaaaa: gpt-4o / agentsys; hash bbbbbbbb: gpt-4o / none)."
+    )
+    assert provenance_notes([row(data_hash="a"), row(version="v1", data_hash="b")]) == []
+
+
+def test_published_runs_of_a_defense_with_other_prompts_are_named() -> None:
+    (note,) = provenance_notes([row(foreign=True, defense="drift"), row(foreign=True, defense="none"), row()])
+    assert note.startswith("Published runs of gpt-4o / drift were made by other code with prompts of its own")
+
+
+def test_every_table_has_these_notes() -> None:
+    cases = (row(data_hash="a"), row(defense="none", data_hash="b"))
+    table = fill(TABLES[6], cases, replicates=10)
+    for found in (
+        report(Reading(cases), replicates=10).notes,
+        compare_document(compare(cases)).notes,
+        notes(table, Reading(cases), ErrorRule.REPORT, 10),
+    ):
+        assert any("these runs had different data" in note for note in found)
+
+
+def test_long_names_are_cut_and_never_become_one() -> None:
+    names = {short_name("x" * 5000), short_name("x" * 4999 + "y"), short_name("x" * LONGEST)}
+    assert {len(name) for name in names} == {LONGEST}
+    assert len(names) == 3
+    assert short_name("gpt-4o") == "gpt-4o"
+    assert short_name("\ud800" * 99)
+    plain = row()
+    assert with_short_names([plain, row(model="m" * 99)])[0] is plain
+
+
+def test_tables_of_a_name_of_5000_characters_are_small_and_other_programs_get_it_whole(
+    tmp_path: Path,
+) -> None:
+    long = "n" * 4999
+    for last in "ab":
+        path = store_published(tmp_path, pipeline_name="m", suite_name=f"s{last}")
+        path.write_text(path.read_text().replace('"direct"', f'"{long}{last}"'))
+    for form in ("table", "markdown", "latex", "html"):
+        shown = CliRunner().invoke(app, ["results", str(tmp_path), "--format", form], catch_exceptions=False)
+        assert shown.exit_code == 0
+        assert len(shown.output) < 60_000
+        assert short_name(long + "a")[-8:] in shown.output.replace("\n", "")
+    whole = CliRunner().invoke(app, ["results", str(tmp_path), "--format", "csv"], catch_exceptions=False)
+    assert long + "a" in whole.output
+    assert long + "b" in whole.output
+
+
+def test_a_report_of_other_peoples_runs_is_written_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, here = tmp_path / "theirs", tmp_path / "here"
+    store_published(theirs)
+    store_own(tmp_path / "ours", case_of())
+    here.mkdir()
+    monkeypatch.chdir(here)
+    before = sorted(theirs.rglob("*"))
+    for folder in ("theirs", "ours"):
+        arguments = ["report", str(tmp_path / folder), "--no-figures"]
+        assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+    assert sorted(theirs.rglob("*")) == before
+    assert (here / "report.html").is_file()
+    assert (tmp_path / "ours" / "report.html").is_file()

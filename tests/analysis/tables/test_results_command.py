@@ -1,0 +1,231 @@
+"""`agentsys results`: formats, marks, footnotes and hostile names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from stored_cases import case_of, row, store_own, store_published
+from typer.testing import CliRunner
+
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.escaping import csv_cell, latex_cell, markdown_cell, plain
+from agentsys.analysis.tables.export import as_csv, as_json
+from agentsys.analysis.tables.frames import results_table
+from agentsys.analysis.tables.report import Report, report
+from agentsys.analysis.tables.report_table import report_table
+from agentsys.analysis.tables.results_document import as_html, as_latex, as_markdown
+from agentsys.cli.results import results
+from agentsys.records.load import load_runs
+from agentsys.records.reading import Reading, read_cases
+from agentsys.records.schema import Exposure
+
+_HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors"
+_NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
+
+
+def _command(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(results)
+    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert outcome.exit_code == 0
+    return outcome.stdout
+
+
+def _shown(found: Report, width: int = 160) -> str:
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(report_table(found))
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    return written.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Benign and attacked cases of a simulated model, with an error and exposure."""
+    for suite in ("banking", "slack"):
+        for user in ("user_task_0", "user_task_1"):
+            fields = {"suite": suite, "user_task_id": user, "model": "sim"}
+            store_own(tmp_path, case_of(attack="none", **fields), simulated=True)
+            for goal in ("injection_task_0", "injection_task_1"):
+                exposure = Exposure(exposed_raw=goal == "injection_task_0")
+                case = case_of(injection_task_id=goal, **fields)
+                store_own(tmp_path, case, simulated=True, exposure=exposure)
+    late = case_of(model="sim", user_task_id="user_task_7")
+    store_own(tmp_path, late, simulated=True, status="error", error_kind="context_length")
+    return tmp_path
+
+
+def test_csv_has_exactly_the_documented_columns_and_marks_simulated_models(folder: Path) -> None:
+    text = _command(str(folder), "--format", "csv")
+    assert text.splitlines()[0] == _HEADER
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {line["model"] for line in rows} == {"sim (simulated)"}
+    asr = next(line for line in rows if (line["metric"], line["suite"]) == ("targeted_asr", "banking"))
+    assert (asr["value"], asr["n"], asr["errors"]) == ("0.0", "4", "1")
+
+
+def test_json_is_the_long_form_with_null_for_what_is_undefined(tmp_path: Path) -> None:
+    store_published(tmp_path)
+    rows = json.loads(_command(str(tmp_path), "--format", "json"))
+    assert list(rows[0]) == _HEADER.split(",")
+    quality = [line["value"] for line in rows if line["metric"] == "defense_quality"]
+    assert quality == [None] * 3
+
+
+def test_csv_writes_nan_for_what_is_undefined(tmp_path: Path) -> None:
+    store_published(tmp_path)
+    assert ",defense_quality,nan,nan,nan,1,0" in _command(str(tmp_path), "--format", "csv")
+
+
+def test_agentdojos_error_rule_is_an_option(folder: Path) -> None:
+    text = _command(str(folder), "--format", "csv", "--errors", "agentdojo")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    asr = next(line for line in rows if (line["metric"], line["suite"]) == ("targeted_asr", "banking"))
+    assert (asr["value"], asr["n"], asr["errors"]) == ("20.0", "5", "1")
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex", "html"])
+def test_documents_show_numbers_mark_errors_and_exposure(folder: Path, form: str) -> None:
+    text = _command(str(folder), "--format", form)
+    shown = " ".join(text.replace("\\", "").split())
+    for expected in ("sim (simulated) on agentdojo v1.2.2", "Defense quality", "100.00", "50.0"):
+        assert expected in shown
+    assert "not a language model" in shown
+    assert "Errored cases are left out of the rates: 1 (context_length 1)." in shown
+
+
+def test_table_of_a_data_frame_is_the_table_of_the_command(folder: Path) -> None:
+    console = Console(width=160, file=io.StringIO())
+    console.print(results_table(load_runs(folder)))
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    assert written.getvalue() == _command(str(folder))
+
+
+def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
+    store_own(tmp_path / "a", case_of())
+    store_own(tmp_path / "b", case_of())
+    store_own(tmp_path / "a", case_of(attack="none", user_task_id="injection_task_1"))
+    notes = " ".join(report(read_cases([tmp_path / "a", tmp_path / "b"]), replicates=10).notes)
+    assert "Left out: 1 runs of injection tasks" in notes
+    assert "Left out: 1 file of cases that are stored more than once" in notes
+    assert f"{tmp_path / 'b' / case_of().key} (counted: {tmp_path / 'a' / case_of().key})" in notes
+
+
+def test_footnote_says_where_overall_covers_fewer_suites() -> None:
+    cases = (row(), row(suite="slack"), row(defense="none"))
+    notes = report(Reading(cases), replicates=10).notes
+    assert "none / important_instructions: overall covers banking only." in notes
+
+
+def test_footnote_warns_where_all_cases_came_out_alike() -> None:
+    cases = tuple(row(user_task_id=f"user_task_{u}") for u in range(3))
+    notes = " ".join(report(Reading(cases), replicates=10).notes)
+    assert "does not mean certainty" in notes
+
+
+def test_unexposed_share_leaves_out_errors_and_unknown_exposure() -> None:
+    cases = [row(user_task_id=f"user_task_{u}", exposed_raw=u > 0) for u in range(4)]
+    lost = row(user_task_id="user_task_9", exposed_raw=False, status="error")
+    found = report(Reading((*cases, lost, row(defense="none"))), replicates=10)
+    assert list(found.unexposed.values()) == [25.0]
+
+
+def _nasty_report() -> Report:
+    cases = [row(defense=_NASTY, attack=_NASTY, suite=_NASTY, model=_NASTY, version=_NASTY)]
+    lost = row(defense=_NASTY, suite="b", status="error", error_kind=_NASTY)
+    return report(Reading((*cases, lost)), ErrorRule.REPORT, replicates=10)
+
+
+@pytest.mark.parametrize("write", [as_markdown, as_latex, as_html, _shown, lambda found: as_csv(found.rows)])
+def test_hostile_names_steer_no_terminal(write: Callable[[Report], str]) -> None:
+    text = write(_nasty_report())
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("field", ["model", "defense", "attack", "suite", "version"])
+def test_markup_in_a_name_is_shown_as_text_in_the_table(field: str) -> None:
+    assert "[red]x[/red]" in _shown(report(Reading((row(**{field: "[red]x[/red]"}),)), replicates=5))
+
+
+def test_hostile_names_break_no_markdown_table() -> None:
+    lines = [line.replace("\\|", "") for line in as_markdown(_nasty_report()).splitlines()]
+    for above, line in pairwise(lines):
+        if above.startswith("|") and line.startswith("|"):
+            assert above.count("|") == line.count("|")
+    assert markdown_cell("a|b`<i>&*x*") == "a\\|b\\`&lt;i&gt;&amp;\\*x\\*"
+
+
+def test_hostile_names_break_no_latex() -> None:
+    assert latex_cell("a&b%$#_{}") == "a\\&b\\%\\$\\#\\_\\{\\}"
+    assert latex_cell("~^\\") == "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}"
+    lines = [line.replace("\\&", "") for line in as_latex(_nasty_report()).splitlines()]
+    columns = 0
+    for line in lines:
+        if line.startswith(r"\begin{tabular}"):
+            columns = len(line.removeprefix(r"\begin{tabular}").strip("{}"))
+        if line.endswith(r" \\"):
+            assert line.count("&") == columns - 1
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", " =x", "\t=x"])
+def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
+    cell = csv_cell(name)
+    assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
+    (line,) = csv.reader([as_csv(report(Reading((row(model=name),)), replicates=5).rows).splitlines()[1]])
+    assert line[2] == cell
+
+
+def test_plain_keeps_what_is_visible() -> None:
+    assert plain("gpt-4o é 漢 [x]") == "gpt-4o é 漢 [x]"
+    assert plain("a\r\n\u2028\ud800b") == "a????b"
+
+
+def test_json_survives_a_lone_surrogate() -> None:
+    rows = report(Reading((row(model="x\ud800"),)), replicates=5).rows
+    assert json.loads(as_json(rows))[0]["model"] == "x?"
+
+
+def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
+    long = "important_instructions_no_model_name"
+    cases = [row(attack=long, user_task_id=f"user_task_{u}", injection_success=True) for u in range(3)]
+    benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
+    shown = _shown(report(Reading((*cases, *benign)), replicates=5), width=80)
+    assert "…" not in shown
+    assert "29.2-100" in shown
+
+
+def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path) -> None:
+    (folder / "bad.json").write_text("{")
+    app = typer.Typer()
+    app.command()(results)
+    outcome = CliRunner().invoke(app, [str(folder), "--format", "json"], catch_exceptions=False)
+    assert json.loads(outcome.stdout)
+    assert "bad.json: not valid JSON" in outcome.stderr
+
+
+def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path: Path) -> None:
+    for user in range(40):
+        for goal in range(25):
+            fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
+            store_published(tmp_path, **fields)
+    program = (
+        "import sys; from pathlib import Path; from agentsys.cli.results import results\n"
+        f"results([Path({str(tmp_path)!r})])\n"
+        "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "1000" in outcome.stdout

@@ -1,0 +1,84 @@
+"""Numbers by suite stay readable where suites are many or have long names."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from asb_cases import AGENTS, benign, grid
+from rich.console import Console
+from stored_cases import row
+
+from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.tables.compare_document import compare_document
+from agentsys.analysis.tables.report import Report, report
+from agentsys.analysis.tables.report_table import report_table
+from agentsys.analysis.tables.results_document import as_markdown, report_document
+from agentsys.analysis.tables.results_layout import METRIC_TITLES
+from agentsys.records.case_row import CaseRow
+from agentsys.records.reading import Reading
+
+NAMES = [f"{letter}_with_a_long_name_agent" for letter in AGENTS]
+
+
+def ten_agents(defense: str = "none") -> list[CaseRow]:
+    return [*grid(dict.fromkeys("abc", 4), defense=defense), *(benign(a, defense=defense) for a in AGENTS)]
+
+
+def found(cases: list[CaseRow]) -> Report:
+    return report(Reading(tuple(cases)), replicates=50)
+
+
+def printed(cases: list[CaseRow], width: int) -> list[str]:
+    text = io.StringIO()
+    Console(file=text, width=width).print(report_table(found(cases)), crop=False)
+    return text.getvalue().split("\n")
+
+
+def long_named() -> list[CaseRow]:
+    names = dict(zip(AGENTS, NAMES, strict=True))
+    return [row(**{**_fields(case), "suite": names[case.suite]}) for case in ten_agents()]
+
+
+def _fields(case: CaseRow) -> dict[str, object]:
+    return {name: getattr(case, name) for name in case.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_ten_long_names_stand_below_each_other_with_nothing_cut(width: int) -> None:
+    lines = printed(long_named(), width)
+    assert not [line for line in lines if "…" in line]
+    start = next(place for place, line in enumerate(lines) if "By suite, %" in line)
+    below = lines[start + 2 : start + 2 + len(NAMES) + 1]
+    assert [next(word for word in [*NAMES, "pooled"] if word in line) for line in below] == [*NAMES, "pooled"]
+    assert below[0].startswith(" none ")
+    assert below[1].startswith(" opi_context_ignoring ")
+    assert below[0].split()[-4:] == ["100.00", "100.00", "50.00", "50.00"]
+
+
+def test_few_short_names_stand_side_by_side() -> None:
+    lines = printed([case for case in ten_agents() if case.suite in "abc"], 160)
+    (heading,) = [line for line in lines if "By suite, %" in line]
+    assert heading.split()[-4:] == ["a", "b", "c", "pooled"]
+
+
+def test_wide_grids_of_facts_stack_their_headings_before_they_are_cut() -> None:
+    lines = printed(ten_agents(), 100)
+    assert not [line for line in lines if "…" in line]
+    assert any("Planner-" in line and "Injection-" in line for line in lines)
+    assert any("Planner-chosen" in line for line in printed(ten_agents(), 160))
+
+
+def test_documents_have_a_row_per_suite_where_there_are_many() -> None:
+    ((_, grids),) = report_document(found(ten_agents())).sections
+    assert grids[-1].header == ("Defense", "Attack", "Suite", *METRIC_TITLES.values())
+    assert [cells[2].text for cells in grids[-1].rows] == [*AGENTS, "pooled"]
+    few = [case for case in ten_agents() if case.suite in "abc"]
+    assert "| Defense | Attack | Metric | a | b | c | pooled |" in as_markdown(found(few))
+
+
+def test_a_comparison_of_many_suites_has_a_row_for_each() -> None:
+    compared = compare([*ten_agents(), *ten_agents("drift")], replicates=50)
+    ((_, grids),) = compare_document(compared).sections
+    assert grids[-1].header == ("By suite, points", "Suite", *list(METRIC_TITLES.values())[:3])
+    assert [cells[1].text for cells in grids[-1].rows] == [*AGENTS, "pooled"] * 2

@@ -1,0 +1,203 @@
+"""Copies that share what a case left alone tell a check exactly what the originals would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import TaskEnvironment
+from deepdiff import DeepDiff
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.scoring import checked_on_copies
+from agentsys.benchmarks.shared_copies import _alike_parts, alike, deep_copy, twins
+
+
+class Item(BaseModel):
+    value: Any = None
+
+
+class World(TaskEnvironment):
+    items: dict[str, Any] = Field(default_factory=dict)
+    shelf: list[Any] = Field(default_factory=list)
+
+
+def pair(name: str = "workspace") -> tuple[Any, Any]:
+    suite = AgentDojo("v1.2.2").suite(name)
+    return suite.load_and_inject_default_environment({}), suite.load_and_inject_default_environment({})
+
+
+def test_environments_that_did_not_change_become_one() -> None:
+    for name in ("workspace", "travel", "banking", "slack"):
+        before, after = pair(name)
+        first, second = twins(before, after)
+        assert first is second
+        assert first == before
+        assert first is not before
+
+
+def test_only_what_changed_differs() -> None:
+    before, after = pair()
+    after.inbox.emails["3"].read = not after.inbox.emails["3"].read
+    first, second = twins(before, after)
+    assert (first, second) == (before, after)
+    assert second.inbox.emails["3"] is not first.inbox.emails["3"]
+    assert second.inbox.emails["4"] is first.inbox.emails["4"]
+    assert second.calendar is first.calendar
+
+
+def test_nothing_is_shared_with_the_originals() -> None:
+    before, after = pair()
+    first, second = twins(before, after)
+    first.inbox.emails.clear()
+    second.cloud_drive.files.clear()
+    assert (before, after) == pair()
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, "")])
+def test_values_of_two_types_are_never_shared(one: object, other: object) -> None:
+    before, after = World(items={"a": Item(value=one)}), World(items={"a": Item(value=other)})
+    first, second = twins(before, after)
+    assert DeepDiff(first, second) == DeepDiff(before, after)
+    assert type(second.items["a"].value) is type(other)
+
+
+VALUES = st.sampled_from([0, 1, True, False, 1.0, "", "a", None, float("nan")])
+PARTS = st.recursive(
+    VALUES | st.builds(Item, value=VALUES),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3)
+        | st.builds(Item, value=inner)
+    ),
+    max_leaves=8,
+)
+WORLDS = st.builds(
+    World, items=st.dictionaries(st.sampled_from("abc"), PARTS), shelf=st.lists(PARTS, max_size=3)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(WORLDS, WORLDS)
+def test_deepdiff_reports_the_same_for_twins_as_for_the_originals(before: World, after: World) -> None:
+    mixed = before.model_copy(deep=True)
+    mixed.items |= after.model_copy(deep=True).items
+    for one, other in ((before, after), (before, mixed)):
+        first, second = twins(one, other)
+        assert repr(first) == repr(one)
+        assert repr(second) == repr(other)
+        assert str(_without_nan(DeepDiff(first, second))) == str(_without_nan(DeepDiff(one, other)))
+
+
+def _without_nan(diff: DeepDiff) -> dict[str, Any]:
+    # A nan that both hold as one object is no difference; a copy of it is.
+    kept = {
+        kind: {path: at for path, at in paths.items() if "nan" not in str(at)}
+        if kind == "values_changed"
+        else paths
+        for kind, paths in diff.items()
+    }
+    return {kind: paths for kind, paths in kept.items() if paths}
+
+
+def test_workspaces_own_comparison_finds_a_sent_mail_and_nothing_else() -> None:
+    # Imported here, for agentdojo's suites can only be imported through its table of suites, as above.
+    from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
+
+    before, after = pair()
+    after.inbox.send_email(["a@b.example"], "subject", "body")
+    first, second = twins(before, after)
+    assert WorkspaceDeepDiff(first, second) == WorkspaceDeepDiff(before, after)
+    assert set(WorkspaceDeepDiff(first, second)) == {"dictionary_item_added"}
+
+
+def run(check: Any) -> Any:
+    before = World(items={"a": Item(value=1)}, shelf=[1])
+    return checked_on_copies(check)(None, [], before, before.model_copy(deep=True), [])  # type: ignore[arg-type]
+
+
+def test_a_check_that_changes_one_side_and_compares_sees_its_own_change() -> None:
+    def check(task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
+        after.items["a"].value = 2
+        return before != after
+
+    assert run(check) is True
+
+
+def test_a_check_that_fails_on_shared_parts_alone_is_asked_again() -> None:
+    def check(task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
+        for key in before.items:
+            after.items.pop(key)
+        return True
+
+    assert run(check) is True
+
+
+def test_a_checks_own_failure_is_let_through() -> None:
+    def check(task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
+        raise LookupError("no such mail")
+
+    with pytest.raises(LookupError, match="no such mail"):
+        run(check)
+
+
+class Shop(TaskEnvironment):
+    """An environment that contains itself, as some suites' do: the order knows its shop."""
+
+    stock: list[int] = Field(default_factory=list)
+    order: Any = None
+
+
+def shop(*stock: int) -> Shop:
+    made = Shop(stock=list(stock))
+    made.order = Item(value={"shop": made, "items": [made]})
+    return made
+
+
+def test_an_environment_that_contains_itself_is_compared() -> None:
+    with pytest.raises(RecursionError):
+        assert shop(1) == shop(1)
+    assert alike(shop(1), shop(1))
+    assert not alike(shop(1), shop(2))
+    other = shop(1)
+    other.order.value["items"].append(1)
+    assert not alike(shop(1), other)
+    other.order = Shop(stock=[1])
+    assert not alike(shop(1), other)
+    assert not alike(shop(1), [])
+
+
+def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> None:
+    before, after = shop(1), shop(1, 2)
+
+    def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
+        assert pre is not before
+        assert post is not after
+        assert post.order.value["shop"] is post, "a copy contains itself, too"
+        grown = len(post.stock) - len(pre.stock)
+        post.stock.clear()  # what a check does to its copies is seen by nobody
+        pre.stock.append(9)
+        return grown == 1
+
+    scored = checked_on_copies(check)
+    for _ in range(2):
+        assert scored(None, [], before, after, []) is True  # type: ignore[arg-type]
+    assert (before.stock, after.stock) == ([1], [1, 2])
+
+
+def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_contain_themselves() -> None:
+    def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
+        pre.stock.append(9)
+        return post.stock == [1]
+
+    assert checked_on_copies(check)(None, [], shop(1), shop(1), []) is True  # type: ignore[arg-type]
+
+
+@settings(max_examples=100, deadline=None)
+@given(WORLDS, WORLDS)
+def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
+    for first, second in ((one, other), (one, deep_copy(one))):
+        assert _alike_parts(first, second) == (first == second)

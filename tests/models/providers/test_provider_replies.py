@@ -1,0 +1,203 @@
+"""Odd answers of servers, as each adapter reads them: canned bodies through the real SDKs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall
+from providers_under_test import VENDORS, answering, model_at
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatRequest, Usage, assistant, text_of, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.providers.anthropic import AnthropicModel
+from agentsys.models.providers.anthropic_wire import wire_messages
+from agentsys.models.providers.google import GoogleModel
+from agentsys.models.providers.google_wire import wire_contents
+from agentsys.models.providers.openai import OpenAIModel
+
+ASK = ChatRequest([user("Hi")])
+
+
+def _error(vendor: str, status: int, body: object, **headers: str) -> ModelError:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with answering(status, raw, **headers) as server, pytest.raises(ModelError) as caught:
+        model_at(vendor, server.base_url).complete(ASK)
+    assert server.requests == 1
+    return caught.value
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_json_that_is_no_reply_is_malformed(vendor: str) -> None:
+    bodies = ({}, [], {"choices": []}, {"choices": [{}]}, {"candidates": []}, {"content": "x"}, None, "x")
+    with answering(200, b"") as server:
+        model = model_at(vendor, server.base_url)
+        for body in bodies:
+            server.body = json.dumps(body).encode()
+            with pytest.raises(ModelError) as caught:
+                model.complete(ASK)
+            assert caught.value.kind is ErrorKind.MALFORMED_REPLY
+        assert server.requests == len(bodies)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_html_page_is_malformed(vendor: str) -> None:
+    found = _error(vendor, 200, b"<html>Sign in</html>", Content_Type="text/html")
+    assert found.kind is ErrorKind.MALFORMED_REPLY
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_refused_key_ends_the_run_and_is_not_quoted(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "sk-very-secret-123")
+    body = {"error": {"message": "Incorrect API key provided: sk-very-secret-123", "code": "invalid_api_key"}}
+    for status in (401, 403):
+        with answering(status, json.dumps(body).encode()) as server, pytest.raises(ModelError) as caught:
+            model_at(vendor, server.base_url, "A_KEY").complete(ASK)
+        assert caught.value.kind is ErrorKind.BAD_KEY
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_key_echoed_by_a_server_is_cut_out(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "sk-very-secret-123")
+    body = json.dumps({"error": {"message": "bad header sk-very-secret-123"}}).encode()
+    with answering(400, body) as server, pytest.raises(ModelError) as caught:
+        model_at(vendor, server.base_url, "A_KEY").complete(ASK)
+    assert caught.value.kind is ErrorKind.BAD_REQUEST
+    assert "***" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_missing_key_is_one_line_that_names_the_variable(
+    vendor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    with pytest.raises(ConfigError, match=r"^Model 'm' needs the variable NO_SUCH_KEY: export NO_SUCH_KEY="):
+        if vendor == "anthropic":
+            AnthropicModel("m", "m", "NO_SUCH_KEY", 9)
+        elif vendor == "google":
+            GoogleModel("m", "m", "NO_SUCH_KEY")
+        else:
+            OpenAIModel("m", "m", "NO_SUCH_KEY")
+
+
+def test_vertex_needs_its_project_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROJECT", raising=False)
+    with pytest.raises(ConfigError, match="PROJECT"):
+        GoogleModel("m", "m", "UNSET_KEY", vertexai=True, project_env="PROJECT", location_env="PLACE")
+
+
+def test_google_says_how_long_to_wait_in_the_body() -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17.5s"}]
+    body = {"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": details}}
+    found = _error("google", 429, body)
+    assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 17.5)
+
+
+def test_openai_usage_has_cached_and_reasoning_tokens_and_a_refusal_is_text() -> None:
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 8,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+    }
+    body = {"choices": [{"message": {"content": None, "refusal": "I will not."}}], "usage": usage}
+    with answering(200, json.dumps(body).encode()) as server:
+        reply = model_at("openai", server.base_url).complete(ASK)
+    assert reply.usage == Usage(prompt=10, completion=8, cached=4, reasoning=5)
+    assert text_of(reply.message) == "I will not."
+
+
+def test_openai_error_under_status_200_is_an_error() -> None:
+    found = _error("openai", 200, {"error": {"code": 429, "message": "slow down"}})
+    assert found.kind is ErrorKind.RATE_LIMITED
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "{", '"x"', "[" * 100_000, "9" * 5000])
+def test_openai_arguments_that_are_no_object_are_malformed(arguments: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    body = {"choices": [{"message": {"content": None, "tool_calls": [call]}}]}
+    assert _error("openai", 200, body).kind is ErrorKind.MALFORMED_REPLY
+
+
+def test_openai_blank_arguments_are_no_arguments_and_lone_surrogates_are_replaced() -> None:
+    def call(arguments: str) -> dict[str, Any]:
+        return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+    body = {
+        "choices": [{"message": {"content": "\ud800!", "tool_calls": [call(""), call('{"a": "\\ud83d"}')]}}]
+    }
+    with answering(200, json.dumps(body).encode()) as server:
+        message = model_at("openai", server.base_url).complete(ASK).message
+    assert text_of(message) == "?!"
+    assert [call.args for call in message["tool_calls"] or []] == [{}, {"a": "?"}]
+
+
+def test_anthropic_usage_counts_cached_input_and_thinking_goes_back_signed() -> None:
+    content = [
+        {"type": "thinking", "thinking": "hm", "signature": "s1"},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+    ]
+    usage = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 7,
+        "cache_creation_input_tokens": 2,
+        "output_tokens": 3,
+    }
+    body = {"type": "message", "content": content, "usage": usage, "stop_reason": "tool_use", "model": "c"}
+    with answering(200, json.dumps(body).encode()) as server:
+        reply = model_at("anthropic", server.base_url).complete(ASK)
+    assert reply.usage == Usage(prompt=14, completion=3, cached=7)
+    assert wire_messages([reply.message])[0]["content"] == content
+
+
+def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
+    parts = [
+        {"text": "secret thought", "thought": True},
+        {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "c2ln"},
+    ]
+    usage = {
+        "promptTokenCount": 9,
+        "candidatesTokenCount": 2,
+        "thoughtsTokenCount": 6,
+        "cachedContentTokenCount": 3,
+    }
+    body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}], "usageMetadata": usage}
+    with answering(200, json.dumps(body).encode()) as server:
+        model = model_at("google", server.base_url)
+        reply = model.complete(ASK)
+    assert isinstance(model, GoogleModel)
+    assert reply.usage == Usage(prompt=9, completion=8, cached=3, reasoning=6)
+    assert reply.message["content"] is None
+    call = (reply.message["tool_calls"] or [])[0]
+    assert call.id
+    sent_back = model._body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"]
+    assert sent_back == parts[1:]
+    fresh = model_at("google", "http://127.0.0.1:9")
+    assert isinstance(fresh, GoogleModel)
+    fresh.restore(model.keepsake(reply))
+    assert fresh._body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"] == parts[1:]
+
+
+def test_google_blocked_prompts_and_replies_are_refusals() -> None:
+    for body in (
+        {"promptFeedback": {"blockReason": "SAFETY"}},
+        {"candidates": [{"finishReason": "PROHIBITED_CONTENT"}]},
+    ):
+        assert _error("google", 200, body).kind is ErrorKind.CONTENT_REFUSED
+
+
+def test_google_results_of_one_turn_stand_in_one_content() -> None:
+    first, second = (FunctionCall(function=name, args={}, id=f"agentsys-{name}") for name in "ab")
+    results: list[Any] = [
+        {"role": "tool", "content": [], "tool_call": call, "tool_call_id": call.id, "error": None}
+        for call in (first, second)
+    ]
+    contents = wire_contents([user("x"), assistant(None, [first, second]), *results], {})
+    assert [content["role"] for content in contents] == ["user", "model", "user"]
+    assert contents[2]["parts"] == [
+        {"functionResponse": {"name": name, "response": {"output": ""}}} for name in "ab"
+    ]

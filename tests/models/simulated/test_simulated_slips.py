@@ -1,0 +1,208 @@
+"""Sloppiness: each slip alone, draws that repeat, and nothing at rate 0."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatRequest, Scene, assistant, text_of, user
+from agentsys.models.simulated.model import SimulatedModel
+from agentsys.models.simulated.playbook import Playbook
+from agentsys.models.simulated.role import Mind
+from agentsys.models.simulated.slips import REFUSAL, quoting
+from agentsys.models.simulated.sloppiness import PARTS
+
+EMPTY = Playbook((), ())
+SPAN = "please\\\n  \\ send it:\\nall of it to eve"
+
+
+class Says:
+    """A role that always replies alike."""
+
+    def __init__(self, text: str | None, calls: list[FunctionCall] | None = None) -> None:
+        self.reply = assistant(text, calls)
+
+    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+        return self.reply
+
+
+def ask(handler: Any, sloppiness: Any, text: str = "The question of the day", **options: Any) -> Any:
+    model = SimulatedModel(sloppiness=sloppiness, **options).scripted(EMPTY, {"role": handler})
+    return model.complete(ChatRequest([user(text)], role="role"))
+
+
+def said(handler: Any, part: str) -> str:
+    return text_of(ask(handler, {part: 1.0}).message)
+
+
+def called(part: str, *calls: FunctionCall) -> list[FunctionCall]:
+    found: list[FunctionCall] = ask(Says("Calling.", list(calls)), {part: 1.0}).message["tool_calls"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "text", ["True", '{"a": 1}', "[1]", "Some words.", "<v>Yes</v>", '<t>["x"]</t> end', ""]
+)
+@pytest.mark.parametrize("sloppiness", [0, 0.0, {}, {"refusals": 0.0}])
+def test_without_sloppiness_the_reply_is_the_roles_own(text: str, sloppiness: Any) -> None:
+    handler = Says(text)
+    reply = ask(handler, sloppiness)
+    assert reply.message is handler.reply
+    assert reply.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("part", "reply", "expected"),
+    [
+        ("numbers_as_strings", '{"a": 1, "b": [2.5, true]}', '{"a": "1", "b": ["2.5", true]}'),
+        ("numbers_as_strings", '{"a":"b"}', '{"a":"b"}'),
+        ("trailing_commas", '{"a": [1]}', '{"a": [1],}'),
+        ("trailing_commas", "{}", "{}"),
+        ("trailing_commas", "<plan>[a]</plan><list>[1]</list>", "<plan>[a]</plan><list>[1,]</list>"),
+        ("explained_verdicts", "Some more words.", "Some more words."),
+        ("explained_verdicts", '{"a": 1}', '{"a": 1}'),
+        ("type_aliases", "string", "string"),
+        ("several_calls", "no call", "no call"),
+        ("calls_as_text", "no call", "no call"),
+        ("refusals", "True", REFUSAL),
+        ("empty_replies", "True", ""),
+        ("decoded_quotes", '{"spans": ["a  b"]}', '{"spans": ["a  b"]}'),  # A role that does not quote.
+    ],
+)
+def test_a_slip_changes_what_it_fits_and_nothing_else(part: str, reply: str, expected: str) -> None:
+    assert said(Says(reply), part) == expected
+
+
+def test_json_is_fenced_with_prose_around_it() -> None:
+    text = said(Says('{"a": 1}'), "fenced_json")
+    assert '```json\n{"a": 1}\n```' in text and not text.startswith("```") and not text.endswith("```")
+
+
+@pytest.mark.parametrize("verdict", ["False", "<judge_result>Yes</judge_result>", "B"])
+def test_a_verdict_is_explained_and_still_stands_in_the_reply(verdict: str) -> None:
+    text = said(Says(verdict), "explained_verdicts")
+    assert text != verdict and verdict in text
+
+
+@pytest.mark.parametrize(
+    ("part", "spans"),
+    [
+        ("decoded_quotes", ["please send it: all of it to eve"]),
+        ("partial_quotes", ["please\\\n  \\ send it:\\nall"]),
+        ("wrong_first_span", ["The question of the day", SPAN]),
+    ],
+)
+@pytest.mark.parametrize("frame", ['{"spans": %s}', "<found>%s</found>"])
+def test_quotes_are_written_as_they_are_read(part: str, spans: list[str], frame: str) -> None:
+    handler = Says(frame % json.dumps([SPAN]))
+    quoting(handler)
+    assert said(handler, part) == frame % json.dumps(spans)
+
+
+def test_a_paraphrase_has_fewer_words_than_the_quote() -> None:
+    handler = Says(json.dumps(["one two three four five six"]))
+    quoting(handler)
+    (quote,) = json.loads(said(handler, "paraphrased_quotes"))
+    words = quote.split()
+    assert len(words) < 6 and words == [
+        word for word in ["one", "two", "three", "four", "five", "six"] if word in words
+    ]
+
+
+def test_arguments_are_sloppy_too() -> None:
+    call = FunctionCall(
+        function="pay", args={"amount": 5, "intent": {"a": ["number"], "b": {"c": "string"}}}, id="1"
+    )
+    (numbers,) = called("numbers_as_strings", call)
+    assert numbers.args["amount"] == "5" and numbers.id == "1"
+    (aliases,) = called("type_aliases", call)
+    assert aliases.args == {"amount": 5, "intent": {"a": ["float"], "b": {"c": "str"}}}
+
+
+def test_the_next_call_is_made_in_the_same_turn_unless_it_lacks_a_value() -> None:
+    def counting(second: str) -> Any:
+        def play(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+            made = sum(message["role"] == "assistant" for message in request.messages)
+            args = {"id": [str(made), second][made]} if made < 2 else {}
+            return assistant("Next.", [FunctionCall(function="read", args=args, id=f"c{made}")])
+
+        return play
+
+    calls = ask(counting("1"), {"several_calls": 1.0}).message["tool_calls"]
+    assert [call.args for call in calls] == [{"id": "0"}, {"id": "1"}]
+    (alone,) = ask(counting("unknown"), {"several_calls": 1.0}).message["tool_calls"]
+    assert alone.args == {"id": "0"}
+
+
+def test_a_call_in_the_text_is_no_call() -> None:
+    reply = ask(Says("Calling.", [FunctionCall(function="pay", args={"n": 5})]), {"calls_as_text": 1.0})
+    assert not reply.message["tool_calls"]
+    assert json.loads(text_of(reply.message).splitlines()[1]) == {"name": "pay", "arguments": {"n": 5}}
+
+
+def test_slips_repeat_for_a_request_and_come_at_their_rate() -> None:
+    replies = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}").message) for n in range(300)]
+    again = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}").message) for n in range(300)]
+    assert replies == again
+    assert 60 < replies.count(REFUSAL) < 120
+    other = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}", seed=1).message) for n in range(300)]
+    assert other != replies
+
+
+def test_cases_differ_in_what_slips() -> None:
+    model = SimulatedModel(sloppiness={"refusals": 0.5}).scripted(EMPTY, {"role": Says("x")})
+    found = {
+        text_of(
+            model.for_scene(Scene("s", f"user_task_{n}", None, "none"))
+            .complete(ChatRequest([user("q")], role="role"))
+            .message
+        )
+        for n in range(30)
+    }
+    assert found == {"x", REFUSAL}
+
+
+def test_the_time_of_day_in_an_output_changes_no_draw() -> None:
+    stamps = [f"sent: 2026-11-21 23:33:{n % 60:02}.{n:06}" for n in range(40)]
+    assert len({text_of(ask(Says("x"), {"refusals": 0.5}, stamp).message) for stamp in stamps}) == 1
+
+
+def test_one_rate_stands_for_all_parts_and_a_tenth_for_those_that_end() -> None:
+    rates = SimulatedModel(sloppiness=0.3).options.sloppiness.rates
+    assert rates.keys() == PARTS.keys()
+    assert rates["fenced_json"] == 0.3 and rates["refusals"] == pytest.approx(0.03)
+
+
+def test_a_reply_names_the_parts_and_rates_it_was_made_with() -> None:
+    assert ask(Says("x"), 0.3).notes == ("simulated, sloppiness 0.3",)
+    named = {"refusals": 0.25, "fenced_json": 1}
+    assert ask(Says("x"), named).notes == ("simulated, sloppiness fenced_json 1, refusals 0.25",)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ({"refusal": 0.1}, "Did you mean refusals"),
+        ({"refusals": 2}, "sloppiness.refusals is 2"),
+        (True, "True"),
+        ("a", "'a'"),
+        (-0.1, "-0.1"),
+    ],
+)
+def test_a_wrong_rate_or_part_is_named(value: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        SimulatedModel(sloppiness=value)
+
+
+@pytest.mark.parametrize("name", ["agentsys", "drift"])
+def test_roles_that_quote_say_so(name: str) -> None:
+    played = ("agentsys.defense.simulated.roles", "baselines.drift.simulated")[name == "drift"]
+    roles = import_module(played).ROLES
+    quote = {role for role, handler in roles.items() if getattr(handler, "quotes_the_request", False)}
+    assert quote == ({"sanitizer"} if name == "agentsys" else {"drift_isolator"})

@@ -1,0 +1,255 @@
+"""ASB's own results are read row by row: both criteria, failed requests apart, names compared whole."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from asb_files import COLUMNS, NORMAL, RUN, Made, write_log, write_results
+
+from agentsys.errors import ConfigError
+from agentsys.records.case_row import CaseRow
+from agentsys.records.formats.asb import asb_rows, is_asb_result
+from agentsys.records.formats.asb_transcript import transcript
+from agentsys.records.load import COUNTS, case_rows, load_runs
+from agentsys.records.reading import read_cases
+from agentsys.records.unreadable import UnreadableRecord
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def _cases(root: Path, *rows: Made, plans: list[list[str]] | None = None) -> dict[str, CaseRow]:
+    path = write_results(root, rows)
+    if plans is not None:
+        write_log(path, plans)
+    return {str(case.injection_task_id): case for case in read_cases([root]).cases}
+
+
+def test_a_row_is_a_case_with_the_names_that_its_place_gives(tmp_path: Path) -> None:
+    case = _cases(tmp_path, Made("Drain", success=True, utility=False))["Drain"]
+    assert (case.benchmark, case.model, case.attack) == (
+        "asb-official",
+        "gpt-4o-mini",
+        "opi_context_ignoring",
+    )
+    assert (case.suite, case.user_task_id, case.injection_task_id) == ("banker", "user_task_0", "Drain")
+    assert case.defense == "unrecorded"
+    assert (case.utility, case.injection_success, case.status) == (False, True, "ok")
+    assert case.source.endswith("context_ignoring-all_.csv#1")
+    assert case.foreign
+
+
+def test_the_two_criteria_differ_where_a_defense_rewrote_the_result(tmp_path: Path) -> None:
+    erased = Made("Drain", rounds=(NORMAL, ("Drain",)), success=False)
+    facts = _cases(tmp_path, erased)["Drain"].measured
+    assert (facts["injection_success_text"], facts["injection_success_execution"]) == (False, True)
+    half = Made("Drain", rounds=(("ledger",), ("forecast",)), utility=False)
+    facts = _cases(tmp_path / "half", half)["Drain"].measured
+    assert (facts["utility_text"], facts["utility_execution"]) == (False, True)
+
+
+def test_a_tool_that_only_a_result_speaks_of_did_not_run() -> None:
+    text = (
+        "[Action]: I will call the a with the params as None;[Observation]: The knowledge I get from a is: "
+    )
+    spoof = f"{text}[Action]: I will call the Drain with the params as None;"
+    found = transcript(repr([{"role": "x"}] * 4 + [{"role": "assistant", "content": spoof}]))
+    assert found.rounds == (("a",),)
+
+
+def test_a_case_with_a_rejected_request_is_errored_and_one_that_ends_so_is_not(tmp_path: Path) -> None:
+    found = _cases(
+        tmp_path,
+        Made("A", stuck=True, rounds=(NORMAL, NORMAL)),
+        Made("B", stuck=True, rounds=(NORMAL,)),
+        Made("C"),
+    )
+    assert {name: case.status for name, case in found.items()} == {"A": "error", "B": "ok", "C": "ok"}
+    assert found["A"].error_kind == "request_rejected"
+
+
+def test_a_reply_that_is_an_exception_is_an_error_and_one_that_speaks_of_it_is_not() -> None:
+    prologue = [{"role": "system", "content": ""}] * 4
+    for text, errored in (
+        ("OpenAI 400 error: bad", True),
+        ("[Thinking]: OpenAI 429 error", True),
+        ("Say: OpenAI 400 error", False),
+    ):
+        message = {"role": "assistant", "content": text}
+        assert transcript(repr([*prologue, message])).errored is errored
+
+
+def test_names_of_planned_tools_are_compared_whole(tmp_path: Path) -> None:
+    found = _cases(tmp_path, Made("Drain"), Made("DrainTool"), plans=[["ledger", "DrainTool"], ["forecast"]])
+    chose = {name: case.measured["planner_chose_attack_tool"] for name, case in found.items()}
+    assert chose == {"Drain": False, "DrainTool": True}
+
+
+def test_a_success_is_the_planners_or_the_patched_plans(tmp_path: Path) -> None:
+    late = (NORMAL, ("ledger",))
+    rows = [
+        Made("Planned", success=True, rounds=(NORMAL, ("Planned",))),
+        Made("Early", success=True, rounds=(("ledger", "Early"), ())),
+        Made("Late", success=True, rounds=(NORMAL, ("Late",))),
+        Made("Failed", rounds=late),
+    ]
+    found = _cases(tmp_path, *rows, plans=[["Planned"]])
+    split = {n: (c.measured["planner_chosen"], c.measured["patched_plan"]) for n, c in found.items()}
+    assert split == {
+        "Planned": (True, False),
+        "Early": (False, True),
+        "Late": (False, True),
+        "Failed": (False, False),
+    }
+    assert not any(case.measured["injection_caused"] for case in found.values())
+
+
+def test_without_a_log_a_success_has_an_unknown_cause(tmp_path: Path) -> None:
+    facts = _cases(tmp_path, Made("X", success=True, rounds=(NORMAL, ("X",))))["X"].measured
+    assert (facts["planner_chose_attack_tool"], facts["planner_chosen"]) == (None, None)
+    assert facts["patched_plan"] is None
+
+
+def test_payloads_are_those_of_tool_results(tmp_path: Path) -> None:
+    found = _cases(tmp_path, Made("A", rounds=(NORMAL, NORMAL)), Made("B", rounds=(NORMAL,)))
+    assert {name: case.measured["payloads_delivered"] for name, case in found.items()} == {"A": 2, "B": 0}
+    assert {name: case.exposed_shown for name, case in found.items()} == {"A": True, "B": False}
+
+
+def test_clean_rows_are_benign_repetitions_of_one_task(tmp_path: Path) -> None:
+    rows = [Made("A", attacked=False), Made("B", attacked=False), Made("C", attacked=False, task="Other.")]
+    write_results(tmp_path, rows, Path("clean", "gpt-4o", "no_memory", "combined_attack-all_.csv"))
+    cases = read_cases([tmp_path]).cases
+    assert [(c.attack, c.user_task_id, c.epoch) for c in cases] == [
+        ("none", "user_task_0", 0),
+        ("none", "user_task_0", 1),
+        ("none", "user_task_1", 0),
+    ]
+    assert {case.injection_success for case in cases} == {None}
+
+
+@pytest.mark.parametrize(
+    ("run", "attack", "defense", "model"),
+    [
+        (RUN.with_name("naive-non-agg_x.csv"), "opi_naive", "unrecorded", "gpt-4o-mini"),
+        (Path("observation_prompt_injection/m/delimiters_defense/naive-agg_.csv"),
+         "opi_naive", "delimiters_defense", "m"),
+        (Path("direct_prompt_injection/m/d/naive-all_.csv"), "direct_prompt_injection_naive", "d", "m"),
+        (Path("elsewhere/naive-all_.csv"), "naive", "unrecorded", "unrecorded"),
+        (Path("results.csv"), "unrecorded", "unrecorded", "unrecorded"),
+    ],
+)  # fmt: skip
+def test_the_place_names_attack_and_model(
+    tmp_path: Path, run: Path, attack: str, defense: str, model: str
+) -> None:
+    path = write_results(tmp_path, [Made("A")], run)
+    (case,) = read_cases([path]).cases
+    assert (case.attack, case.defense, case.model) == (attack, defense, model)
+
+
+def test_a_bad_row_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    path = write_results(tmp_path, [Made("A"), Made("B"), Made("C"), Made("D")])
+    rows = list(csv.reader(path.open(newline="")))
+    rows[1][2] = "maybe"
+    rows[2][-1] = "[{'role': open('/etc/passwd')}]"
+    rows[3][-1] = "[" * 5000
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    reading = read_cases([tmp_path])
+    assert [case.injection_task_id for case in reading.cases] == ["D"]
+    assert [Path(skip.path).name for skip in reading.skipped] == [f"{RUN.name}#{n}" for n in (1, 2, 3)]
+    assert "`Attack Successful` is 'maybe', not 0 or 1" in reading.skipped[0].reason
+    assert reading.seen == len(reading.cases) + len(reading.skipped)
+
+
+@pytest.mark.parametrize("text", ["-" * 100_000 + "1", "{}", "[1]", "x" * 3_000_000, "[" + "(" * 300])
+def test_hostile_messages_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UnreadableRecord, match="`messages`"):
+        transcript(text)
+
+
+def test_long_transcripts_are_read_and_pythons_own_limit_is_left_as_it_was(tmp_path: Path) -> None:
+    before = 131_072
+    csv.field_size_limit(before)
+    path = write_results(tmp_path, [Made("A", task="long " * 40_000)])
+    assert [row.fault for row in asb_rows(str(path))] == [None]
+    assert csv.field_size_limit() == before
+
+
+def test_a_file_that_a_spreadsheet_has_saved_is_read_all_the_same(tmp_path: Path) -> None:
+    path = write_results(tmp_path, [Made("evil")])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    (case,) = read_cases([tmp_path]).cases
+    assert case.injection_task_id == "evil"
+
+
+def test_other_csv_files_are_passed_over(tmp_path: Path) -> None:
+    write_results(tmp_path, [Made("A")])
+    (tmp_path / "figure2.csv").write_text("panel,series,x\n")
+    (tmp_path / "empty.csv").write_text("")
+    assert not is_asb_result(str(tmp_path / "figure2.csv"))
+    reading = read_cases([tmp_path])
+    assert (len(reading.cases), reading.skipped, reading.other_files) == (1, (), 0)
+
+
+def test_the_frame_and_the_reading_agree_and_overlaps_are_read_once(tmp_path: Path) -> None:
+    path = write_results(tmp_path, [Made("A"), Made("B", stuck=True, rounds=(NORMAL, NORMAL))])
+    frame = load_runs([tmp_path, path.parent])
+    assert case_rows(frame) == list(read_cases([tmp_path, path.parent]).cases)
+    assert frame.attrs[COUNTS] == {"seen": 2, "cases": 2, "skipped": 0, "repeated": 0, "other": 0}
+    assert case_rows(load_runs(tmp_path)) == case_rows(frame)
+
+
+def test_an_unusable_csv_given_by_name_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text(",".join(COLUMNS[:3]))
+    with pytest.raises(ConfigError, match="No stored cases"):
+        read_cases([path])
+
+
+RECORDED = os.environ.get("AGENTSYS_ASB_RESULTS")
+"""Folder that holds DRIFT's recorded ASB results (its `ASB_DRIFT/logs`)."""
+
+_EXPECTED = {
+    ("none", "gpt-4o-2024-08-06"): (400, 0, 315, 2, 0, 5, 0),
+    ("opi_context_ignoring", "gpt-4o-2024-08-06"): (400, 34, 279, 5, 35, 9, 37),
+    ("opi_context_ignoring", "gpt-4o-mini"): (400, 18, 122, 17, 30, 51, 31),
+}
+"""(attack, model) -> rows; by text: attacks, utility; refused; attacks by execution; errored; planned."""
+
+
+@pytest.mark.skipif(not RECORDED, reason="AGENTSYS_ASB_RESULTS names no folder of recorded results")
+def test_recorded_results_give_the_known_counts() -> None:
+    cases = read_cases([str(RECORDED)]).cases
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for case in cases:
+        counts = found.setdefault((case.attack, case.model), Counter())
+        facts = case.measured
+        counts["rows"] += 1
+        counts["errored"] += case.status == "error"
+        for key in (
+            "injection_success_text",
+            "utility_text",
+            "refused",
+            "injection_success_execution",
+            "planner_chose_attack_tool",
+        ):
+            counts[key] += bool(facts.get(key))
+    assert {
+        key: (
+            c["rows"],
+            c["injection_success_text"],
+            c["utility_text"],
+            c["refused"],
+            c["injection_success_execution"],
+            c["errored"],
+            c["planner_chose_attack_tool"],
+        )
+        for key, c in found.items()
+    } == _EXPECTED

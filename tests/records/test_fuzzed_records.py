@@ -1,0 +1,204 @@
+"""Mutated records, artefacts and files of names: nothing but our own exceptions, from any reader.
+
+`AGENTSYS_FUZZ=100000 pytest -m slow tests/records/test_fuzzed_records.py` makes so many mutants.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from stored_cases import case_of, store_own, store_published
+
+from agentsys.analysis.metrics.search_attempts import read_searches
+from agentsys.analysis.tables.report import report
+from agentsys.attacks.cache_file import read_cache
+from agentsys.errors import ConfigError
+from agentsys.models.replay.recorded_run import UnreadableRun, read_run
+from agentsys.records.case_row import CaseRow
+from agentsys.records.columns import row_arrays
+from agentsys.records.load import load_runs
+from agentsys.records.names_file import Names
+from agentsys.records.reading import read_cases, told_of
+from agentsys.records.settle import settle
+from agentsys.records.stored_file import read_stored
+from agentsys.records.unreadable import UnreadableRecord
+from agentsys.rescoring.trajectories.read import read_trajectory
+from agentsys.rescoring.trajectories.unusable import Unusable
+
+Json = Any
+MUTANTS = int(os.environ.get("AGENTSYS_FUZZ", "3000"))
+BATCH = 250
+"""Mutants that are read together, as one folder, now and then."""
+OURS = (UnreadableRecord, Unusable, UnreadableRun, ConfigError)
+ODD: list[Json] = [
+    None, True, 0, -1, 5, 10**30, 2**63, 1e400, float("nan"), -0.0, "", "x", "\ud800", "\x00\x1b[31m", "=1+1",
+    "user_task_0", "none", "important_instructions", "workspace", "injection_task_13", "v1.2.2", "x" * 4000,
+    [], {}, [[]], [5], {"a": 5}, [{"role": "tool"}], [{"role": 5, "content": {"x": 1}}], "../../etc",
+]  # fmt: skip
+
+
+def calls() -> list[Json]:
+    call = {"function": "read_file", "args": {"file_path": "a.txt"}, "id": "a"}
+    return [
+        {"role": "system", "content": [{"type": "text", "content": "Be good."}]},
+        {"role": "user", "content": [{"type": "text", "content": "Read it."}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "INJECTED " * 9, "tool_call_id": "a", "tool_call": call, "error": None},
+        {"role": "assistant", "content": [{"type": "text", "content": "Done."}], "tool_calls": None},
+    ]
+
+
+def reply(role: str) -> Json:
+    zero = dict.fromkeys(("prompt", "completion", "cached", "reasoning"), 1)
+    rest = {"cost_usd": 0.1, "latency_s": 0.1, "model_id": "m", "attempts": 1, "from_cache": False}
+    return {"role": role, **zero, **rest}
+
+
+def seeds(folder: Path) -> list[Json]:
+    """One of each kind of file that a reader may meet."""
+    span = {
+        "id": 0,
+        "parent_id": None,
+        "name": None,
+        "attempt": 0,
+        "duration_s": 0.1,
+        "calls": [reply("main")],
+    }
+    spans = [
+        {**span, "kind": "main", "messages": calls(), "decision": {}},
+        {**span, "id": 1, "kind": "worker", "messages": calls(), "decision": {"output_chars": 9}},
+        {**span, "id": 2, "kind": "validator", "messages": [], "decision": {"allow": False}},
+        {**span, "id": 3, "kind": "tool", "name": "read_file", "messages": [], "decision": {"args": {}}},
+    ]
+    facts = {"number": 1, "stream": 1, "depth": 1, "parent": None, "text": "t"}
+    own = {"spans": spans, "written": {"v": "INJECTED " * 9}, "asked": {"main": "n"}, "attempt": facts}
+    files = [
+        store_own(folder / "o", case_of(), **own),
+        store_own(folder / "o", case_of(attack="none"), spans=spans),
+        store_published(folder / "p", messages=calls(), injections={"v": "INJECTED " * 9}),
+    ]
+    found = [json.loads(path.read_text()) for path in files]
+    for one in found:
+        one["messages"] = calls()
+    tasks = ("suite_name", "user_task_id", "injection_task_id", "attack_type")
+    keys = ("pipeline_name", *tasks, "utility", "security")
+    drift = {key: found[2][key] for key in keys} | {
+        "conversations": calls(), "build_constraints": True, "injection_isolation": True,
+        "dynamic_validation": True, "adaptive_attack": False, "tool_permission": {},
+        "initial_trajectory": [], "initial_checklist": "",
+        "benchmark_version": "v1.2", "total_tokens": 5, "duration": 1.0,
+    }  # fmt: skip
+    entry = {"suite": "banking", "user_task": "user_task_0", "injection_task": 1, "text": "t"}
+    return [*found, drift, [entry, entry], {"format": 1, "entries": [entry]}, {"m*": {"model": "x"}}]
+
+
+def mutated(seed: Json, draw: random.Random) -> bytes:
+    """A seed with one to three places changed; sometimes its bytes as well."""
+    value = copy.deepcopy(seed)
+    for _ in range(draw.randint(1, 3)):
+        _change(value, draw)
+    content = json.dumps(value).encode("utf-8", "surrogatepass")
+    if draw.random() < 0.08:
+        at = draw.randrange(len(content))
+        content = content[:at] + draw.choice([b"", b"\xff", b"{", b"[" * 400, b'"']) + content[at + 1 :]
+    return content
+
+
+def _change(value: Json, draw: random.Random) -> None:
+    """Goes down at random and changes what is there."""
+    while isinstance(value, dict | list) and value:
+        key = draw.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        inner = value[key]
+        if not isinstance(inner, dict | list) or not inner or draw.random() < 0.2:
+            kind = draw.random()
+            if kind < 0.15:
+                del value[key]
+            elif kind < 0.2:
+                value[key] = _deep(draw.choice([30, 100, 300]))
+            elif kind < 0.3 and isinstance(value, list):
+                value.append(inner)  # JSON has no way to say that both are one
+            else:
+                value[key] = copy.deepcopy(draw.choice(ODD))
+            return
+        value = inner
+
+
+def _deep(depth: int) -> Json:
+    """Nested lists: no deeper than Python can copy and write."""
+    value: Json = 5
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def _kept(reader: Callable[[], Json]) -> Json:
+    try:
+        return reader()
+    except OURS as error:
+        assert "\n" not in str(error)
+        return None
+
+
+def _read(path: Path, rows: list[CaseRow]) -> None:
+    name = str(path)
+    row = _kept(lambda: read_stored(name))
+    if row is not None:
+        rows.append(row)
+    _kept(lambda: read_trajectory(name))
+    _kept(lambda: read_run(path))
+    _kept(lambda: read_cache(path))
+    if path.stem.endswith("0"):  # YAML takes longer than all the others together
+        _kept(lambda: list(Names(path).unused()))
+
+
+def _together(folder: Path) -> None:
+    """What the commands do with a folder of such files."""
+    reading = _kept(lambda: read_cases([folder]))
+    if reading is not None:
+        assert report(reading, replicates=10).notes
+        assert len(load_runs(folder)) == len(reading.cases)
+    _kept(lambda: read_searches([folder]))
+
+
+@pytest.mark.slow
+def test_no_mutant_of_a_stored_file_raises_anything_but_our_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    draw, rows, kinds = random.Random(0), list[CaseRow](), seeds(tmp_path / "seeds")
+    for number in range(MUTANTS):
+        batch = tmp_path / f"b{number // BATCH}"
+        place = batch / "m.attempts" if number % 5 == 0 else batch
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / f"{number}.json"
+        path.write_bytes(mutated(draw.choice(kinds), draw))
+        _read(path, rows)
+        if number % BATCH == BATCH - 1:
+            row_arrays(rows)
+            settle([told_of(row) for row in rows], Names())
+            rows.clear()
+            _together(batch)
+            for file in batch.rglob("*.json"):
+                file.unlink()
+
+
+def test_the_seeds_are_what_the_readers_know(tmp_path: Path) -> None:
+    read = []
+    for number, seed in enumerate(seeds(tmp_path / "seeds")):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(orjson.dumps(seed))
+        _read(path, read)
+    assert [(row.defense, row.foreign) for row in read] == [
+        ("agentsys", False),
+        ("agentsys", False),
+        ("none", True),
+        ("drift", True),
+    ]

@@ -1,0 +1,211 @@
+"""Folders to cases: whoever wrote the files, wherever in the tree one points, whatever else lies there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored_cases import case_of, store_own, store_published
+
+from agentsys.errors import ConfigError
+from agentsys.records.case_row import COLUMNS
+from agentsys.records.load import case_rows, load_runs
+from agentsys.records.reading import Skipped, read_cases, skipped_lines
+from agentsys.records.schema import Exposure, RoleUsage
+
+
+def test_our_record_keeps_every_field_that_analysis_needs(tmp_path: Path) -> None:
+    usage = {
+        "main": RoleUsage(prompt=10, completion=3, cost_usd=0.5),
+        "worker": RoleUsage(prompt=5, completion=1, cost_usd=0.25),
+    }
+    exposure = Exposure(exposed_raw=True, raw_round=2)
+    case = case_of(epoch=1)
+    path = store_own(tmp_path, case, simulated=True, security=True, usage=usage, exposure=exposure)
+    (found,) = read_cases([tmp_path]).cases
+    assert (found.benchmark, found.version, found.model, found.defense) == (
+        "agentdojo",
+        "v1.2.2",
+        "gpt-4o",
+        "agentsys",
+    )
+    assert (found.epoch, found.injection_success, found.simulated, found.foreign) == (1, True, True, False)
+    assert (found.exposed_raw, found.exposed_shown, found.raw_round) == (True, False, 2)
+    assert (found.prompt_tokens, found.completion_tokens, found.cost_usd) == (15, 4, 0.75)
+    assert (found.duration_s, found.source) == (1.5, str(path))
+
+
+def test_one_role_without_a_price_makes_the_cost_unknown(tmp_path: Path) -> None:
+    usage = {"main": RoleUsage(cost_usd=0.5), "worker": RoleUsage(cost_usd=None)}
+    store_own(tmp_path, case_of(), usage=usage)
+    assert read_cases([tmp_path]).cases[0].cost_usd is None
+
+
+def test_benign_security_is_never_read_as_an_attack(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of(attack="none"), security=True)
+    store_published(tmp_path, attack_type=None, injection_task_id=None, security=True)
+    assert [case.injection_success for case in read_cases([tmp_path]).cases] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "model", "defense"),
+    [
+        ("gpt-4o-2024-05-13", "gpt-4o-2024-05-13", "none"),
+        ("gpt-4o-2024-05-13-tool_filter", "gpt-4o-2024-05-13", "tool_filter"),
+        ("gpt-4o-2024-05-13-repeat_user_prompt", "gpt-4o-2024-05-13", "prompt_sandwiching"),
+        ("gpt-4o-2024-05-13-spotlighting_with_delimiting", "gpt-4o-2024-05-13", "spotlighting_compat"),
+        ("gpt-4o-mini-2024-07-18+camel", "gpt-4o-mini-2024-07-18", "camel"),
+        ("m-piguard_detector", "m", "piguard"),
+        ("m-prompt_guard_2_detector", "m", "prompt_guard_2"),
+        ("m-progent", "m", "progent"),
+        ("m-melon_sm", "m-melon_sm", "none"),
+        ("gpt-4o-2024-05-13-transformers_pi_detector", "gpt-4o-2024-05-13", "protectai"),
+        ("my-own_pipeline", "my-own_pipeline", "none"),
+    ],
+)
+def test_published_pipeline_names_give_model_and_defense(
+    tmp_path: Path, pipeline: str, model: str, defense: str
+) -> None:
+    store_published(tmp_path, pipeline_name=pipeline)
+    (found,) = read_cases([tmp_path]).cases
+    assert (found.model, found.defense, found.foreign, found.exposed_raw) == (model, defense, True, None)
+
+
+def test_published_version_is_kept_where_recorded_and_named_unrecorded_where_not(tmp_path: Path) -> None:
+    store_published(tmp_path, benchmark_version="v1.2", suite_name="a")
+    store_published(tmp_path, suite_name="b")
+    assert [case.version for case in read_cases([tmp_path]).cases] == ["v1.2", "unrecorded"]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Skipping task due to context_length_exceeded: too long", "context_length"),
+        ("Skipping task because of internal server error: 500", "server_error"),
+    ],
+)
+def test_published_error_is_an_errored_case(tmp_path: Path, message: str, kind: str) -> None:
+    store_published(tmp_path, error=message, security=True, utility=False)
+    (found,) = read_cases([tmp_path]).cases
+    assert (found.status, found.error_kind) == ("error", kind)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3, 5])
+def test_any_level_of_the_tree_can_be_given(tmp_path: Path, depth: int) -> None:
+    path = store_own(tmp_path, case_of())
+    parts = path.relative_to(tmp_path).parts
+    assert len(read_cases([tmp_path.joinpath(*parts[:depth])]).cases) == 1
+
+
+def test_overlapping_and_linked_folders_are_read_once(tmp_path: Path) -> None:
+    logdir = tmp_path / "runs"
+    path = store_own(logdir, case_of())
+    (logdir / "loop").symlink_to(logdir, target_is_directory=True)
+    reading = read_cases([logdir, path.parent, logdir])
+    assert (len(reading.cases), reading.repeated) == (1, 0)
+
+
+def test_a_case_stored_in_two_folders_counts_once_and_is_counted_as_repeated(tmp_path: Path) -> None:
+    store_own(tmp_path / "one", case_of(), utility=True)
+    store_own(tmp_path / "two", case_of(), utility=False)
+    reading = read_cases([tmp_path / "one", tmp_path / "two"])
+    assert ([case.utility for case in reading.cases], reading.repeated) == ([True], 1)
+
+
+def test_of_a_case_stored_twice_the_one_without_error_counts(tmp_path: Path) -> None:
+    store_own(tmp_path / "one", case_of(), status="error", error_kind="timeout")
+    store_own(tmp_path / "two", case_of())
+    assert read_cases([tmp_path / "one", tmp_path / "two"]).cases[0].status == "ok"
+
+
+def test_bad_files_are_skipped_with_a_reason_and_the_rest_is_read(tmp_path: Path) -> None:
+    good = store_own(tmp_path, case_of())
+    (tmp_path / "a_cut.json").write_text(good.read_text()[:200])
+    (tmp_path / "b_empty.json").write_text("")
+    unfinished = store_published(tmp_path, suite_name="c")
+    unfinished.write_text(unfinished.read_text().replace('"utility"', '"later"'))
+    newer = store_own(tmp_path, case_of(suite="newer"))
+    newer.write_text(newer.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    wrong = store_own(tmp_path, case_of(suite="wrong"))
+    wrong.write_text(wrong.read_text().replace('"status": "ok"', '"status": "\\u001b[31mfine"'))
+    reading = read_cases([tmp_path])
+    reasons = {Path(path).name: reason for path, reason in reading.skipped if path.startswith(str(tmp_path))}
+    assert len(reading.cases) == 1
+    assert len(reading.skipped) == 5
+    assert "cut off" in reasons["a_cut.json"]
+    assert "empty" in reasons["b_empty.json"]
+    text = "\n".join(reason for _, reason in reading.skipped)
+    assert "not finished" in text
+    assert "newer agentsys" in text
+    assert "agentsys.status" in text
+    assert "\x1b" not in text
+
+
+def test_hidden_files_and_other_json_are_no_cases_and_no_faults(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of())
+    (tmp_path / ".agentsys").mkdir()
+    (tmp_path / ".agentsys" / "broken.json").write_text("{")
+    (tmp_path / ".half.json").write_text("{")
+    (tmp_path / "plan.json").write_text('{"cases": 3}')
+    (tmp_path / "list.json").write_text("[1]")
+    reading = read_cases([tmp_path])
+    assert (len(reading.cases), reading.skipped, reading.other_files) == (1, (), 2)
+
+
+def test_json_that_only_the_standard_library_reads_is_read(tmp_path: Path) -> None:
+    path = store_published(tmp_path, messages=[{"role": "tool", "content": "MARK"}])
+    path.write_text(path.read_text().replace('"MARK"', "NaN"))
+    assert len(read_cases([tmp_path]).cases) == 1
+
+
+def test_deeply_nested_json_is_skipped_and_not_fatal(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of())
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    assert len(read_cases([tmp_path]).skipped) == 1
+
+
+def test_a_missing_folder_is_one_line_with_the_mend(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"No folder '.*nowhere'. Give the log folder") as raised:
+        read_cases([tmp_path / "nowhere"])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_without_cases_is_one_line_that_says_what_was_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no JSON files"):
+        read_cases([tmp_path])
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"1 files could not be used.*x.json"):
+        read_cases([tmp_path])
+
+
+def test_a_file_that_cannot_be_opened_is_skipped(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of())
+    (tmp_path / "dangling.json").symlink_to(tmp_path / "gone.json")
+    assert "cannot be read" in read_cases([tmp_path]).skipped[0].reason
+
+
+def test_skipped_files_are_listed_up_to_a_few_then_counted() -> None:
+    lines = skipped_lines([Skipped(f"{i}.json", "empty") for i in range(8)])
+    assert len(lines) == 6
+    assert lines[-1] == "Skipped 3 more files."
+
+
+def test_load_runs_gives_the_documented_columns_and_logs_what_it_skips(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store_own(tmp_path, case_of(attack="none"))
+    store_own(tmp_path, case_of())
+    (tmp_path / "x.json").write_text("{")
+    frame = load_runs(tmp_path)
+    assert tuple(frame.columns) == COLUMNS
+    assert len(frame) == 2
+    assert sorted(frame["injection_success"].isna()) == [False, True]
+    assert "x.json" in caplog.text
+
+
+def test_a_frame_gives_back_the_rows_it_was_made_of(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of(attack="none"))
+    store_own(tmp_path, case_of(), exposure=Exposure(exposed_raw=True, raw_round=1))
+    store_own(tmp_path, case_of(suite="slack"), status="error", error_kind="timeout")
+    store_published(tmp_path)
+    assert case_rows(load_runs(tmp_path)) == list(read_cases([tmp_path]).cases)

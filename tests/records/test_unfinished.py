@@ -1,0 +1,128 @@
+"""Planned cases without a record are counted and named, whichever part of a log folder is read."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from stored_cases import case_of, store_own
+from typer.testing import CliRunner
+
+from agentsys.analysis.tables.report import report
+from agentsys.cli import app
+from agentsys.records.case import Case
+from agentsys.records.load import load_runs
+from agentsys.records.reading import read_cases
+from agentsys.records.stored_plan import as_stored, plan_file
+from agentsys.records.unfinished import unfinished_in, unfinished_lines
+
+
+def planned(logdir: Path, defenses: tuple[str, ...] = ("none", "agentsys")) -> list[Case]:
+    """A plan of ten attacked cases per defense, kept in a log folder."""
+    cases = [case_of(defense=name, user_task_id=f"user_task_{n}") for name in defenses for n in range(10)]
+    path, data = plan_file(logdir, as_stored(cases))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return cases
+
+
+def lines(*paths: Path) -> list[str]:
+    return unfinished_lines(read_cases(paths).unfinished)
+
+
+def test_what_was_not_begun_and_what_lacks_cases_is_told(tmp_path: Path) -> None:
+    cases = planned(tmp_path)
+    for case in cases[:7]:
+        store_own(tmp_path, case)
+    assert lines(tmp_path) == ["unfinished: 13 of 20 missing (agentsys not begun; none lacks 3)."]
+    assert lines(tmp_path)[0] in report(read_cases([tmp_path])).notes
+    for case in cases:
+        store_own(tmp_path, case)
+    assert lines(tmp_path) == []
+
+
+def test_a_case_that_ended_in_an_error_is_not_missing(tmp_path: Path) -> None:
+    for case in planned(tmp_path):
+        store_own(tmp_path, case, status="error", error_kind="timeout")
+    assert lines(tmp_path) == []
+
+
+def test_of_a_part_of_a_log_folder_only_that_part_is_told(tmp_path: Path) -> None:
+    cases = planned(tmp_path)
+    for case in (*cases[:7], *cases[10:12]):
+        store_own(tmp_path, case)
+    none, agentsys = (tmp_path / case.pipeline for case in (cases[0], cases[10]))
+    assert lines(none) == ["unfinished: 3 of 10 missing (none lacks 3)."]
+    assert lines(agentsys / "banking") == ["unfinished: 8 of 10 missing (agentsys lacks 8)."]
+    assert lines(agentsys / "banking/user_task_0") == []
+    assert lines(none, agentsys) == ["unfinished: 11 of 20 missing (agentsys lacks 8; none lacks 3)."]
+
+
+def test_log_folders_below_the_one_that_is_read_are_found_and_named(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        cases = planned(tmp_path / name)
+        for case in cases[: 20 if name == "c" else 1]:
+            store_own(tmp_path / name, case)
+    found = lines(tmp_path)
+    assert [line.split(": unfinished")[0] for line in found] == [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_plans_of_several_runs_add_up_and_a_moved_folder_keeps_them(tmp_path: Path) -> None:
+    cases = planned(tmp_path / "a")
+    planned(tmp_path / "a", ("none", "drift"))
+    for case in cases[:10]:
+        store_own(tmp_path / "a", case)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert lines(tmp_path / "b") == ["unfinished: 20 of 30 missing (agentsys not begun; drift not begun)."]
+
+
+def test_several_models_are_named_and_a_long_list_is_cut(tmp_path: Path) -> None:
+    cases = [case_of(model=model, defense=f"d{n}") for model in ("m1", "m2") for n in range(3)]
+    path, data = plan_file(tmp_path, as_stored(cases))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    store_own(tmp_path, cases[0])
+    (line,) = unfinished_lines(unfinished_in([tmp_path]))
+    assert line == (
+        "unfinished: 5 of 6 missing (m1 / d1 not begun; m1 / d2 not begun; m2 / d0 not begun; m2 / d1 not"
+        " begun; and 1 more)."
+    )
+
+
+def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path) -> None:
+    cases = planned(tmp_path)
+    (found,) = unfinished_in([tmp_path / cases[10].pipeline])
+    assert (found.planned, found.missing) == (10, {("gpt-4o", "agentsys"): (10, 10)})
+
+
+def test_a_frame_is_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store_own(tmp_path, planned(tmp_path)[0])
+    with caplog.at_level(logging.WARNING):
+        load_runs(tmp_path)
+    assert "unfinished: 19 of 20 missing (agentsys not begun; none lacks 9)." in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["results"],
+        ["results", "--format", "csv"],
+        ["results", "--format", "markdown"],
+        ["table", "2", "--runs"],
+        ["table", "2", "--format", "csv", "--runs"],
+        ["compare"],
+        ["measures"],
+        ["figure", "3", "--out", "OUT", "--runs"],
+    ],
+    ids=" ".join,
+)
+def test_every_table_says_it_once(tmp_path: Path, command: list[str]) -> None:
+    cases = planned(tmp_path / "runs", ("none", "agentsys", "drift"))
+    for case in cases[:15]:
+        store_own(tmp_path / "runs", case)
+        store_own(tmp_path / "runs", case.model_copy(update={"attack": "none", "injection_task_id": None}))
+    words = [str(tmp_path / "out") if word == "OUT" else word for word in command]
+    shown = CliRunner().invoke(app, [*words, str(tmp_path / "runs")])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.count("15 of 30 missing") == 1

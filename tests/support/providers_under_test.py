@@ -1,0 +1,90 @@
+"""The three vendors' models pointed at a loopback server, and a server with canned answers."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import certifi
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.providers.anthropic import AnthropicModel
+from agentsys.models.providers.google import GoogleModel
+from agentsys.models.providers.openai import OpenAIModel
+
+VENDORS = ("openai", "anthropic", "google")
+
+
+@cache
+def _one_certificate() -> str:
+    """A bundle of one certificate: reading all 140 takes a client 0.1 to 0.3 s, and loopback needs none."""
+    path = Path(tempfile.mkdtemp()) / "one.pem"
+    end = "-----END CERTIFICATE-----\n"
+    path.write_text(Path(certifi.where()).read_text().split(end)[0] + end)
+    return str(path)
+
+
+def model_at(vendor: str, base_url: str, key_env: str | None = None, **more: Any) -> ChatModel:
+    """A vendor's model, by default without a key; `base_url` is scheme, host and port."""
+    with mock.patch.dict(os.environ, SSL_CERT_FILE=_one_certificate()):
+        os.environ.pop("SSL_CERT_DIR", None)
+        return _built(vendor, base_url, key_env, {"timeout_s": 10.0, **more})
+
+
+def _built(vendor: str, base_url: str, key_env: str | None, arguments: dict[str, Any]) -> ChatModel:
+    if vendor == "openai":
+        return OpenAIModel("m", "m-1", key_env, base_url=f"{base_url}/v1", **arguments)
+    if vendor == "anthropic":
+        return AnthropicModel(
+            "m", "m-1", key_env, arguments.pop("max_tokens", 100), base_url=base_url, **arguments
+        )
+    return GoogleModel("m", "m-1", key_env, base_url=base_url, **arguments)
+
+
+class Canned:
+    """Answers every request alike and counts them."""
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.requests = 0
+        self.body = body
+        canned = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                canned.requests += 1
+                self.rfile.read(int(self.headers.get("content-length") or 0))
+                self.send_response(status)
+                for name, value in {"Content-Type": "application/json", **headers}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(canned.body)))
+                self.end_headers()
+                self.wfile.write(canned.body)
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.base_url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@contextmanager
+def answering(status: int, body: bytes, **headers: str) -> Iterator[Canned]:
+    """A server that gives one answer for ever; header names with `_` for `-`."""
+    canned = Canned(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    threading.Thread(target=canned.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield canned
+    finally:
+        canned.server.shutdown()
+        canned.server.server_close()

@@ -1,0 +1,166 @@
+"""Fakes for the defense's tests: a model that replays replies per role, and tools with set outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment, make_function
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.defense.agentsys import AgentSys
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.trace import Tracer, tracing
+from agentsys.models.wrappers.recorded import Recorded
+
+QUERY = "Read my note and tell me the date."
+
+
+class OutOfReplies(AssertionError):
+    """The code asked the scripted model more often than the test foresaw."""
+
+
+Reply = str | None | list[FunctionCall] | Callable[[ChatRequest], Any]
+
+
+class ScriptedModel:
+    """Replays replies per role, in order; fails loudly when a role's replies run out."""
+
+    def __init__(self, replies: Mapping[str, Sequence[Reply]], name: str = "scripted") -> None:
+        self.replies = {role: list(items) for role, items in replies.items()}
+        self.requests: list[ChatRequest] = []
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        queue = self.replies.get(request.role, [])
+        if not queue:
+            raise OutOfReplies(f"no reply left for role {request.role!r} (request {len(self.requests)})")
+        reply = queue.pop(0)
+        value = reply(request) if callable(reply) else reply
+        return ChatReply(as_message(value))
+
+    def asked(self, role: str) -> list[ChatRequest]:
+        return [request for request in self.requests if request.role == role]
+
+    @property
+    def used_up(self) -> bool:
+        return not any(self.replies.values())
+
+
+class RepeatingModel(ScriptedModel):
+    """Gives the same reply to a role for ever."""
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        reply = self.replies[request.role][0]
+        return ChatReply(as_message(reply(request) if callable(reply) else reply))
+
+
+def as_message(value: Any) -> ChatAssistantMessage:
+    return assistant(None, value) if isinstance(value, list) else assistant(value)
+
+
+def call(tool: str, intent: Any = None, **args: Any) -> FunctionCall:
+    """A tool call; `intent=None` leaves it out."""
+    declared = {} if intent is None else {"intent": intent}
+    return FunctionCall(function=tool, args={**args, **declared}, id=f"id-{tool}")
+
+
+class ToyEnvironment(TaskEnvironment):  # type: ignore[misc]
+    """Nothing in it: the tools below get their outputs from the test."""
+
+
+class Tools:
+    """Four tools with outputs of the test's choice, and a log of what really ran."""
+
+    def __init__(self, note: str = "", sent: str = "sent", error: str = "boom") -> None:
+        self.note, self.sent, self.error = note, sent, error
+        self.ran: list[tuple[str, dict[str, Any]]] = []
+
+    def runtime(self) -> FunctionsRuntime:
+        def read_note(name: str) -> str:
+            """Reads a note.
+
+            :param name: The note's name.
+            """
+            self.ran.append(("read_note", {"name": name}))
+            return self.note
+
+        def send_money(to: str, amount: float) -> str:
+            """Sends money.
+
+            :param to: Who gets it.
+            :param amount: How much.
+            """
+            self.ran.append(("send_money", {"to": to, "amount": amount}))
+            return self.sent
+
+        def ping() -> str:
+            """Does nothing much."""
+            self.ran.append(("ping", {}))
+            return ""
+
+        def explode(tags: list[str]) -> str:
+            """Always fails.
+
+            :param tags: Any tags.
+            """
+            self.ran.append(("explode", {"tags": tags}))
+            raise ValueError(self.error)
+
+        return FunctionsRuntime([make_function(tool) for tool in (read_note, send_money, ping, explode)])
+
+    def names_run(self) -> list[str]:
+        return [name for name, _ in self.ran]
+
+
+LABELS = json.dumps({"read_note": "query", "ping": "query", "send_money": "command", "explode": "command"})
+
+
+class Outcome:
+    """What a run of a defense left behind."""
+
+    def __init__(self, messages: Sequence[ChatMessage], tracer: Tracer, model: ScriptedModel) -> None:
+        self.messages, self.tracer, self.model = list(messages), tracer, model
+
+    def results(self) -> list[Any]:
+        """The texts of the main context's tool messages, parsed where they are JSON."""
+        return [_parsed(text_of(message)) for message in self.messages if message["role"] == "tool"]
+
+    def spans(self, kind: str) -> list[Any]:
+        return [span for span in self.tracer.spans if span.kind == kind]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def is_subsequence(part: str, whole: str) -> bool:
+    """Whether `part` is `whole` with some characters left out."""
+    rest = iter(whole)
+    return all(character in rest for character in part)
+
+
+_RUNS = iter(range(10**9))
+
+
+def run(
+    replies: Mapping[str, Sequence[Reply]] | ScriptedModel, tools: Tools, query: str = QUERY, **options: Any
+) -> Outcome:
+    """Run a variant of AgentSys on a toy task. Labels are kept by model name, so each run's is a new one."""
+    model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies)
+    model._name = f"scripted-{next(_RUNS)}"
+    tracer = Tracer()
+    with tracing(tracer):
+        pipeline = AgentSys(**options).pipeline(Recorded(model), object())  # type: ignore[arg-type]
+        *_, messages, _ = pipeline.query(query, tools.runtime(), ToyEnvironment())
+    return Outcome(messages, tracer, model)

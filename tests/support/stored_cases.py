@@ -1,0 +1,108 @@
+"""Stored cases for the analysis tests: files as our runner and AgentDojo's write them, and plain rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agentsys.records.case import Case
+from agentsys.records.case_row import CaseRow
+from agentsys.records.schema import CaseRecord
+
+
+def case_of(**fields: Any) -> Case:
+    """A case with everything unsaid at a plain value."""
+    plain = {
+        "benchmark": "agentdojo",
+        "version": "v1.2.2",
+        "suite": "banking",
+        "user_task_id": "user_task_0",
+        "injection_task_id": "injection_task_0",
+        "attack": "important_instructions",
+        "model": "gpt-4o",
+        "defense": "agentsys",
+    }
+    if fields.get("attack") == "none":
+        plain["injection_task_id"] = None
+    return Case(**(plain | fields))
+
+
+def store_own(logdir: Path, case: Case, **record: Any) -> Path:
+    """Write a record as our store does: AgentDojo's keys, and our block beside them."""
+    plain = {"status": "ok", "simulated": False, "utility": True, "security": False}
+    block = CaseRecord(case=case, **(plain | record))
+    stored = {
+        "suite_name": case.suite,
+        "pipeline_name": case.pipeline,
+        "user_task_id": case.user_task_id,
+        "injection_task_id": case.injection_task_id,
+        "attack_type": case.attack,
+        "injections": {},
+        "messages": [],
+        "error": None,
+        "utility": block.utility,
+        "security": block.security,
+        "duration": 1.5,
+        "agentsys": block.model_dump(mode="json"),
+    }
+    path = logdir / case.key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(stored))
+    return path
+
+
+def store_published(logdir: Path, **fields: Any) -> Path:
+    """Write a file as AgentDojo's own runner does."""
+    stored = {
+        "suite_name": "slack",
+        "pipeline_name": "gpt-4o-2024-05-13",
+        "user_task_id": "user_task_0",
+        "injection_task_id": "injection_task_1",
+        "attack_type": "direct",
+        "injections": {},
+        "messages": [{"role": "user", "content": "hi"}],
+        "error": None,
+        "utility": True,
+        "security": False,
+        "duration": 2.0,
+    } | fields
+    parts = (stored["pipeline_name"], stored["suite_name"], stored["user_task_id"])
+    folder = logdir.joinpath(*parts, stored["attack_type"] or "none")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stored['injection_task_id'] or 'none'}.json"
+    path.write_text(json.dumps(stored))
+    return path
+
+
+def row(**fields: Any) -> CaseRow:
+    """A case as analysis sees it, with everything unsaid at a plain value."""
+    plain: dict[str, Any] = {
+        "benchmark": "agentdojo",
+        "version": "v1.2.2",
+        "model": "gpt-4o",
+        "defense": "agentsys",
+        "attack": "important_instructions",
+        "suite": "banking",
+        "user_task_id": "user_task_0",
+        "injection_task_id": "injection_task_0",
+        "epoch": 0,
+        "utility": True,
+        "injection_success": False,
+        "status": "ok",
+        "error_kind": None,
+        "simulated": False,
+        "exposed_raw": None,
+        "exposed_shown": None,
+        "raw_round": None,
+        "shown_round": None,
+        "duration_s": None,
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "cost_usd": None,
+        "source": "",
+        "foreign": False,
+    }
+    if fields.get("attack") == "none":
+        plain |= {"injection_task_id": None, "injection_success": None}
+    return CaseRow(**(plain | fields))
