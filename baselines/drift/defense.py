@@ -18,7 +18,7 @@ from agentsys.models.simulated.role import SimulatedRole
 from baselines.drift.agent import DriftAgent
 from baselines.drift.description import described
 from baselines.drift.fixes import ALL, NONE
-from baselines.drift.permission import Permission, book
+from baselines.drift.permission import Permission, PermissionBook
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
 from baselines.drift.settings import Settings, UnreadableDetection
 from baselines.drift.simulated import ROLES
@@ -70,6 +70,7 @@ class Drift:
             raise ConfigError(
                 f"{name}: message_cap is {message_cap} and max_rounds is {max_rounds}; give 1 or more."
             )
+        self._book = PermissionBook()
         self.settings = Settings(
             build_constraints=build_constraints,
             dynamic_validation=dynamic_validation,
@@ -85,7 +86,7 @@ class Drift:
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. No system message stands in the conversation: each call builds its own."""
         environment = f"{default_system_message(suite)}\n{ENVIRONMENT}"
-        pipeline = AgentPipeline([InitQuery(), DriftAgent(model, self.settings, environment, book())])
+        pipeline = AgentPipeline([InitQuery(), DriftAgent(model, self.settings, environment, self._book)])
         pipeline.name = f"{model.name}-{self.name}"
         return pipeline
 

@@ -1,4 +1,4 @@
-"""What a tool can do (Read, Write, Execute): asked of the model once per toolset, in this process."""
+"""What a tool can do (Read, Write, Execute): asked of the model once per toolset and defense object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
 from agentsys.models.providers.wire_text import visible_text
@@ -53,7 +52,7 @@ Permissions = Mapping[str, Permission]
 class PermissionBook:
     """Permissions of toolsets, each asked for once, by however many threads.
 
-    In memory only: another process asks again, so give the permissions in the config where runs must not
+    In memory only: another run asks again, so give the permissions in the config where runs must not
     depend on it.
     """
 
@@ -74,12 +73,6 @@ class PermissionBook:
         if key not in self._known:
             self._known[key] = read_permission(_ask(model, tool), strictly=strictly)
         return self._known[key]
-
-
-@cache
-def book() -> PermissionBook:
-    """The one book of this process."""
-    return PermissionBook()
 
 
 def described(tool: ToolSpec) -> str:

@@ -27,7 +27,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift import Drift
 from baselines.drift.fixes import ALL, NONE, Fix
-from baselines.drift.permission import Permission, book, read_permission
+from baselines.drift.permission import Permission, read_permission
 from baselines.drift.refusal import MARK
 from baselines.drift.settings import Settings
 from baselines.drift.validator import is_yes
@@ -247,19 +247,21 @@ def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() 
 
 
 @BOTH
-def test_tools_are_classified_once_per_process_and_not_where_the_config_says(fixes: frozenset[Fix]) -> None:
+def test_tools_are_classified_once_per_defense_object_and_not_where_the_config_says(
+    fixes: frozenset[Fix],
+) -> None:
     known = dict.fromkeys(("read_bill", "read_note", "pay", "mail"), Permission.READ)
     model = RoleModel(drift_permissions="A")
     run(model, Tools(), Settings(fixes=fixes, permissions=known))
     assert model.count("drift_permissions") == 0
-    book.cache_clear()
     suite = get_suite("v1.2.2", "banking")
     defense = Drift(compat=fixes == NONE)
     task = suite.user_tasks["user_task_0"]
     for _ in range(2):
         suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
     assert model.count("drift_permissions") == len(suite.tools)
-    book.cache_clear()
+    suite.run_task_with_pipeline(Drift().pipeline(model, suite), task, None, {})
+    assert model.count("drift_permissions") == 2 * len(suite.tools)  # another cell knows nothing of this one
 
 
 @BOTH
