@@ -12,13 +12,13 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant
-from agentsys.models.simulated.assignment import Assignment, assignment_in
-from agentsys.models.simulated.conversation import readings
+from agentsys.models.simulated.assignment import NOTHING_ASKED, Assignment, assignment_in
+from agentsys.models.simulated.conversation import readings, tool_result
 from agentsys.models.simulated.grounding import grounded_args, missing_facts, without
 from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import Progress, replay
-from agentsys.models.simulated.prompted import as_native, in_tags
+from agentsys.models.simulated.prompted import as_native, from_actions, in_action, in_tags
 from agentsys.models.simulated.quoting import quote_into
 from agentsys.models.simulated.script_position import Line
 
@@ -28,8 +28,11 @@ NO_FIELDS = {"status": "string"}
 
 def plain_agent(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
     """The next step: an open goal's call, else the task's next call, else the answer."""
-    prompted = as_native(request)
-    return _next_step(request, mind) if prompted is None else in_tags(_next_step(prompted, mind))
+    for native, written in ((as_native, in_tags), (from_actions, in_action)):
+        prompted = native(request)
+        if prompted is not None:
+            return written(_next_step(prompted, mind))
+    return _next_step(request, mind)
 
 
 def _next_step(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
@@ -73,9 +76,19 @@ def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact],
 
 def _answer(request: ChatRequest, assignment: Assignment, progress: Progress) -> str:
     """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
-    missing = missing_facts(assignment.facts, assignment.answer, readings(request))
+    if assignment.relays:
+        answer = _relayed(request, assignment.calls[0].function)
+    else:
+        missing = missing_facts(assignment.facts, assignment.answer, readings(request))
+        answer = without(assignment.answer, missing)
     said = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
-    return "\n".join([without(assignment.answer, missing), *said])
+    return "\n".join([answer, *said])
+
+
+def _relayed(request: ChatRequest, function: str) -> str:
+    """What the call returned that another agent asked for, whole: nobody said what is wanted of it."""
+    results = (tool_result(message) for message in request.messages if message["role"] == "tool")
+    return next((result.text for result in results if result.function == function), NOTHING_ASKED)
 
 
 def _plan(progress: Progress) -> str:

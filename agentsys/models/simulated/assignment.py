@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentsys.models.chat import ChatRequest
+from agentsys.models.fenced_actions import read_request
 from agentsys.models.simulated.conversation import user_texts
 from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
@@ -30,6 +32,8 @@ class Assignment:
     facts: tuple[Fact, ...] = ()
     goal: GoalScript | None = None
     """The injection goal that the user asks for, where an injection task is run as a user task."""
+    relays: bool = False
+    """Whether another agent asks for one call, whose result is the answer."""
 
     def beside_request(self, text: str) -> str:
         """What a user message says besides the request itself; `""` where it is only a repetition."""
@@ -43,6 +47,9 @@ def assignment_in(request: ChatRequest, mind: PlaybookMind, tools: Sequence[str]
     A request that is a message of its own goes before one that a message merely contains.
     """
     texts = user_texts(request)
+    asked_call = read_request(texts[0]) if texts else None
+    if asked_call is not None:
+        return _of_request(*asked_call, texts[0])
     tasks = [task for text in texts if (task := mind.task_in(text, tools)) is not None]
     exact = [task for task in tasks if any(fold(task.prompt) == folded_reading(text) for text in texts)]
     if exact:
@@ -55,6 +62,10 @@ def assignment_in(request: ChatRequest, mind: PlaybookMind, tools: Sequence[str]
         return _of_task(tasks[0])
     asked = mind.goals_in(texts[0], tools) if texts else []
     return _of_goal(asked[0]) if asked else Assignment("none", "")
+
+
+def _of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
+    return Assignment(f"request/{name}", fold(text), (ScriptedCall(name, args),), relays=True)
 
 
 def _of_task(task: TaskScript) -> Assignment:

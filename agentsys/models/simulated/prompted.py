@@ -1,15 +1,27 @@
-"""The plain agent where tools are told in the system message and called in tags.
+"""The plain agent where tools are told in the system message, and called in tags or as fenced actions.
 
-Such a request is turned into one with native tools, answered as always, and the answer written in tags.
+Such a request is turned into one with native tools, answered as always, and the answer written as asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from agentdojo.types import ChatAssistantMessage, ChatMessage
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 
-from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatRequest, assistant, text_of, user
+from agentsys.models.fenced_actions import (
+    FINISH,
+    QUESTION,
+    Action,
+    ActionSyntaxError,
+    read_action,
+    read_observation,
+    read_offer,
+    write_action,
+)
 from agentsys.models.tagged_calls import (
     CALL,
     CallSyntaxError,
@@ -52,3 +64,58 @@ def _with_calls(message: ChatMessage) -> ChatMessage:
     except CallSyntaxError:
         return message
     return {**message, "tool_calls": calls or None}
+
+
+def from_actions(request: ChatRequest) -> ChatRequest | None:
+    """The request with native tools and calls, where one action a reply is asked for; None elsewhere."""
+    systems = [text_of(message) for message in request.messages if message["role"] == "system"]
+    offers = [offer for text in systems if (offer := read_offer(text)) is not None]
+    if request.tools or not offers:
+        return None
+    messages: list[ChatMessage] = []
+    for message in request.messages:
+        open_call = _open_call(messages)
+        said = read_observation(text_of(message)) if message["role"] == "user" else None
+        if open_call is not None and said is not None:
+            messages.append(_result(open_call, said))
+        elif message["role"] == "user":
+            messages.append(user(between(text_of(message), QUESTION) or text_of(message)))
+        else:
+            messages.append(_with_action(message))
+    return replace(request, messages=messages, tools=offers[0])
+
+
+def in_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+    """A native reply as text with one action; of several calls the first is made."""
+    calls = reply["tool_calls"]
+    if not calls:
+        return assistant(write_action(Action(FINISH, text_of(reply))))
+    return assistant(write_action(Action(calls[0].function, dict(calls[0].args)), text_of(reply)))
+
+
+def _open_call(messages: Sequence[ChatMessage]) -> FunctionCall | None:
+    last = messages[-1] if messages else None
+    return last["tool_calls"][0] if last and last["role"] == "assistant" and last["tool_calls"] else None
+
+
+def _with_action(message: ChatMessage) -> ChatMessage:
+    """An assistant message with its action as a call."""
+    if message["role"] != "assistant":
+        return message
+    try:
+        action = read_action(text_of(message))
+    except ActionSyntaxError:
+        return message
+    if action is None or action.name == FINISH or not isinstance(action.input, dict):
+        return message
+    return {**message, "tool_calls": [FunctionCall(function=action.name, args=action.input)]}
+
+
+def _result(call: FunctionCall, said: str) -> ChatMessage:
+    return {
+        "role": "tool",
+        "content": [text_content_block_from_string(said)],
+        "tool_call_id": None,
+        "tool_call": call,
+        "error": None,
+    }

@@ -1,0 +1,152 @@
+"""`IsolateGPT`: a hub, and every app's agent in a spoke of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, get_args
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel, assistant
+from agentsys.models.element import QueryResult
+from agentsys.models.loop import default_system_message
+from agentsys.models.simulated.role import SimulatedRole
+from agentsys.models.tools import tool_specs
+from baselines.isolategpt.apps import APP_OF, installed
+from baselines.isolategpt.description import described
+from baselines.isolategpt.hub import Hub
+from baselines.isolategpt.permissions import as_data
+from baselines.isolategpt.prompts import PROMPTS
+from baselines.isolategpt.settings import Grouping, IsolateGPTSettings, Placeholders, Policy
+from baselines.isolategpt.simulated import ROLES
+from baselines.isolategpt.tool_bench import ToolBench
+
+EXTRA = "isolategpt"
+"""Key in the pipeline's extra arguments under which plan, messages and permissions are handed back."""
+
+
+class IsolateGPT:
+    """IsolateGPT: apps in spokes, a hub between them, and a user's answers given by policy.
+
+    Args:
+        name: The name in records and tables.
+        apps: What an app is: each tool (`per_tool`), groups of tools (`per_app`), or all of them together
+            (`one_app`: nothing is kept apart).
+        app_of: Tool -> app under `per_app`; None: AgentDojo's tools as in `apps.py`. A tool that is not
+            named is an app of its own.
+        permissions: Who answers the prompts: a user who heeds the warning about what the plan does not
+            account for (`expected_only`), who allows all (`always_allow`), or nothing (`deny_all`).
+        placeholders: What a spoke is told of other apps' functionalities: their names (`bare`), or what
+            they do as well (`described`).
+        strict_response: Whether a response to another spoke may have 256 characters at most.
+        max_iterations: Most replies of one run of a spoke.
+        max_depth: Most spokes that wait for each other.
+        max_runs: Most runs of spokes in a task.
+
+    Raises:
+        ConfigError: If an option is unknown, or a limit is not positive.
+
+    Source: Wu, Roesner, Kohno, Zhang, Iqbal, NDSS 2025 (arXiv 2403.04960).
+    """
+
+    whole_program = True
+
+    def __init__(
+        self,
+        name: str = "isolategpt",
+        *,
+        apps: Grouping = "per_tool",
+        app_of: Mapping[str, str] | None = None,
+        permissions: Policy = "expected_only",
+        placeholders: Placeholders = "bare",
+        strict_response: bool = False,
+        max_iterations: int = 15,
+        max_depth: int = 5,
+        max_runs: int = 50,
+    ) -> None:
+        self.name = name
+        for option, value, known in (
+            ("apps", apps, get_args(Grouping)),
+            ("permissions", permissions, get_args(Policy)),
+            ("placeholders", placeholders, get_args(Placeholders)),
+        ):
+            if value not in known:
+                raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
+        limits = {"max_iterations": max_iterations, "max_depth": max_depth, "max_runs": max_runs}
+        for option, limit in limits.items():
+            if limit < 1:
+                raise ConfigError(f"{name}: {option} is {limit}; give 1 or more.")
+        self.settings = IsolateGPTSettings(
+            apps=apps,
+            app_of=APP_OF if app_of is None else MappingProxyType(dict(app_of)),
+            permissions=permissions,
+            placeholders=placeholders,
+            strict_response=strict_response,
+            **limits,
+        )
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The agent for one case. The system message stands in the log; no spoke is given it."""
+        system_message = SystemMessage(default_system_message(suite))
+        pipeline = AgentPipeline([system_message, InitQuery(), IsolateGPTAgent(model, self.settings)])
+        pipeline.name = f"{model.name}-{self.name}"
+        return pipeline
+
+    def description(self) -> str:
+        """What is kept apart, and who answers the prompts."""
+        return described(self.settings)
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense adds, by name."""
+        return dict(PROMPTS)
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """How the simulated model plans; spokes are played by its plain agent."""
+        return ROLES
+
+
+class IsolateGPTAgent(BasePipelineElement):  # type: ignore[misc]
+    """Hub and spokes as one element; all they remember of a task lives in one call of `query`.
+
+    Args:
+        model: The model behind planner and spokes.
+        settings: The variant.
+    """
+
+    name = "isolategpt_agent"
+
+    def __init__(self, model: ChatModel, settings: IsolateGPTSettings) -> None:
+        self.model = model
+        self.settings = settings
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Work on the user's request from plan to answer.
+
+        Raises:
+            ModelError: If a model gave no reply.
+        """
+        tools = tool_specs(runtime.functions.values())
+        bench = ToolBench(query, runtime, env)
+        hub = Hub(self.model, self.settings, installed(tools, self.settings), bench)
+        answer = hub.answer(query, tools)
+        kept = {
+            **hub.route_data(),
+            "messages": hub.messages,
+            "permissions": [as_data(prompt, granted) for prompt, granted in hub.desk.asked],
+        }
+        log = [*messages, *bench.log, assistant(answer, [])]
+        return query, runtime, env, log, {**(extra_args or {}), EXTRA: kept}

@@ -1,0 +1,144 @@
+"""The plan: which apps a request needs, and so which later requests of spokes count as expected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
+from agentsys.models.errors import ModelError
+from agentsys.models.fenced_actions import json_block
+from agentsys.models.tagged_calls import write_tools
+from agentsys.models.trace import span
+from agentsys.models.wire_text import read_json, visible_text
+from baselines.isolategpt.apps import AppBook
+from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
+from baselines.isolategpt.settings import Grouping
+
+ROLE = "isolategpt_planner"
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step as the planner wrote it."""
+
+    name: str
+    """A tool's name; not checked against the tools there are."""
+    input: Mapping[str, Any]
+    output: str
+    """The key by which later steps may refer to it."""
+
+
+@dataclass(frozen=True)
+class StepGroup:
+    """Steps that hang together, and so apps that may ask each other."""
+
+    steps: tuple[PlannedStep, ...]
+    apps: tuple[str, ...]
+    """Apps of the steps, in their order; the first one is where the group begins."""
+
+
+class Route(Enum):
+    """Who answers the user."""
+
+    VANILLA = "vanilla"
+    """A spoke without tools that cannot ask anybody: no step was planned."""
+    DIRECT = "direct"
+    """The first app of the one group."""
+    ROUTING = "routing"
+    """A spoke without tools of its own that asks apps: there are several groups."""
+
+
+def route_of(groups: Sequence[StepGroup]) -> Route:
+    """The route that goes with so many groups."""
+    return (Route.VANILLA, Route.DIRECT, Route.ROUTING)[min(len(groups), 2)]
+
+
+class PlanUnreadable(ValueError):
+    """A planner's reply that holds no plan."""
+
+
+def read_steps(reply: str) -> tuple[PlannedStep, ...]:
+    """The steps in a planner's reply, bare or in a fence. Items without a name are left out.
+
+    Raises:
+        PlanUnreadable: If it is no JSON object with a list of steps.
+    """
+    try:
+        value = read_json(json_block(reply) or reply)
+    except ModelError:
+        raise PlanUnreadable("no JSON") from None
+    steps = value.get("steps", [] if not value else None) if isinstance(value, dict) else value
+    if not isinstance(steps, list):
+        raise PlanUnreadable("no list of steps")
+    return tuple(_step(item) for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
+
+
+def _step(item: Mapping[str, Any]) -> PlannedStep:
+    given, output = item.get("input"), item.get("output")
+    return PlannedStep(
+        item["name"], given if isinstance(given, dict) else {}, output if isinstance(output, str) else ""
+    )
+
+
+def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
+    """Ask for the plan of a request; once more if it cannot be read, then there is none.
+
+    Args:
+        model: The model that plans.
+        query: The user's request, all the planner sees besides the tools.
+        tools: The tools it may plan with.
+
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    messages = [system("\n\n".join([PLANNER, write_tools(tools)])), user(query)]
+    with span(ROLE) as opened:
+        for attempt in range(ATTEMPTS):
+            said = visible_text(model.complete(ChatRequest(messages, role=ROLE)).message)
+            try:
+                steps = read_steps(said)
+            except PlanUnreadable as problem:
+                opened.decision = {"steps": [], "unreadable": str(problem), "attempts": attempt + 1}
+                messages = [*messages, *([assistant(said)] if said else []), user(PLAN_AGAIN)]
+                continue
+            opened.decision = {"steps": [vars(step) for step in steps], "attempts": attempt + 1}
+            return steps
+    return ()
+
+
+def grouped(steps: Iterable[PlannedStep], apps: AppBook, grouping: Grouping) -> tuple[StepGroup, ...]:
+    """The groups of a plan's steps; steps with names that no app offers are left out.
+
+    A step joins the first group with a step whose output it takes (`<key>`), else opens one. Where an app
+    has several tools, a step also joins the group that its app is in already.
+    """
+    groups: list[StepGroup] = []
+    for step in steps:
+        owner = apps.owner(step.name)
+        if owner is None:
+            continue
+        joins = next((i for i, group in enumerate(groups) if _takes_from(step, group)), None)
+        if joins is None and grouping != "per_tool":
+            joins = next((i for i, group in enumerate(groups) if owner.name in group.apps), None)
+        if joins is None:
+            groups.append(StepGroup((step,), (owner.name,)))
+        else:
+            found = groups[joins]
+            named = dict.fromkeys([*found.apps, owner.name])
+            groups[joins] = StepGroup((*found.steps, step), tuple(named))
+    return tuple(groups)
+
+
+def _takes_from(step: PlannedStep, group: StepGroup) -> bool:
+    keys = {f"<{earlier.output}>" for earlier in group.steps if earlier.output}
+    return any(isinstance(value, str) and value in keys for value in step.input.values())
+
+
+def plan_text(steps: Iterable[PlannedStep]) -> str:
+    """A plan as a planner writes it."""
+    return json.dumps({"steps": [vars(step) for step in steps]}, ensure_ascii=False, default=str)

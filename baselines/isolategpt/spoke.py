@@ -1,0 +1,156 @@
+"""`Spoke`: one app's agent, with a conversation of its own and no way out but its wire to the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, user
+from agentsys.models.fenced_actions import (
+    FINISH,
+    Action,
+    ActionSyntaxError,
+    read_action,
+    spoken,
+    write_observation,
+    write_offer,
+)
+from agentsys.models.trace import span
+from agentsys.models.wire_text import visible_text
+from baselines.isolategpt.apps import SpokeApp
+from baselines.isolategpt.prompts import (
+    ILL_FORMED,
+    NO_SUCH_ACTION,
+    NOT_AVAILABLE,
+    OUT_OF_TURNS,
+    REMINDER,
+    SEND_AGAIN,
+    SPOKE,
+    UNREADABLE,
+)
+from baselines.isolategpt.protocol import (
+    AppRequest,
+    AppResponse,
+    FunctionalitySpec,
+    FunctionProbeRequest,
+    FunctionProbeResponse,
+    Wire,
+    as_line,
+    fits,
+    read_hub_reply,
+)
+
+ROLE = "agent"
+SPAN = "spoke"
+
+
+@dataclass
+class Spoke:
+    """The agent of one app; with no tools of its own, the one that routes.
+
+    Args:
+        app: What it runs.
+        others: Functionality of another app -> what is told of it.
+        model: The model behind it.
+        run_tool: Runs a tool of the app: name and arguments -> text.
+        wire: To the hub.
+        max_iterations: Most replies of one run.
+    """
+
+    app: SpokeApp
+    others: Mapping[str, str]
+    model: ChatModel
+    run_tool: Callable[[str, dict[str, Any]], str]
+    wire: Wire
+    max_iterations: int
+    specs: dict[str, FunctionalitySpec] = field(default_factory=dict)
+    """What it has learned of other apps in this task."""
+
+    def answer(self, question: str) -> str:
+        """Work on a question in a conversation of its own, and give the final answer.
+
+        Args:
+            question: As the model reads it, in its tags.
+
+        Raises:
+            ModelError: If the model gave no reply.
+        """
+        offer = write_offer(self.app.tools, self.others)
+        messages = [system(f"{SPOKE}\n\n{offer}"), user(f"{question}\n\n{REMINDER}")]
+        with span(SPAN, self.app.name) as opened:
+            opened.messages = messages
+            for _ in range(self.max_iterations):
+                said = spoken(self._ask(messages))
+                messages.append(assistant(said, []))
+                outcome = self._outcome(said)
+                if outcome.is_answer:
+                    return outcome.text
+                messages.append(user(write_observation(outcome.text)))
+            return OUT_OF_TURNS
+
+    def _ask(self, messages: list[ChatMessage]) -> str:
+        return visible_text(self.model.complete(ChatRequest(tuple(messages), role=ROLE)).message)
+
+    def _outcome(self, said: str) -> Outcome:
+        try:
+            action = read_action(said)
+        except ActionSyntaxError:
+            return Outcome(UNREADABLE)
+        if action is None:
+            return Outcome(said, is_answer=True)
+        if action.name == FINISH:
+            return Outcome(_as_text(action.input), is_answer=True)
+        return Outcome(self._observation(action))
+
+    def _observation(self, action: Action) -> str:
+        """What came of an action that is no answer."""
+        if action.name in self.others:
+            return self._collaborate(action)
+        if self.app.tool(action.name) is None:
+            return NO_SUCH_ACTION.format(name=action.name, names=", ".join(self._names()))
+        if not isinstance(action.input, dict):
+            return UNREADABLE
+        return self.run_tool(action.name, action.input)
+
+    def _names(self) -> list[str]:
+        return [FINISH, *(tool.name for tool in self.app.tools), *self.others]
+
+    def _collaborate(self, action: Action) -> str:
+        """Ask the hub for another app's functionality: probe, hold the input against the form, request."""
+        spec = self.specs.get(action.name)
+        if spec is None:
+            probe = FunctionProbeRequest(spoke_id=self.app.name, requested_functionality=action.name)
+            reply = read_hub_reply(self.wire(as_line(probe)))
+            if not isinstance(reply, FunctionProbeResponse):
+                return NOT_AVAILABLE.format(name=action.name, reason=_reason(reply))
+            spec = self.specs[action.name] = reply.functionality_offered
+        if not isinstance(action.input, dict) or not fits(action.input, spec.request):
+            return SEND_AGAIN.format(name=action.name, schema=json.dumps(spec.request))
+        request = AppRequest(
+            spoke_id=self.app.name, functionality_request=action.name, request_body=action.input
+        )
+        reply = read_hub_reply(self.wire(as_line(request)))
+        if not isinstance(reply, AppResponse):
+            return NOT_AVAILABLE.format(name=action.name, reason=_reason(reply))
+        return reply.response if fits(reply.response, spec.response) else ILL_FORMED.format(name=action.name)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reply of the model leads to."""
+
+    text: str
+    is_answer: bool = False
+    """Whether it ends the run; else it is the next observation."""
+
+
+def _as_text(answer: object) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def _reason(reply: object) -> str:
+    return str(getattr(reply, "response", ""))
