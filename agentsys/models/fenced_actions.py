@@ -96,7 +96,7 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_offer(text: str) -> list[ToolSpec] | None:
-    """What `write_offer` wrote into this text; names known from others have no parameters; None if nothing."""
+    """What `write_offer` wrote into a text, None if nothing; names known from others have no parameters."""
     parts = [between(text, OWN), between(text, OTHERS)]
     if None in parts:
         return None

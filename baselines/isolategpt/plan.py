@@ -75,7 +75,8 @@ def read_steps(reply: str) -> tuple[PlannedStep, ...]:
     steps = value.get("steps", [] if not value else None) if isinstance(value, dict) else value
     if not isinstance(steps, list):
         raise PlanUnreadable("no list of steps")
-    return tuple(_step(item) for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
+    named = (item for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
+    return tuple(_step(item) for item in named)
 
 
 def _step(item: Mapping[str, Any]) -> PlannedStep:

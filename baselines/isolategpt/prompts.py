@@ -1,4 +1,4 @@
-"""Every text IsolateGPT gives a model, in our own words. Tags, `action` and `Observation` are its interface."""
+"""Every text IsolateGPT gives a model, in our own words. Tags, `action` and `Observation` are its form."""
 
 from __future__ import annotations
 

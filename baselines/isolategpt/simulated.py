@@ -35,9 +35,7 @@ def _step(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
 def _value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
     forms = [form for leaf in leaves(value) for form in leaf_forms(leaf)]
-    taken = [
-        fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)
-    ]
+    taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
     sources = [*quoted, *taken]
     return f"<result_{sources[0]}>" if sources else value
 

@@ -1,0 +1,142 @@
+"""A model with replies for planner and each spoke, tools that note what ran, and a short way to run a task."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.fenced_actions import FINISH, OWN, Action, write_action
+from agentsys.models.tagged_calls import between
+from agentsys.models.trace import Span, Tracer, tracing
+from baselines.isolategpt import IsolateGPT
+from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
+from baselines.isolategpt.plan import ROLE as PLANNER_ROLE
+
+QUERY = "Pay the bill in bill.txt."
+ROUTING, VANILLA = "", "vanilla"
+"""Keys for replies of the two spokes without tools."""
+
+
+def planned(*steps: tuple[str, Mapping[str, Any], str]) -> str:
+    """A planner's reply."""
+    return json.dumps({"steps": [{"name": n, "input": dict(i), "output": o} for n, i, o in steps]})
+
+
+def act(name: str, **args: Any) -> str:
+    return write_action(Action(name, args), "next")
+
+
+def finish(text: str) -> str:
+    return write_action(Action(FINISH, text))
+
+
+class SpokeModel:
+    """Gives planner and spokes their replies in order, the last one again and again.
+
+    Args:
+        plan: The planner's replies.
+        spokes: Names of a spoke's own tools, joined by `+` -> its replies.
+    """
+
+    name = "spokes"
+
+    def __init__(self, plan: str | Sequence[str], **spokes: str | Sequence[str]) -> None:
+        listed = {"planner": plan, **spokes}
+        self.replies = {who: [said] if isinstance(said, str) else list(said) for who, said in listed.items()}
+        self.asked: list[ChatRequest] = []
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(copy.deepcopy(request))
+        said = self.replies[who_asks(request)]
+        return ChatReply(assistant(said.pop(0) if len(said) > 1 else said[0]))
+
+    def read_by(self, who: str) -> list[str]:
+        """What each request of a planner or spoke says, all its messages together."""
+        found = [request for request in self.asked if who_asks(request) == who]
+        return ["\n".join(text_of(message) for message in request.messages) for request in found]
+
+
+def who_asks(request: ChatRequest) -> str:
+    """`planner`, or a spoke by its tools."""
+    if request.role == PLANNER_ROLE:
+        return "planner"
+    own = between(text_of(request.messages[0]), OWN)
+    if own is None:
+        return VANILLA
+    return "+".join(json.loads(line)["name"] for line in own.strip().splitlines())
+
+
+class Desk:
+    """A runtime of three tools that notes what ran."""
+
+    def __init__(self, bill: str = "Pay 5 to Bob.", note: str = "A note.") -> None:
+        self.ran: list[str] = []
+        self.runtime = FunctionsRuntime()
+
+        def read_bill(path: str = "bill.txt") -> str:
+            """Reads a bill.
+
+            :param path: Where it is.
+            """
+            self.ran.append("read_bill")
+            return bill
+
+        def read_note() -> str:
+            """Reads a note."""
+            self.ran.append("read_note")
+            return note
+
+        def pay(to: str, amount: int) -> str:
+            """Pays.
+
+            :param to: Whom.
+            :param amount: How much.
+            """
+            self.ran.append(f"pay {to} {amount}")
+            return "paid"
+
+        for tool in (read_bill, read_note, pay):
+            self.runtime.register_function(tool)
+
+
+READ_THEN_PAY = planned(("read_bill", {}, "bill"), ("pay", {"to": "<bill>", "amount": 5}, "done"))
+READ_ONLY = planned(("read_bill", {}, "bill"))
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task that was worked on."""
+
+    messages: list[ChatMessage]
+    spans: list[Span]
+    kept: Mapping[str, Any]
+    """What the pipeline hands back in its extra arguments."""
+
+    @property
+    def answer(self) -> str:
+        return text_of(self.messages[-1])
+
+    @property
+    def prompts(self) -> list[tuple[str, str | None, str, bool, bool]]:
+        """Kind, requester, app, expected, allowed of every prompt."""
+        return [tuple(prompt.values()) for prompt in self.kept["permissions"]]
+
+    def said(self, kind: str) -> list[Mapping[str, Any]]:
+        """The messages of a type between spokes and hub."""
+        return [message for message in self.kept["messages"] if message["type"] == kind]
+
+
+def run(model: Any, desk: Desk, **options: Any) -> Done:
+    """Work on the task with a variant of the defense."""
+    agent = IsolateGPTAgent(model, IsolateGPT(**options).settings)
+    first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}
+    with tracing(Tracer()) as tracer:
+        result = agent.query(QUERY, desk.runtime, messages=[first])
+    return Done(list(result[3]), tracer.spans, result[4][EXTRA])

@@ -1,0 +1,150 @@
+"""IsolateGPT's invariant: what a spoke reads raw, and what it thinks, is in no other spoke's messages.
+
+Random plans, apps, policies and replies; every tool output and error, every thought and every answer has a
+word of its own. Scripted spokes never repeat a word, so that where one turns up it was carried there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import Counter
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionsRuntime, make_function
+from scripted_for_isolategpt import act, finish, planned
+
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.fenced_actions import FINISH, OWN, Action, write_action
+from agentsys.models.tagged_calls import between
+from baselines.isolategpt import IsolateGPT
+from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
+from baselines.isolategpt.plan import ROLE as PLANNER_ROLE
+
+CASES = int(os.environ.get("AGENTSYS_ISOLATION_CASES", "200"))
+"""Random tasks; 1000 take some 10 s."""
+TOOLS = ("alpha", "beta", "gamma", "delta", "epsilon")
+_WORD = re.compile(r"\b(RAW|THOUGHT|SAID)_(\w+?)_(\d+)\b")
+
+
+class World:
+    """One random task: tools with canaries, and a model that plays planner and spokes by dice."""
+
+    name = "dice"
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.count = Counter[str]()
+        self.ran: list[str] = []
+        self.planned: list[str] = []
+        self.asked: list[ChatRequest] = []
+        self.tools = self.dice.sample(TOOLS, self.dice.randint(2, len(TOOLS)))
+        self.runtime = FunctionsRuntime([self._tool(name) for name in self.tools])
+        self.options: dict[str, Any] = {
+            "apps": self.dice.choice(["per_tool", "per_app"]),
+            "app_of": {name: self.dice.choice(["one", "two", name]) for name in self.tools},
+            "permissions": self.dice.choice(["expected_only", "expected_only", "always_allow", "deny_all"]),
+            "placeholders": self.dice.choice(["bare", "described"]),
+            "strict_response": self.dice.random() < 0.3,
+            "max_iterations": self.dice.randint(1, 6),
+        }
+
+    def word(self, kind: str, who: str) -> str:
+        """A word that stands nowhere else."""
+        self.count[kind] += 1
+        return f"{kind}_{who}_{self.count[kind]}"
+
+    def _tool(self, name: str) -> Any:
+        def tool(x: str = "") -> str:
+            """Does something.
+
+            :param x: With what.
+            """
+            self.ran.append(name)
+            if self.dice.random() < 0.3:
+                raise ValueError(self.word("RAW", name))
+            return self.word("RAW", name)
+
+        tool.__name__ = name
+        return make_function(tool)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        said = self._plan() if request.role == PLANNER_ROLE else self._act(request)
+        return ChatReply(assistant(said))
+
+    def _plan(self) -> str:
+        steps = []
+        for place in range(self.dice.randint(0, 4)):
+            value = f"<r{self.dice.randrange(place)}>" if place and self.dice.random() < 0.6 else "x"
+            steps.append((self.dice.choice([*self.tools, "nobody"]), {"x": value}, f"r{place}"))
+            self.planned.append(steps[-1][0])
+        return planned(*steps)
+
+    def _act(self, request: ChatRequest) -> str:
+        who = owner(request)
+        thought, answer = self.word("THOUGHT", who), self.word("SAID", who)
+        name = self.dice.choice([*self.tools, *self.planned, *self.planned])
+        return self.dice.choice(
+            [
+                *[write_action(Action(name, {"x": "y"}), thought)] * 4,
+                write_action(Action(name, {}), thought),
+                write_action(Action(name, {"x": 5}), thought),
+                act("nobody"),
+                f"{thought} ```json\n{{broken\n```",
+                f"{thought}\n{finish(answer)}",
+                f"{thought}\n{finish(answer * 30)}",
+                write_action(Action(FINISH, ""), thought),
+            ]
+        )
+
+
+def owner(request: ChatRequest) -> str:
+    """The tools of the spoke that asks, as one word; `none` for those without."""
+    own = between(text_of(request.messages[0]), OWN) or ""
+    return "x".join(re.findall(r'"name": "(\w+)"', own)) or "none"
+
+
+def strangers(request: ChatRequest) -> list[str]:
+    """Words in a request that its spoke must not see."""
+    if request.role == PLANNER_ROLE:
+        return [m[0] for message in request.messages for m in _WORD.finditer(text_of(message))]
+    mine = owner(request)
+    wrong = []
+    for message in request.messages:
+        for kind, who, number in _WORD.findall(text_of(message)):
+            own_result = kind == "RAW" and who in mine.split("x") and message["role"] == "user"
+            others_answer = kind == "SAID" and message["role"] == "user" and who != mine
+            own_reply = kind in ("THOUGHT", "SAID") and message["role"] == "assistant" and who == mine
+            if not (own_result or others_answer or own_reply):
+                wrong.append(f"{kind}_{who}_{number}")
+    return wrong
+
+
+def test_no_raw_output_and_no_thought_of_a_spoke_reaches_another() -> None:
+    met = Counter[str]()
+    for seed in range(CASES):
+        world = World(seed)
+        agent = IsolateGPTAgent(world, IsolateGPT(**world.options).settings)
+        result = agent.query("Do it.", world.runtime)
+        kept = result[4][EXTRA]
+        for request in world.asked:
+            assert strangers(request) == [], f"seed {seed}"
+        _check_permissions(world, kept, seed)
+        met["crossed"] += sum(message["type"] == "app_response" for message in kept["messages"])
+        met["refused"] += sum(not prompt["allow"] for prompt in kept["permissions"])
+        met["ran"] += len(world.ran)
+    # Else nothing was there to be seen.
+    assert min(met["crossed"], met["refused"], met["ran"]) > CASES / 4, met
+
+
+def _check_permissions(world: World, kept: Any, seed: int) -> None:
+    """No tool ran that its policy does not let run, and the log has what ran."""
+    planned_apps = {app for group in kept["groups"] for app in group["apps"]}
+    app_of = world.options["app_of"] if world.options["apps"] == "per_app" else {}
+    ran = {app_of.get(name, name) for name in world.ran}
+    if world.options["permissions"] == "expected_only":
+        assert ran <= planned_apps, f"seed {seed}"
+    if world.options["permissions"] == "deny_all" and kept["route"] != "vanilla":
+        assert not ran, f"seed {seed}"
