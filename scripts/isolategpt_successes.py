@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.playbook import build_playbook
+from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.models.chat import text_of
 from agentsys.models.fenced_actions import read_request
 from agentsys.models.simulated.playbook import GoalScript, ScriptedCall

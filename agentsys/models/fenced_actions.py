@@ -15,8 +15,8 @@ from typing import Any
 
 from agentsys.models.chat import ToolSpec
 from agentsys.models.errors import ModelError
+from agentsys.models.providers.wire_text import speakable
 from agentsys.models.tagged_calls import between, tagged
-from agentsys.models.wire_text import speakable
 
 OWN, OTHERS = "own_tools", "other_functionalities"
 """Tags around what an agent can do by itself, and around what it can ask others for."""

@@ -5,24 +5,34 @@ from __future__ import annotations
 from baselines.isolategpt.settings import IsolateGPTSettings
 
 
+_END = "What an agent does with its own tools, and what it says in the end, is not checked."
+
+
 def described(settings: IsolateGPTSettings) -> str:
     """5 to 10 sentences on plan, spokes, messages and permissions."""
-    parts = [
+    plan = (
         "Before anything untrusted is read, a planner writes down from the request which tools are needed and"
-        " which of them take what others return.",
-        *_spokes(settings),
-        *_messages(settings),
-        *_permissions(settings),
-        "What an agent does with its own tools, and what it says in the end, is not checked.",
+        " which of them take what others return."
+    )
+    if settings.apps == "one_app":
+        return " ".join([plan, *_one_agent(settings), _END])
+    return " ".join([plan, *_spokes(settings), *_messages(settings), *_permissions(settings), _END])
+
+
+def _one_agent(settings: IsolateGPTSettings) -> list[str]:
+    answer = "refuses" if settings.permissions == "deny_all" else "agrees"
+    return [
+        "All tools belong to one agent, which reads all results raw in one conversation: nothing is kept"
+        " apart.",
+        f"The user is asked once, before it starts, and {answer}.",
+        "Where the plan names no tool, an agent without tools answers.",
     ]
-    return " ".join(parts)
 
 
 def _spokes(settings: IsolateGPTSettings) -> list[str]:
     own = {
         "per_tool": "Each tool has an agent of its own, with a conversation of its own",
         "per_app": "The tools of an app share an agent, which has a conversation of its own",
-        "one_app": "All tools belong to one agent, so nothing is kept apart",
     }[settings.apps]
     return [
         f"{own}; it reads the results of its own tools raw.",

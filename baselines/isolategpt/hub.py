@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
 from agentsys.models.fenced_actions import QUESTION, write_request
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import tagged
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 from baselines.isolategpt.apps import AppBook, SpokeApp
 from baselines.isolategpt.permissions import PermissionDesk, PermissionPrompt, PromptKind
 from baselines.isolategpt.plan import Route, StepGroup, grouped, make_plan, route_of

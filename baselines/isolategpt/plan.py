@@ -11,9 +11,9 @@ from typing import Any
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
 from agentsys.models.errors import ModelError
 from agentsys.models.fenced_actions import json_block
+from agentsys.models.providers.wire_text import read_json, visible_text
 from agentsys.models.tagged_calls import write_tools
 from agentsys.models.trace import span
-from agentsys.models.wire_text import read_json, visible_text
 from baselines.isolategpt.apps import AppBook
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
 from baselines.isolategpt.settings import Grouping

@@ -19,8 +19,8 @@ from agentsys.models.fenced_actions import (
     write_observation,
     write_offer,
 )
+from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
-from agentsys.models.wire_text import visible_text
 from baselines.isolategpt.apps import SpokeApp
 from baselines.isolategpt.prompts import (
     ILL_FORMED,

@@ -9,8 +9,8 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant
+from agentsys.models.providers.wire_text import result_text
 from agentsys.models.tool_text import tool_text
-from agentsys.models.wire_text import result_text
 
 
 class ToolBench:

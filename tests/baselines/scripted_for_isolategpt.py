@@ -1,4 +1,4 @@
-"""A model with replies for planner and each spoke, tools that note what ran, and a short way to run a task."""
+"""A model with replies for planner and spokes, tools that note what ran, and a short way to run a task."""
 
 from __future__ import annotations
 
