@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from baselines.isolategpt.settings import IsolateGPTSettings
 
-
 _END = "What an agent does with its own tools, and what it says in the end, is not checked."
 
 
