@@ -1,26 +1,38 @@
 """agentsys: a research harness for defenses of LLM agents against indirect prompt injection.
 
-What lives here: the types that cross rooms (`contracts`, `errors`) and the rooms themselves
-(`defense`, `models`, `benchmarks`, `attacks`, `runs`, `analysis`). Importing this package is
-cheap on purpose: AgentDojo and the vendors' SDKs are imported only where they are used, and
-`agentsys.load_runs` (stored runs as a data frame) is imported when it is first asked for.
+The names below are the public functions, and `agentsys.plugins` has the types for defenses, attacks,
+benchmarks and models of one's own; everything else is private and may move. Importing this package is cheap
+on purpose: each name is imported when it is first asked for, AgentDojo and the vendors' SDKs where they are
+used.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentsys.api import Drawing, Run, Shown, compare, figure, results, run, table
     from agentsys.records.load import load_runs
 
-__all__ = ["__version__", "load_runs"]
+__all__ = [
+    "Drawing",
+    "Run",
+    "Shown",
+    "__version__",
+    "compare",
+    "figure",
+    "load_runs",
+    "results",
+    "run",
+    "table",
+]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load_runs":
-        from agentsys.records.load import load_runs
-
-        return load_runs
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room = "agentsys.records.load" if name == "load_runs" else "agentsys.api"
+    return getattr(importlib.import_module(room), name)

@@ -22,7 +22,9 @@ FOUNDATION = {
     "agentsys.storable",
 }
 ALLOWED: dict[str, set[str]] = {
-    "agentsys": {"agentsys.records.load"},
+    "agentsys": {"agentsys.api", "agentsys.records.load"},
+    "agentsys.api": FOUNDATION | {"agentsys.records", "agentsys.analysis", "agentsys.runs"},
+    "agentsys.plugins": FOUNDATION | {"agentsys.models", "agentsys.contracts"},
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
     "agentsys.extras": {"agentsys.errors"},

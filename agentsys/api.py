@@ -1,0 +1,328 @@
+"""The public functions: what `import agentsys` offers to scripts and notebooks.
+
+Each does what the command of its name does, on the same code, and hands back objects instead of text.
+Imports stand inside the functions: `import agentsys` alone costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from agentsys.analysis.figures.drawn import Drawn
+    from agentsys.analysis.tables.document import Document
+    from agentsys.records.reading import Reading
+    from agentsys.records.schema import CaseRecord
+
+    Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame
+    """Stored runs: folders or files, or a (perhaps filtered) frame of `load_runs`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `run` did."""
+
+    folders: tuple[Path, ...]
+    """The pipeline folders that hold its records; `results`, `compare` and `load_runs` take them."""
+    planned: int
+    """Cases in the plan."""
+    finished: int
+    """Cases that were run now; the others had been before, or belong to another process."""
+    errors: int
+    """Cases that ended in an error now: they are in no rate, and the next run tries them again."""
+    ended: str | None
+    """Why the run ended early; None: it did not."""
+
+    def cases(self) -> pd.DataFrame:
+        """The records as a frame, one row per case (see `load_runs`)."""
+        from agentsys.records.load import load_runs
+
+        return load_runs(folder for folder in self.folders if folder.is_dir())
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Numbers, as a frame for programs and as a document for people.
+
+    A notebook shows the document; `print` gives it as text.
+    """
+
+    frame: pd.DataFrame
+    """The long form: a row per number."""
+    document: Document
+    """Tables with notes."""
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
+
+        file = StringIO()
+        width = max(needed_width(self.document), 100)
+        Console(file=file, width=width, color_system=None).print(terminal_document(self.document))
+        return file.getvalue()
+
+    def _repr_html_(self) -> str:
+        from agentsys.analysis.tables.write_html import html_fragment
+
+        return html_fragment(self.document)
+
+    def markdown(self) -> str:
+        """The document as GitHub-flavoured Markdown."""
+        from agentsys.analysis.tables.write_markdown import markdown_document
+
+        return markdown_document(self.document)
+
+    def latex(self) -> str:
+        """The document as LaTeX, for the package booktabs."""
+        from agentsys.analysis.tables.write_latex import latex_document
+
+        return latex_document(self.document)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with the numbers in it. A notebook shows the figure."""
+
+    figure: Figure
+    """Matplotlib's figure."""
+    frame: pd.DataFrame
+    """A row per plotted number."""
+    drawn: Drawn
+    """What `save` writes."""
+
+    def _repr_png_(self) -> bytes:
+        from io import BytesIO
+
+        file = BytesIO()
+        self.figure.savefig(file, format="png", dpi=110)
+        return file.getvalue()
+
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write PDF, PNG and the plotted numbers (CSV) into a folder, which is made if it is not there."""
+        from agentsys.analysis.figures.drawn import save
+
+        return save(self.drawn, Path(folder))
+
+
+def run(
+    overrides: str | Sequence[str],
+    *,
+    config_dirs: Sequence[str | os.PathLike[str]] = (),
+    plugin_paths: Sequence[str | os.PathLike[str]] = (),
+    again: bool = False,
+    skip_unavailable: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Run every case that is not finished yet, as `agentsys run` does, with the same records.
+
+    Args:
+        overrides: Hydra overrides as typed on the command line, as one text or as a list:
+            `"model=simulated defense=none,agentsys limit=3"`.
+        config_dirs: Config folders of your own (defense/, attack/, model/, ...).
+        plugin_paths: Folders that your own modules are imported from.
+        again: Whether finished cases are run anew; their old records are kept aside.
+        skip_unavailable: Whether cells that cannot run here are left out; else they are refused.
+        progress: Whether a line is printed for every tenth of the cases.
+
+    Raises:
+        ConfigError: For anything that can be mended: an unknown name, a missing key, an unpriced budget.
+        StoreError: If the log folder cannot be written.
+    """
+    import io
+    import shlex
+    from contextlib import redirect_stdout
+
+    from agentsys.runs.session import prepare
+
+    session = prepare(
+        shlex.split(overrides) if isinstance(overrides, str) else list(overrides),
+        config_dirs=[Path(path) for path in config_dirs],
+        plugin_paths=[Path(path) for path in plugin_paths],
+        again=again,
+        skip_unavailable=skip_unavailable,
+    ).looked_at(skip_unavailable=skip_unavailable)
+    listener = _Lines(len(session.plan.todo), progress)
+    with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
+        outcome = session.execute(listener)
+    ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
+    given_up = "; ".join(cell.why for cell in outcome.ended_cells)
+    return Run(
+        tuple(session.folders),
+        len(session.plan.jobs),
+        outcome.finished,
+        outcome.errors,
+        ended or given_up or None,
+    )
+
+
+def results(source: Source, *, errors: str = "report") -> Shown:
+    """Benign utility, utility under attack, targeted ASR and defense quality, with 95% intervals.
+
+    Args:
+        source: Folders of stored runs, ours or published ones, or a frame of `load_runs`.
+        errors: What errored cases count as: `report` (left out and counted) or `agentdojo`.
+
+    Returns:
+        The tables of `agentsys results`; `frame` has a row per cell, suite and metric.
+
+    Raises:
+        ConfigError: If a path does not exist or none holds a case.
+    """
+    import pandas as pd
+
+    from agentsys.analysis.metrics.rates import LONG_COLUMNS
+    from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.analysis.tables.report import report
+    from agentsys.analysis.tables.results_document import report_document
+
+    found = report(_reading(source), ErrorRule(errors))
+    rows = [asdict(row) for row in found.long_form]
+    return Shown(pd.DataFrame(rows, columns=list(LONG_COLUMNS)), report_document(found))
+
+
+def compare(
+    source: Source, *, baseline: str = "none", metrics: Sequence[str] | None = None, errors: str = "report"
+) -> Shown:
+    """Every other defense against one of them, on the cases that both have.
+
+    Args:
+        source: Folders of stored runs, or a frame of `load_runs`.
+        baseline: The defense to compare with.
+        metrics: Some of `benign_utility`, `utility_under_attack`, `targeted_asr`; None: all of them.
+        errors: What errored cases count as: `report` or `agentdojo`.
+
+    Returns:
+        The tables of `agentsys compare`; `frame` has a row per difference, with interval and p-values.
+
+    Raises:
+        ConfigError: If a path does not exist, none holds a case, or there is no such defense or metric.
+    """
+    import pandas as pd
+
+    from agentsys.analysis.metrics.compare import COMPARED_METRICS
+    from agentsys.analysis.metrics.compare import compare as compared
+    from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
+    from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.analysis.tables.compare_document import compare_document
+
+    cases = _reading(source).cases
+    found = compared(cases, baseline, metrics or COMPARED_METRICS, ErrorRule(errors))
+    rows = [asdict(row) for row in found.rows]
+    return Shown(pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)), compare_document(found))
+
+
+def table(number: int, source: Source, *, errors: str = "report") -> Shown:
+    """A table of the AgentSys paper: our numbers beside the printed ones.
+
+    Args:
+        number: 1 to 7, as in the paper.
+        source: Folders of stored runs, or a frame of `load_runs`.
+        errors: What errored cases count as: `report` or `agentdojo`.
+
+    Returns:
+        The table of `agentsys table`; `frame` has a row per number, ours and printed.
+
+    Raises:
+        ConfigError: If there is no such table, a path does not exist or none holds a case.
+    """
+    import pandas as pd
+
+    from agentsys.analysis.paper.filled import fill
+    from agentsys.analysis.paper.layout import TABLES
+    from agentsys.analysis.paper.long_form import COLUMNS, table_records
+    from agentsys.analysis.paper.paper_document import paper_document
+    from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.errors import ConfigError, unknown_name
+
+    if number not in TABLES:
+        raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
+    reading, rule = _reading(source), ErrorRule(errors)
+    filled = fill(TABLES[number], reading.cases, rule)
+    records = [asdict(record) for record in table_records(filled)]
+    return Shown(pd.DataFrame(records, columns=list(COLUMNS)), paper_document(filled, reading, rule))
+
+
+def figure(
+    name: str | int,
+    source: Source,
+    *,
+    model: str | None = None,
+    defenses: Sequence[str] = (),
+    errors: str = "report",
+) -> Drawing:
+    """A figure of the AgentSys paper, or one of our own, with our numbers filled and printed ones hollow.
+
+    Args:
+        name: `2`, `3`, `4`, `table1` or `tokens`.
+        source: Folders of stored runs, or a frame of `load_runs`.
+        model: Whose runs to show; None: the paper's model, else the one with the most cases.
+        defenses: Which defenses to show; none named: what there is room for.
+        errors: What errored cases count as: `report` or `agentdojo`.
+
+    Raises:
+        ConfigError: If there is no such figure, or the runs do not have the model or a defense asked for.
+    """
+    import pandas as pd
+
+    from agentsys.analysis.figures.catalog import FIGURES, make_figure
+    from agentsys.analysis.figures.selection import Wish
+    from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.errors import ConfigError, unknown_name
+
+    if str(name) not in FIGURES:
+        raise ConfigError(unknown_name("figure", str(name), FIGURES))
+    wish = Wish(model, tuple(defenses))
+    drawn = make_figure(FIGURES[str(name)], _reading(source).cases, wish, ErrorRule(errors))
+    return Drawing(drawn.figure, pd.DataFrame([asdict(mark) for mark in drawn.marks]), drawn)
+
+
+def _reading(source: Source) -> Reading:
+    import pandas as pd
+
+    from agentsys.records.load import case_rows
+    from agentsys.records.reading import Reading, read_cases
+
+    if isinstance(source, pd.DataFrame):
+        return Reading(tuple(case_rows(source)))
+    several = [source] if isinstance(source, str | os.PathLike) else list(source)
+    return read_cases([Path(path) for path in several])
+
+
+class _Lines:
+    """A listener that prints a line for every tenth of a run, or nothing."""
+
+    def __init__(self, planned: int, wanted: bool) -> None:
+        self.planned, self.wanted, self.done = planned, wanted, 0
+
+    def finished(self, record: CaseRecord) -> None:
+        self.done += 1
+        step = max(1, self.planned // 10)
+        if self.wanted and (self.done % step == 0 or self.done == self.planned):
+            sys.stderr.write(f"{self.done}/{self.planned} cases\n")
+
+    def attempted(self, record: CaseRecord) -> None:
+        """Attempts of searches are not counted."""
+
+    def joined(self, processes: Sequence[int]) -> None:
+        """Other processes share the plan."""
+
+    def elsewhere(self) -> None:
+        """Another process finished a case."""
+        self.done += 1
+
+    def tick(self) -> None:
+        """Called while nothing happens."""
+
+    def stopping(self, why: str, running: int) -> None:
+        """The run ends early; `run` returns why."""
