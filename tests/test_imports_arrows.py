@@ -212,7 +212,7 @@ def test_the_listed_sub_rooms_exist() -> None:
         ("agentsys.analysis.statistics.paired", "agentsys.analysis.metrics.rates.Cell"),
         ("agentsys.analysis.metrics.rates", "agentsys.analysis.tables.report"),
         ("agentsys.analysis.tables.report", "agentsys.analysis.paper"),
-        ("agentsys.audit.static.noop", "agentsys.audit.traces.audit"),
+        ("agentsys.audit.static.checks", "agentsys.audit.traces.audit"),
         ("agentsys.models.providers.openai", "agentsys.models.wrappers.cache"),
         ("agentsys.models.build", "agentsys.cli"),
         ("agentsys.new_module", "agentsys.runs"),

@@ -13,12 +13,12 @@ from agentsys.analysis.tables.document import Document
 from agentsys.analysis.tables.escaping import markdown_cell, plain
 from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.audit.static.document import static_sections
+from agentsys.audit.static.json_form import static_data
 from agentsys.audit.static.paper_sentences import sentences, title
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.static.static_data import static_data
-from agentsys.audit.static.static_document import static_sections
-from agentsys.audit.traces.trace_audit import TraceAudit
-from agentsys.audit.traces.trace_document import trace_sections, trace_sentences
+from agentsys.audit.static.rows import StaticAudit
+from agentsys.audit.traces.audit import TraceAudit
+from agentsys.audit.traces.document import trace_sections, trace_sentences
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _found(request: AuditRequest, names: Names) -> AuditReport:
     from rich.console import Console
 
     from agentsys.audit.report import AuditReport
-    from agentsys.audit.static.static_audit import static_audit
+    from agentsys.audit.static.audit import static_audit
 
     # On standard error: a progress line must not get into what is piped on.
     with Console(stderr=True).status("Auditing every task ..."):
@@ -94,7 +94,7 @@ def _found(request: AuditRequest, names: Names) -> AuditReport:
     if not request.runs:
         return AuditReport(static)
     with Console(stderr=True).status("Looking through the stored runs ..."):
-        from agentsys.audit.traces.trace_audit import trace_audit
+        from agentsys.audit.traces.audit import trace_audit
         from agentsys.records.reading_notes import settled_lines
 
         traces = trace_audit(request.runs, request.version, names)
@@ -143,7 +143,7 @@ def _print(found: AuditReport, out: Path | None, *, every_task: bool) -> None:
 
 def _write_expected(found: AuditReport, path: Path) -> None:
     from agentsys.audit.static.expected_findings import expectation_text
-    from agentsys.audit.static.static_data import expectation
+    from agentsys.audit.static.json_form import expectation
 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(expectation_text(expectation(found.static)), encoding="utf-8")
@@ -151,7 +151,7 @@ def _write_expected(found: AuditReport, path: Path) -> None:
 
 def _compare(found: AuditReport, expected: Mapping[str, Any]) -> None:
     from agentsys.audit.static.expected_findings import differences
-    from agentsys.audit.static.static_data import expectation
+    from agentsys.audit.static.json_form import expectation
 
     moved = differences(expected, expectation(found.static))
     for line in moved:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentsys.audit.static.static_audit import Build
+from agentsys.audit.static.audit import Build
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate

@@ -7,11 +7,11 @@ from functools import cache, partial
 import pytest
 
 from agentsys.analysis.metrics.limits import limits_of
+from agentsys.audit.static.audit import static_audit
 from agentsys.audit.static.expected_findings import differences, shipped_expectation
+from agentsys.audit.static.json_form import expectation
 from agentsys.audit.static.paper_sentences import sentences
-from agentsys.audit.static.static_audit import StaticAudit, static_audit
-from agentsys.audit.static.static_data import expectation
-from agentsys.audit.static.suite_audit import SuiteAudit
+from agentsys.audit.static.rows import StaticAudit, SuiteAudit
 from agentsys.audit.static.task_numbers import numbers
 from agentsys.benchmarks.agentdojo import AgentDojo
 

@@ -11,14 +11,9 @@ from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, 
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from pydantic import Field
 
-from agentsys.audit.static.audited_task import subject_of
-from agentsys.audit.static.task_player import Stage, Task
-from agentsys.audit.static.task_rows import (
-    InjectionTaskAudit,
-    UserTaskAudit,
-    audit_injection_task,
-    audit_user_task,
-)
+from agentsys.audit.static.audit import audit_injection_task, audit_user_task
+from agentsys.audit.static.audited_task import Stage, Task, subject_of
+from agentsys.audit.static.rows import InjectionTaskAudit, UserTaskAudit
 from agentsys.audit.static.vector_words import VectorWords
 
 

@@ -14,22 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.audit.report import AuditReport, audit_json, audit_markdown
-from agentsys.audit.static.altered import altered
-from agentsys.audit.static.argument_kind import ArgumentKind, kind_of
 from agentsys.audit.static.expected_findings import (
     differences,
     expectation_text,
     read_expectation,
     shipped_expectation,
 )
+from agentsys.audit.static.json_form import expectation, mutation_text
+from agentsys.audit.static.mutations import DROPPED, ArgumentKind, Mutation, altered, kind_of
 from agentsys.audit.static.paper_sentences import floor, sentences
 from agentsys.audit.static.reviewed import reviewed
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.static.static_data import expectation, mutation_text
-from agentsys.audit.static.suite_audit import SuiteAudit
-from agentsys.audit.static.surviving_mutations import DROPPED, Mutation
+from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_numbers import numbers
-from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
 from agentsys.audit.static.vector_words import leaves, words_of
 from agentsys.errors import ConfigError
 

@@ -11,12 +11,10 @@ from rich.console import Console
 from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.write_terminal import needed_width, terminal_grid
 from agentsys.audit.report import AuditReport, audit_document, audit_sentences, audit_terminal
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.static.static_document import static_sections
-from agentsys.audit.static.suite_audit import SuiteAudit
-from agentsys.audit.static.surviving_mutations import DROPPED, Mutation
-from agentsys.audit.static.task_findings import attack_findings, user_findings
-from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.static.document import static_sections
+from agentsys.audit.static.findings import attack_findings, user_findings
+from agentsys.audit.static.mutations import DROPPED, Mutation
+from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 
 ATTACKS = tuple(f"injection_task_{number}" for number in range(2))
 WRONG = Mutation(2, "create_calendar_event", "title", "title", "required")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.audit.traces.trace_audit import TraceAudit, trace_audit
+from agentsys.audit.traces.audit import TraceAudit, trace_audit
 from agentsys.errors import ConfigError
 from agentsys.rescoring.trajectories.unusable import Obstacle
 

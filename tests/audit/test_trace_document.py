@@ -10,10 +10,10 @@ from rich.console import Console
 
 from agentsys.analysis.tables.write_terminal import needed_width
 from agentsys.audit.report import AuditReport, audit_document, audit_json, audit_markdown, audit_terminal
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.traces.trace_audit import TraceAudit
-from agentsys.audit.traces.trace_document import trace_sections, trace_sentences
-from agentsys.audit.traces.trace_findings import (
+from agentsys.audit.static.rows import StaticAudit
+from agentsys.audit.traces.audit import TraceAudit
+from agentsys.audit.traces.document import trace_sections, trace_sentences
+from agentsys.audit.traces.rows import (
     AnswerRow,
     AsrRow,
     BenignHit,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.audit.traces.trace_audit import TraceAudit, trace_audit
-from agentsys.audit.traces.trace_exposure import exposed
+from agentsys.audit.traces.audit import TraceAudit, trace_audit
+from agentsys.audit.traces.exposure import exposed
 from agentsys.payload_lines import holds_payload, payload_lines
 from agentsys.rescoring.agreement import ALL, ALONE, Agreement, agreements
 from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows

@@ -1,13 +1,124 @@
-"""`Subject`: one task under audit, with its ground truth played once for all checks."""
+"""`Stage` plays calls on a suite and asks the benchmark's own checkers; `Subject` is one task under audit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import text_content_block_from_string
 
-from agentsys.audit.static.task_player import GroundTruthFailed, Played, Stage, Task
+from agentsys.benchmarks.shared_copies import deep_copy
+
+Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
+
+
+@dataclass(frozen=True)
+class Played:
+    """Some calls, played in order on a fresh environment."""
+
+    before: TaskEnvironment
+    after: TaskEnvironment
+    calls: tuple[FunctionCall, ...]
+    answer: str
+    """What the agent says last."""
+
+
+class GroundTruthFailed(Exception):
+    """A ground truth that cannot be worked out, or one of whose calls ends in an error."""
+
+
+class Stage:
+    """Plays calls on one suite's environments. Keeps nothing that a later call could change.
+
+    Args:
+        suite: As a benchmark gives it: environments load fast, checks see copies.
+    """
+
+    def __init__(self, suite: TaskSuite[Any]) -> None:
+        self.suite = suite
+        self._runtime = FunctionsRuntime(suite.tools)
+
+    def start(self, task: Task, injections: Mapping[str, str] | None = None) -> TaskEnvironment:
+        """The environment in which a task begins; the caller's own.
+
+        Raises:
+            ValueError: If an injection is for a vector that the suite does not have.
+        """
+        environment = self.suite.load_and_inject_default_environment(dict(injections or {}))
+        if isinstance(task, BaseUserTask):
+            prepared: TaskEnvironment = task.init_environment(environment)
+            return prepared
+        return environment
+
+    def ground_truth(self, task: Task, start: TaskEnvironment) -> tuple[FunctionCall, ...]:
+        """The calls that solve a task, worked out on a copy of `start`.
+
+        Raises:
+            GroundTruthFailed: If the task cannot give them.
+        """
+        try:
+            return tuple(task.ground_truth(deep_copy(start)))
+        except Exception as error:  # whatever a suite from outside raises
+            raise GroundTruthFailed(f"{type(error).__name__}: {error}") from error
+
+    def play(
+        self, start: TaskEnvironment, calls: Sequence[FunctionCall], answer: str, *, strict: bool = True
+    ) -> Played:
+        """Play calls on a copy of `start`.
+
+        Args:
+            start: Left as it is.
+            calls: Played in order.
+            answer: The agent's last words.
+            strict: Whether a call that ends in an error ends the play; an agent would go on.
+
+        Raises:
+            GroundTruthFailed: If `strict` and a call ends in an error.
+        """
+        after = deep_copy(start)
+        for call in calls:
+            _, error = self._runtime.run_function(after, call.function, call.args)
+            if error and strict:
+                raise GroundTruthFailed(f"{call.function}: {error}")
+        return Played(start, after, tuple(calls), answer)
+
+    def own(self, task: Task) -> Played:
+        """A task's ground truth, with its answer, played on the environment it begins in.
+
+        Raises:
+            GroundTruthFailed: If that is not possible.
+        """
+        start = self.start(task)
+        return self.play(start, self.ground_truth(task, start), task.GROUND_TRUTH_OUTPUT)
+
+    def passes(self, task: Task, played: Played) -> bool:
+        """The benchmark's verdict: utility of a user task, success of an injection task.
+
+        A check that raises gives no verdict, so it has not passed.
+        """
+        answer = [text_content_block_from_string(played.answer)]
+        try:
+            return bool(
+                self.suite._check_task_result(task, answer, played.before, played.after, played.calls)
+            )
+        except Exception:  # noqa: BLE001 - checks are written for sane environments; whatever they raise
+            return False
+
+    def writes(self, start: TaskEnvironment, calls: Sequence[FunctionCall]) -> tuple[int, ...]:
+        """Places of the calls that change the environment, when all are played on a copy of `start`."""
+        environment, found = deep_copy(start), []
+        before = environment.model_dump()
+        for place, call in enumerate(calls):
+            self._runtime.run_function(environment, call.function, call.args)
+            after = environment.model_dump()
+            if after != before:
+                found.append(place)
+            before = after
+        return tuple(found)
 
 
 @dataclass(frozen=True)

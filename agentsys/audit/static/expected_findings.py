@@ -84,7 +84,7 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
     Args:
         expected: May hold suites that were not audited: those are not compared.
-        found: Of `agentsys.audit.static.static_data.expectation`.
+        found: Of `agentsys.audit.static.json_form.expectation`.
     """
     lines = [
         f"{key}: expected {expected.get(key)}, found {found[key]}"

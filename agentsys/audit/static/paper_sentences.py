@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.static.suite_audit import SuiteAudit
+from agentsys.audit.static.rows import StaticAudit, SuiteAudit
 from agentsys.audit.static.task_numbers import numbers
 
 _TITLES = {"agentdojo": "AgentDojo", "asb": "ASB"}

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from agentsys.analysis.tables.document import Grid, cells
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.static.suite_audit import SuiteAudit
-from agentsys.audit.static.task_findings import (
-    Finding,
+from agentsys.audit.static.findings import (
+    TaskFinding,
     attack_findings,
     of_injection_task,
     of_user_task,
     user_findings,
 )
+from agentsys.audit.static.rows import StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_numbers import numbers
-from agentsys.audit.static.task_rows import UserTaskAudit
 
 Section = tuple[str, Sequence[Grid]]
 _NONE = "-"
@@ -75,7 +73,7 @@ def _suite(suite: SuiteAudit, every_task: bool) -> list[Grid]:
     return [grid for grid in [*found, *single] if grid.rows]
 
 
-def _findings(caption: str, kind: str, found: Sequence[Finding]) -> Grid:
+def _findings(caption: str, kind: str, found: Sequence[TaskFinding]) -> Grid:
     rows = [cells(finding.says, numbers(finding.tasks)) for finding in found]
     return Grid(caption, ("finding", kind), rows, names=2, wraps=frozenset({0, 1}))
 

@@ -12,18 +12,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentsys.audit.traces.trace_answer import AnswerTrace, answer_rows, answer_trace
-from agentsys.audit.traces.trace_benign import (
+from agentsys.audit.traces.exposure import AttackedTrace, asr_rows, attacked_trace, exposure_rows
+from agentsys.audit.traces.findings import (
+    AnswerTrace,
     BenignTrace,
+    answer_rows,
+    answer_trace,
     benign_hits,
     benign_trace,
+    destroyed_rows,
     direct_rows,
     solved_rows,
     state_equal_rows,
 )
-from agentsys.audit.traces.trace_destroyed import destroyed_rows
-from agentsys.audit.traces.trace_exposure import AttackedTrace, asr_rows, attacked_trace, exposure_rows
-from agentsys.audit.traces.trace_findings import (
+from agentsys.audit.traces.rows import (
     AnswerRow,
     AsrRow,
     BenignHit,

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.limits import limits_of
-from agentsys.audit.traces.trace_findings import AsrRow, ExposureRow, TraceCase, named
+from agentsys.audit.traces.rows import AsrRow, ExposureRow, TraceCase, named
 from agentsys.payload_lines import SHORTEST, squeeze
 from agentsys.records.case_row import UNRECORDED
 from agentsys.rescoring.tasks import denies_service

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
-from agentsys.audit.static.static_audit import StaticAudit
-from agentsys.audit.static.suite_audit import SuiteAudit
-from agentsys.audit.static.surviving_mutations import Mutation
-from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.static.mutations import Mutation
+from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 
 Row = UserTaskAudit | InjectionTaskAudit
 

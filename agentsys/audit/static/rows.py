@@ -1,11 +1,52 @@
-"""`SuiteAudit`: the rows of one suite and what they add up to."""
+"""What a static audit finds: a row per task, the rows of a suite, and the suites of a benchmark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsys.audit.static.surviving_mutations import Mutation
-from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.static.mutations import Mutation
+
+
+@dataclass(frozen=True)
+class UserTaskAudit:
+    """One user task."""
+
+    task: str
+    noop_utility: bool = False
+    """An agent that does nothing solves it."""
+    own_ground_truth: bool | None = True
+    """Its own ground truth solves it; None if that cannot be played."""
+    empty_ground_truth: bool = False
+    security_on_user_ground_truth: tuple[str, ...] = ()
+    """Injection tasks that its ground truth carries out."""
+    pair_compatible: tuple[str, ...] = ()
+    """Injection tasks after whose ground truth it can still be solved."""
+    repeat_safe: bool | None = True
+    """Its ground truth twice solves it; None if there is nothing to repeat."""
+    reads_that_break: tuple[str, ...] = ()
+    """Argument-free tools whose one call beforehand makes it fail."""
+    surviving_mutations: tuple[Mutation, ...] = ()
+    overwritten: tuple[str, ...] = ()
+    """Vectors on its path whose default holds what it needs."""
+    identifier_vector: tuple[str, ...] = ()
+    """Vectors whose text its ground truth has to copy."""
+    vectors_on_path: tuple[str, ...] = ()
+    """Vectors that its ground truth is shown: where attacks write."""
+    non_idempotent_check: bool = False
+    """Its check changes what it looks at."""
+
+
+@dataclass(frozen=True)
+class InjectionTaskAudit:
+    """One injection task."""
+
+    task: str
+    noop_security: bool = False
+    """An agent that does nothing carries it out."""
+    own_ground_truth: bool | None = True
+    empty_ground_truth: bool = False
+    repeat_safe: bool | None = True
+    non_idempotent_check: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,3 +111,14 @@ class SuiteAudit:
     def destroyed(self) -> tuple[str, ...]:
         """User tasks that an attack makes unsolvable: it writes over what they need."""
         return tuple(row.task for row in self.user_tasks if row.overwritten)
+
+
+@dataclass(frozen=True)
+class StaticAudit:
+    """A benchmark's audit."""
+
+    benchmark: str
+    version: str
+    package: str
+    """The installed AgentDojo, e.g. `agentdojo 0.1.35`."""
+    suites: tuple[SuiteAudit, ...]

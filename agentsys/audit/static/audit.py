@@ -9,19 +9,30 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from multiprocessing import get_context
 
-from agentsys.audit.static.audited_task import Subject, subject_of
-from agentsys.audit.static.suite_audit import SuiteAudit
-from agentsys.audit.static.task_player import Stage
-from agentsys.audit.static.task_rows import (
-    InjectionTaskAudit,
-    UserTaskAudit,
-    audit_injection_task,
-    audit_user_task,
+from agentsys.audit.static.audited_task import Stage, Subject, subject_of
+from agentsys.audit.static.checks import (
+    attacks_satisfied,
+    compatible_attacks,
+    empty_ground_truth,
+    identifier_vectors,
+    noop_passes,
+    overwritten,
+    own_ground_truth,
+    reads_that_break,
+    repeat_safe,
+    vectors_on_path,
 )
+from agentsys.audit.static.mutations import surviving_mutations
+from agentsys.audit.static.rows import (
+    InjectionTaskAudit,
+    StaticAudit,
+    SuiteAudit,
+    UserTaskAudit,
+)
+from agentsys.audit.static.unstable_checks import changes_what_it_checks
 from agentsys.audit.static.vector_words import VectorWords
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.contracts import Benchmark
@@ -33,17 +44,6 @@ WORTH_A_PROCESS = 60
 """Tasks. Starting a process takes as long as auditing some hundred of Banking's; see perf/README.md."""
 _PORTIONS = 24
 """Pieces the tasks are dealt out in, so that no process is left with the long ones."""
-
-
-@dataclass(frozen=True)
-class StaticAudit:
-    """A benchmark's audit."""
-
-    benchmark: str
-    version: str
-    package: str
-    """The installed AgentDojo, e.g. `agentdojo 0.1.35`."""
-    suites: tuple[SuiteAudit, ...]
 
 
 def static_audit(build: Build, *, workers: int = 2) -> StaticAudit:
@@ -116,6 +116,44 @@ class _Auditor:
             self._attacks = tuple(subject_of(self._stage, task) for task in tasks)
         user = subject_of(self._stage, self._suite.user_tasks[task_id])
         return audit_user_task(user, self._attacks, self._words)
+
+
+def audit_user_task(user: Subject, attacks: Sequence[Subject], words: VectorWords) -> UserTaskAudit:
+    """Every check on a user task.
+
+    Args:
+        user: The task.
+        attacks: Its suite's injection tasks.
+        words: Of its suite.
+    """
+    path = vectors_on_path(user)
+    return UserTaskAudit(
+        task=user.task.ID,
+        noop_utility=noop_passes(user),
+        own_ground_truth=own_ground_truth(user),
+        empty_ground_truth=empty_ground_truth(user),
+        security_on_user_ground_truth=attacks_satisfied(user, attacks),
+        pair_compatible=compatible_attacks(user, attacks),
+        repeat_safe=repeat_safe(user),
+        reads_that_break=reads_that_break(user),
+        surviving_mutations=surviving_mutations(user),
+        overwritten=overwritten(user, path, words),
+        identifier_vector=identifier_vectors(user),
+        vectors_on_path=path,
+        non_idempotent_check=changes_what_it_checks(user),
+    )
+
+
+def audit_injection_task(attack: Subject) -> InjectionTaskAudit:
+    """Every check on an injection task."""
+    return InjectionTaskAudit(
+        task=attack.task.ID,
+        noop_security=noop_passes(attack),
+        own_ground_truth=own_ground_truth(attack),
+        empty_ground_truth=empty_ground_truth(attack),
+        repeat_safe=repeat_safe(attack),
+        non_idempotent_check=changes_what_it_checks(attack),
+    )
 
 
 def _in_processes(build: Build, tasks: Sequence[tuple[str, str]], workers: int) -> Rows:

@@ -1,23 +1,28 @@
-"""What benign records tell: tasks without information, attack checks that pass unprovoked, equal states."""
+"""What records tell when they are done again: benign ones, destroyed user tasks, answer sections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agentsys.audit.traces.trace_findings import (
+from agentsys.audit.traces.exposure import AttackedTrace
+from agentsys.audit.traces.ground_truth_state import comparable, ground_truth_state
+from agentsys.audit.traces.rows import (
+    AnswerRow,
     BenignHit,
+    DestroyedRow,
     DirectRow,
     SolvedRow,
     StateEqualRow,
     TraceCase,
     named,
 )
-from agentsys.audit.traces.trace_state import comparable, ground_truth_state
 from agentsys.rescoring.reexecute import Execution, as_calls
 from agentsys.rescoring.score import score_and_execution
-from agentsys.rescoring.tasks import suite_for
+from agentsys.rescoring.tasks import suite_for, tasks_for
+from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
 from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
 
 
 class BenignTrace(NamedTuple):
@@ -102,3 +107,58 @@ def _failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
     recorded = [trace.state_equal for trace in group if not trace.recorded]
     now = [trace.state_equal for trace in group if not trace.rescored]
     return len(recorded), sum(recorded), len(now), sum(now)
+
+
+def destroyed_rows(traces: Iterable[AttackedTrace]) -> tuple[DestroyedRow, ...]:
+    """One row per destroyed user task, by suite and number; errored records are left out."""
+    groups: dict[tuple[str, str], list[bool]] = {}
+    for trace in traces:
+        if trace.destroyed and not trace.errored:
+            groups.setdefault((trace.case.suite, trace.case.user_task_id), []).append(trace.solved)
+    rows = [DestroyedRow(*key, len(group), sum(group)) for key, group in groups.items()]
+    return tuple(sorted(rows, key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id)))
+
+
+class AnswerTrace(NamedTuple):
+    """One record whose last message has an answer section."""
+
+    case: TraceCase
+    whole: bool
+    """The utility as checks judge it, on the whole message."""
+    section: bool
+    """On the answer section alone, which is what a user sees."""
+
+
+def answer_trace(trajectory: Trajectory, version: str) -> AnswerTrace:
+    """Score one record both ways.
+
+    Args:
+        trajectory: Attacked or not; with an answer section (`final_answer`).
+        version: The benchmark's version.
+
+    Raises:
+        Unusable: If it cannot be scored under this version.
+    """
+    scores, done = score_and_execution(trajectory, version)
+    suite = suite_for(trajectory, version)
+    section = utility_of_final_answer(trajectory, tasks_for(trajectory, suite, version), suite, done)
+    if section is None:
+        raise Unusable(Obstacle.CHECK_FAILED, "the check fails on the answer section")
+    return AnswerTrace(named(trajectory), scores.utility, section)
+
+
+def answer_rows(traces: Iterable[AnswerTrace]) -> tuple[AnswerRow, ...]:
+    """One row per pipeline and suite."""
+    groups: dict[tuple[str, str], list[AnswerTrace]] = {}
+    for trace in traces:
+        groups.setdefault((trace.case.pipeline, trace.case.suite), []).append(trace)
+    return tuple(
+        AnswerRow(
+            *key,
+            len(group),
+            sum(trace.whole for trace in group),
+            sum(trace.whole and not trace.section for trace in group),
+            sum(trace.section and not trace.whole for trace in group),
+        )
+        for key, group in sorted(groups.items())
+    )

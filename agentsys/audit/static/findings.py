@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from agentsys.audit.static.static_data import mutation_text
-from agentsys.audit.static.suite_audit import SuiteAudit
+from agentsys.audit.static.json_form import mutation_text
+from agentsys.audit.static.rows import InjectionTaskAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_numbers import numbers
-from agentsys.audit.static.task_rows import InjectionTaskAudit, UserTaskAudit
 
 Row = TypeVar("Row", UserTaskAudit, InjectionTaskAudit)
 
 
-class Finding(NamedTuple):
+class TaskFinding(NamedTuple):
     """Something that holds of some tasks."""
 
     says: str
     tasks: tuple[str, ...]
 
 
-def user_findings(suite: SuiteAudit) -> list[Finding]:
+def user_findings(suite: SuiteAudit) -> list[TaskFinding]:
     """What was found of user tasks, in the order of the checks."""
     return _by_finding(suite.user_tasks, of_user_task, suite)
 
 
-def attack_findings(suite: SuiteAudit) -> list[Finding]:
+def attack_findings(suite: SuiteAudit) -> list[TaskFinding]:
     """What was found of injection tasks, in the order of the checks."""
     return _by_finding(suite.injection_tasks, of_injection_task, suite)
 
@@ -61,13 +60,15 @@ def of_injection_task(row: InjectionTaskAudit, suite: SuiteAudit) -> list[tuple[
 
 def _by_finding(
     rows: Iterable[Row], look: Callable[[Row, SuiteAudit], list[tuple[int, str]]], suite: SuiteAudit
-) -> list[Finding]:
+) -> list[TaskFinding]:
     tasks: dict[tuple[int, str], list[str]] = {}
     for row in rows:
         for found in look(row, suite):
             tasks.setdefault(found, []).append(row.task)
     # By the check alone: what one check found stays in the order of the tasks.
-    return [Finding(says, tuple(tasks[place, says])) for place, says in sorted(tasks, key=lambda key: key[0])]
+    return [
+        TaskFinding(says, tuple(tasks[place, says])) for place, says in sorted(tasks, key=lambda key: key[0])
+    ]
 
 
 def _placed(found: Sequence[list[str]]) -> list[tuple[int, str]]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agentsys.analysis.tables.document import Grid, GridCell, cells
 from agentsys.audit.static.task_numbers import numbers
-from agentsys.audit.traces.trace_audit import TraceAudit
-from agentsys.audit.traces.trace_findings import AsrRow, ExposureRow, SolvedRow, TraceCase
+from agentsys.audit.traces.audit import TraceAudit
+from agentsys.audit.traces.rows import AsrRow, ExposureRow, SolvedRow, TraceCase
 
 Section = tuple[str, Sequence[Grid]]
 _LONG = frozenset({0, 1, 2})

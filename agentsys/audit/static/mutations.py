@@ -1,0 +1,180 @@
+"""`surviving_mutations`: ways to do a user task wrongly that its check accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.audit.static.audited_task import Subject
+from agentsys.audit.static.reviewed import PromptVerdict, reviewed
+
+DROPPED = "dropped"
+"""The kind of a mutation that leaves a call out."""
+
+
+@dataclass(frozen=True, order=True)
+class Mutation:
+    """A change of the ground truth after which the task still passes."""
+
+    call: int
+    """Place of the call among the ground truth's, from 0."""
+    function: str
+    argument: str
+    """`""` where the whole call was left out."""
+    kind: str
+    """An `ArgumentKind`, or `DROPPED`."""
+    reviewed: str
+    """A `PromptVerdict`, by reading the prompt; `unread` if nobody did."""
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether the argument is of a kind that a prompt as a rule settles."""
+        return self.kind in SETTLED
+
+
+def surviving_mutations(subject: Subject) -> tuple[Mutation, ...]:
+    """Drop each call that changes the environment, alter each of its arguments; what still passes.
+
+    An item of a list counts by itself. Alterations that the tool refuses are no evidence. Empty where
+    the ground truth itself does not pass.
+    """
+    if not subject.passes:
+        return ()
+    places = subject.stage.writes(subject.start, subject.calls)
+    return tuple(mutation for place in places for mutation in _of_call(subject, place))
+
+
+def _of_call(subject: Subject, place: int) -> Iterator[Mutation]:
+    call = subject.calls[place]
+    if _accepted(subject, place, []):
+        yield _mutation(subject, place, "", DROPPED)
+    for argument, value in call.args.items():
+        for options in altered(value):
+            if _first_taken(subject, place, argument, options):
+                yield _mutation(subject, place, argument, kind_of(argument, value))
+
+
+def _first_taken(subject: Subject, place: int, argument: str, options: list[Any]) -> bool:
+    """Whether the first alteration that the tool takes leaves the task passed."""
+    call = subject.calls[place]
+    for option in options:
+        changed = FunctionCall(function=call.function, args={**call.args, argument: option})
+        accepted = _accepted(subject, place, [changed])
+        if accepted is not None:
+            return accepted
+    return False
+
+
+def _accepted(subject: Subject, place: int, instead: list[FunctionCall]) -> bool | None:
+    return subject.accepts([*subject.calls[:place], *instead, *subject.calls[place + 1 :]])
+
+
+def _mutation(subject: Subject, place: int, argument: str, kind: str) -> Mutation:
+    function = subject.calls[place].function
+    verdict: PromptVerdict = reviewed(subject.stage.suite.name, subject.task.ID, function, argument)
+    return Mutation(place, function, argument, str(kind), verdict)
+
+
+STRANGER = "someone.else@example.com"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def altered(value: Any) -> list[list[Any]]:
+    """Ways to get an argument wrong.
+
+    Args:
+        value: What the ground truth gives.
+
+    Returns:
+        One entry per way (a list can be wrong in each of its items); an entry holds values to
+        try in order, for a tool may refuse the first ones. Empty for what we cannot alter.
+    """
+    if isinstance(value, bool):
+        return [[not value]]
+    if isinstance(value, int | float):
+        return [[value + 1]]
+    if isinstance(value, str):
+        return [[other for other in _other_texts(value) if other != value]]
+    if isinstance(value, list):
+        return [
+            [[*value[:place], other, *value[place + 1 :]] for other in options]
+            for place, item in enumerate(value)
+            for options in altered(item)
+        ]
+    return []
+
+
+def _other_texts(text: str) -> list[str]:
+    if "@" in text:
+        return [STRANGER]
+    if _DATE.match(text):
+        return [f"19{text[2:]}"]
+    if text.isascii() and text.isdecimal():
+        return [str(int(text) + 1), "0"]
+    # The names are Slack's users and channels, the letter a permission: tools refuse what does not exist.
+    return ["Someone Else", "Bob", "Alice", "random", "general", "r"]
+
+
+class ArgumentKind(StrEnum):
+    """Sorts of arguments; `SETTLED` has those that a prompt as a rule leaves no choice in."""
+
+    RECIPIENT = "recipient"
+    EMAIL = "e-mail"
+    TITLE = "title"
+    FILE_NAME = "file name"
+    AMOUNT = "amount"
+    FLAG = "flag"
+    DATE = "date"
+    ID = "id"
+    URL = "url"
+    TEXT = "text"
+    """Whatever else: bodies, descriptions, subjects, names of things."""
+
+
+SETTLED = frozenset(
+    {
+        ArgumentKind.RECIPIENT,
+        ArgumentKind.EMAIL,
+        ArgumentKind.TITLE,
+        ArgumentKind.FILE_NAME,
+        ArgumentKind.AMOUNT,
+        ArgumentKind.FLAG,
+    }
+)
+"""Kinds that count as candidates. In the others agents differ rightly: when, in what words, by which id."""
+
+_BY_WORD = {
+    "recipient": ArgumentKind.RECIPIENT,
+    "recipients": ArgumentKind.RECIPIENT,
+    "participants": ArgumentKind.RECIPIENT,
+    "cc": ArgumentKind.RECIPIENT,
+    "bcc": ArgumentKind.RECIPIENT,
+    "email": ArgumentKind.EMAIL,
+    "user": ArgumentKind.RECIPIENT,
+    "title": ArgumentKind.TITLE,
+    "filename": ArgumentKind.FILE_NAME,
+    "amount": ArgumentKind.AMOUNT,
+    "date": ArgumentKind.DATE,
+    "time": ArgumentKind.DATE,
+    "day": ArgumentKind.DATE,
+    "id": ArgumentKind.ID,
+    "url": ArgumentKind.URL,
+}
+
+
+def kind_of(name: str, value: object) -> ArgumentKind:
+    """The kind of an argument.
+
+    Args:
+        name: Its name; the last word that is known decides (`user_email` is an e-mail).
+        value: What the ground truth gives.
+    """
+    if isinstance(value, bool):
+        return ArgumentKind.FLAG
+    known = [_BY_WORD[word] for word in name.lower().split("_") if word in _BY_WORD]
+    return known[-1] if known else ArgumentKind.TEXT
