@@ -20,7 +20,7 @@ from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
 from agentsys.cli.stored_runs import shown_width
 from agentsys.cli.terminal import one_line
-from agentsys.records.reading import skipped_lines
+from agentsys.records.reading_notes import skipped_lines
 
 
 class BudgetFormat(StrEnum):

@@ -1,4 +1,4 @@
-"""`Trajectory`: what the messages of one context tell - results read, calls, when the injection stood in it.
+"""`ContextFacts`: what the messages of one context tell - results, calls, when the injection stood in it.
 
 Definitions: docs/data.md. Messages come from files that anyone may have written, with string content
 (AgentDojo before 0.1.27, DRIFT) or content blocks: what is not a message is passed over.
@@ -17,7 +17,7 @@ CHARS_PER_TOKEN = 3.6
 
 
 @dataclass(slots=True)
-class Trajectory:
+class ContextFacts:
     """One context looked through from its first message to its last."""
 
     results: int = 0
@@ -34,14 +34,14 @@ class Trajectory:
     """Assistant messages after the first tool result or user message that holds one."""
 
 
-def trajectory(messages: Sequence[Any], lines: PayloadLines) -> Trajectory:
+def trajectory(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
     """Look through one context.
 
     Args:
         messages: As stored; roles `system`, `user`, `assistant`, `tool`.
         lines: What to look for; empty in benign cases.
     """
-    found = Trajectory()
+    found = ContextFacts()
     calls: dict[str, int] = {}
     exposed = False
     for message in messages:

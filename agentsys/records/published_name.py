@@ -43,14 +43,14 @@ OTHER_WORDS = frozenset({"tool_filter", "melon", "drift", "progent", "camel"})
 """Defenses that ask models, whose published runs were made with other prompts than ours of that name."""
 
 
-class Victim(NamedTuple):
+class PublishedName(NamedTuple):
     """What a published pipeline's name says."""
 
     model: str
     defense: str
 
 
-def victim_of(name: str) -> Victim:
+def victim_of(name: str) -> PublishedName:
     """Model and defense of a pipeline, or of its folder, named as AgentDojo and its forks do.
 
     Args:
@@ -62,11 +62,11 @@ def victim_of(name: str) -> Victim:
     """
     found = _SUFFIX.fullmatch(name)
     if found is None:
-        return Victim(name, NO_DEFENSE)
-    return Victim(found["model"], _ENDINGS[found["defense"].lower()])
+        return PublishedName(name, NO_DEFENSE)
+    return PublishedName(found["model"], _ENDINGS[found["defense"].lower()])
 
 
-def settled_victim(folder: str, stored: Victim) -> Victim:
+def settled_victim(folder: str, stored: PublishedName) -> PublishedName:
     """What folder and file say together: where they disagree, the folder decides.
 
     Args:
@@ -80,8 +80,8 @@ def settled_victim(folder: str, stored: Victim) -> Victim:
     told = victim_of(folder)
     model = stored.model if _spelled(told.model) == _spelled(stored.model) else told.model
     if told.defense == NO_DEFENSE or stored.defense.startswith(f"{told.defense}_"):  # e.g. a part of DRIFT
-        return Victim(model, stored.defense)
-    return Victim(model, told.defense)
+        return PublishedName(model, stored.defense)
+    return PublishedName(model, told.defense)
 
 
 def _spelled(name: str) -> str:

@@ -17,7 +17,7 @@ from agentsys.records.formats.asb import Row, asb_rows
 from agentsys.records.listing import FolderId, Listing, Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.reading_notes import skipped_lines
-from agentsys.records.settle import CHANGED, Repeated, Settled, Told, settle
+from agentsys.records.settle import CHANGED, RepeatedFile, Settled, Told, settle
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unfinished import Unfinished, logdirs_of, unfinished_in
 from agentsys.records.unreadable import UnreadableRecord
@@ -41,7 +41,7 @@ class Reading:
     """Files and unlisted folders that were met."""
     unfinished: tuple[Unfinished, ...] = ()
     """Log folders in which planned cases have no record yet."""
-    repeats: tuple[Repeated, ...] = ()
+    repeats: tuple[RepeatedFile, ...] = ()
     """The further files, each with the one that counts."""
     settled: tuple[str, ...] = ()
     """What folders' names and tasks decided about whose runs these are, one sentence each."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agentsys.records.listing import Skipped
-from agentsys.records.settle import Repeated, Settled
+from agentsys.records.settle import RepeatedFile, Settled
 from agentsys.records.unknown_fields import UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def settled_lines(notes: Sequence[str], limit: int = 12) -> list[str]:
     return [*notes[:limit], f"{rest} more folders likewise."] if rest > 0 else list(notes)
 
 
-def repeated_lines(repeated: Sequence[Repeated]) -> Iterator[str]:
+def repeated_lines(repeated: Sequence[RepeatedFile]) -> Iterator[str]:
     """One line on files of cases that are counted already, with the paths of the first; none without any."""
     if repeated:
         some = "1 file" if len(repeated) == 1 else f"{len(repeated)} files"

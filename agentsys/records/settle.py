@@ -20,7 +20,7 @@ from agentsys.records.published_name import (
     NAMELESS,
     NO_DEFENSE,
     REPLACE_RESULTS,
-    Victim,
+    PublishedName,
     settled_victim,
 )
 from agentsys.records.run_place import RunPlace, place_of, told_apart
@@ -81,7 +81,7 @@ class Told(NamedTuple):
 _identity = attrgetter(*IDENTITY)
 
 
-class Repeated(NamedTuple):
+class RepeatedFile(NamedTuple):
     """A file that is not counted, and the one of the same case that is."""
 
     source: str
@@ -96,7 +96,7 @@ class Settled:
     """As they were given, under their settled names."""
     counted: list[int]
     """Places of the cases that count, in the order in which they were first met."""
-    repeated: tuple[Repeated, ...]
+    repeated: tuple[RepeatedFile, ...]
     """The others."""
     notes: tuple[str, ...]
     """What was decided, one sentence each."""
@@ -121,15 +121,15 @@ def settle(cases: Sequence[Told], names: Names) -> Settled:
 def _with_names(
     cases: Sequence[Told], places: Sequence[RunPlace], names: Names, notes: list[str]
 ) -> list[Told]:
-    renamed: defaultdict[tuple[str, Victim, Victim, bool], int] = defaultdict(int)
+    renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
     found: list[Told] = []
     for case, place in zip(cases, places, strict=True):
         if not case.foreign or not place.named:
             found.append(case)
             continue
-        stored, said = Victim(case.model, case.defense), names.of(place.folder)
+        stored, said = PublishedName(case.model, case.defense), names.of(place.folder)
         told = settled_victim(place.folder.rpartition("/")[2], stored)
-        settled = Victim(said.model or told.model, said.defense or told.defense)
+        settled = PublishedName(said.model or told.model, said.defense or told.defense)
         if settled != stored:
             renamed[place.folder, stored, settled, settled != told] += 1
         version = said.version if said.version and case.version == UNRECORDED else case.version
@@ -150,7 +150,7 @@ def _with_names(
     return found
 
 
-def _pair(victim: Victim) -> str:
+def _pair(victim: PublishedName) -> str:
     return victim.model if victim.defense == NO_DEFENSE else f"{victim.model} with {victim.defense}"
 
 
@@ -302,11 +302,11 @@ def _worth(case: Told) -> tuple[bool, bool]:
     return case.status == "ok", case.trajectory_length is not None
 
 
-def _repeated(cases: Sequence[Told], counted: Sequence[int]) -> Iterator[Repeated]:
+def _repeated(cases: Sequence[Told], counted: Sequence[int]) -> Iterator[RepeatedFile]:
     if len(cases) == len(counted):
         return
     kept = {cases[place].identity: cases[place].source for place in counted}
     places = set(counted)
     for place, case in enumerate(cases):
         if place not in places:
-            yield Repeated(case.source, kept[case.identity])
+            yield RepeatedFile(case.source, kept[case.identity])

@@ -1,20 +1,52 @@
-"""`explain`: the reason of a flip, decided by doing the record again under other conditions."""
+"""`ScoreFlip` and its reason: decided by doing the record again under other conditions."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, NamedTuple
 
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.errors import ConfigError
-from agentsys.rescoring.flip import Reason, Score
-from agentsys.rescoring.reexecute import reexecute, retold
-from agentsys.rescoring.same_text import same_text, stamps
+from agentsys.rescoring.reexecute import reexecute, retold, same_text, stamps
 from agentsys.rescoring.score import checked, score
 from agentsys.rescoring.tasks import suite_for, tasks_for, versions
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import Unusable
+
+Score = Literal["utility", "security"]
+
+
+class Reason(StrEnum):
+    """Why a score flipped."""
+
+    CHECKER = "checker changed"
+    """The same calls score as recorded under the version they were run with (or under another one, where
+    the file names none)."""
+    CLOCK = "clock"
+    """They score as recorded once the stamps of today are replaced by the record's."""
+    DATA = "data changed"
+    """The suite's data has another hash than the record's; or, where no hash is recorded, a tool returns
+    another text today. That is a difference found, not a cause proven."""
+    NOT_EXPLAINED = "not explained"
+    """Nothing of these was found."""
+
+
+@dataclass(frozen=True)
+class ScoreFlip:
+    """One score of one record."""
+
+    trajectory: Trajectory
+    version: str
+    """The version it was scored with now."""
+    score: Score
+    recorded: bool
+    rescored: bool
+    reason: Reason
+    detail: str
+    """The evidence in a few words; empty where there is none."""
 
 
 class Explanation(NamedTuple):

@@ -15,7 +15,7 @@ from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.fixes.repeats import repeats
 from agentsys.errors import ConfigError
 from agentsys.models.trace import Tracer
-from agentsys.rescoring.reexecute import Execution, as_calls, as_executed
+from agentsys.rescoring.reexecute import Reexecution, as_calls, as_executed
 from agentsys.rescoring.score import Scores
 from agentsys.rescoring.tasks import Tasks, denies_service
 from agentsys.rescoring.trajectories.trajectory import Trajectory
@@ -73,7 +73,7 @@ def fixed_verdict(
     trajectory: Trajectory,
     tasks: Tasks,
     suite: TaskSuite[Any],
-    done: Execution,
+    done: Reexecution,
     official: Scores,
     fixes: tuple[str, ...],
 ) -> FixedVerdict | None:
@@ -113,7 +113,7 @@ def _last(trajectory: Trajectory) -> ChatAssistantMessage:
     return ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
 
 
-def _repeats(trajectory: Trajectory, done: Execution) -> int:
+def _repeats(trajectory: Trajectory, done: Reexecution) -> int:
     ran = [
         (call.function, as_executed(call.args), "failed" if failed else None)
         for call, failed in zip(trajectory.executed, done.failed, strict=True)

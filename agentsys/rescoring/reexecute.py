@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.models.tool_text import tool_text
+from agentsys.payload_lines import squeeze
 from agentsys.rescoring.tasks import Tasks
 from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
 
 
 @dataclass(frozen=True)
-class Execution:
+class Reexecution:
     """The environment before a record's calls and after them. Checks must be given copies."""
 
     before: TaskEnvironment
@@ -31,7 +33,7 @@ class Execution:
 
 def reexecute(
     trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], clock: datetime | None = None
-) -> Execution:
+) -> Reexecution:
     """Do again what was done.
 
     Args:
@@ -49,7 +51,7 @@ def reexecute(
     before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
     with reading(clock or _clock(trajectory)):
         failed = tuple(error is not None for _, error in _results(trajectory.executed, suite, after))
-    return Execution(before, after, failed)
+    return Reexecution(before, after, failed)
 
 
 def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
@@ -104,3 +106,27 @@ def _unpacked(value: Any) -> Any:
 def as_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:
     """Calls in AgentDojo's type, as its executor left them in the messages."""
     return [FunctionCall(function=call.function, args=as_executed(call.args)) for call in calls]
+
+
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+")
+"""A date with fractions of a second: taken from a clock, as no date in the benchmark's data has them."""
+_LIBRARY = re.compile(r"errors\.pydantic\.dev/[\d.]+/")
+"""Errors of wrong arguments name pydantic's version."""
+
+
+def same_text(recorded: str, today: str) -> bool:
+    """Whether a recorded text is what the tool returns today.
+
+    Stamps of the clock, the library's version in an error, line breaks and quoting are passed over. So is
+    the order of lines: an event's participants are a set. A recorded text with today's inside it counts as
+    the same, since some defenses put marks around what a tool returns.
+    """
+    first, second = (_LIBRARY.sub("", _STAMP.sub("", text)) for text in (recorded, today))
+    if first == second or squeeze(second) in squeeze(first):
+        return True
+    return sorted(first.splitlines()) == sorted(second.splitlines())
+
+
+def stamps(text: str) -> list[str]:
+    """The clock's stamps in a text, in order."""
+    return _STAMP.findall(text)

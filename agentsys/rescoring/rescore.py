@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import Names
-from agentsys.rescoring.explain import explain
+from agentsys.rescoring.explain import Score, ScoreFlip, explain
 from agentsys.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
-from agentsys.rescoring.flip import Flip, Score
 from agentsys.rescoring.score import Scores, score_and_execution
 from agentsys.rescoring.tasks import benchmark, suite_for, tasks_for, versions
-from agentsys.rescoring.trajectories.files import SkippedRecord, records
 from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
+from agentsys.rescoring.trajectories.read import SkippedRecord, records
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class RescoredCase:
     trajectory: Trajectory
     version: str
     scores: Scores
-    flips: tuple[Flip, ...]
+    flips: tuple[ScoreFlip, ...]
     fixed: FixedVerdict | None = None
     """The same execution under repaired checks; None for injection tasks run alone."""
     utility_of_answer: bool | None = None
@@ -119,7 +118,7 @@ def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) 
     )
 
 
-def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[Flip]:
+def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[ScoreFlip]:
     pairs: tuple[tuple[Score, bool | None, bool | None], ...] = (
         ("utility", trajectory.utility, scores.utility),
         ("security", trajectory.security, scores.security),
@@ -127,7 +126,7 @@ def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[Fli
     for which, recorded, now in pairs:
         if recorded is not None and now is not None and recorded != now:
             reason, detail = explain(trajectory, version, which)
-            yield Flip(trajectory, version, which, recorded, now, reason, detail)
+            yield ScoreFlip(trajectory, version, which, recorded, now, reason, detail)
 
 
 def recorded_version(trajectory: Trajectory) -> str:
@@ -143,5 +142,5 @@ def recorded_version(trajectory: Trajectory) -> str:
             f" to score with, e.g. --version v1.1. Known: {', '.join(versions())}."
         )
     if trajectory.version not in versions():
-        raise Unusable(Obstacle.NOT_HERE, f"no version {trajectory.version} of agentdojo is installed")
+        raise Unusable(RecordFault.NOT_HERE, f"no version {trajectory.version} of agentdojo is installed")
     return trajectory.version

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from agentsys.analysis.tables.document import Document, Grid, cells
-from agentsys.rescoring.agreement import Agreement, agreements
-from agentsys.rescoring.fixed_document import changed_grid, fixed_grids, fixed_notes
-from agentsys.rescoring.flip import Flip, Reason
-from agentsys.rescoring.rescore import Rescoring
-from agentsys.rescoring.trajectories.files import SkippedRecord
-from agentsys.rescoring.trajectories.unusable import Obstacle
+from agentsys.analysis.metrics.repaired_scores import described
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
+from agentsys.records.case_row import NO_ATTACK
+from agentsys.rescoring.agreement import (
+    ALL,
+    Agreement,
+    FixedRow,
+    agreements,
+    changed_cases,
+    fixed_rows,
+    has_both,
+)
+from agentsys.rescoring.explain import Reason, ScoreFlip
+from agentsys.rescoring.rescore import RescoredCase, Rescoring
+from agentsys.rescoring.trajectories.read import SkippedRecord
+from agentsys.rescoring.trajectories.unusable import RecordFault
 
 _NAMED = 3
 """Skipped records named per kind; the JSON has all of them."""
@@ -76,7 +85,7 @@ def _agreement(rows: Sequence[Agreement]) -> Grid:
     return Grid("agreement with the record; recorded -> re-scored", header, lines, names=1)
 
 
-def _flips(flips: Sequence[Flip]) -> Grid:
+def _flips(flips: Sequence[ScoreFlip]) -> Grid:
     header = ("Suite", "User task", "Injection task", "Attack", "Score", "Flip", "Reason", "Evidence")
     lines = [
         cells(
@@ -94,21 +103,120 @@ def _flips(flips: Sequence[Flip]) -> Grid:
     return Grid("scores that came out otherwise", header, lines, names=8)
 
 
-def _notes(found: Rescoring, flips: Sequence[Flip]) -> Iterator[str]:
+def _notes(found: Rescoring, flips: Sequence[ScoreFlip]) -> Iterator[str]:
     yield from _EXPLAINED
     for reason, meaning in _REASONS.items():
         count = sum(flip.reason is reason for flip in flips)
         if count:
             yield f"{reason.value} ({count}): {meaning}."
     yield from fixed_notes(found)
-    for obstacle in Obstacle:
+    for obstacle in RecordFault:
         skipped = [record for record in found.skipped if record.obstacle is obstacle]
         if skipped:
             yield _skipped_note(obstacle, skipped)
 
 
-def _skipped_note(obstacle: Obstacle, skipped: Sequence[SkippedRecord]) -> str:
+def _skipped_note(obstacle: RecordFault, skipped: Sequence[SkippedRecord]) -> str:
     named = "; ".join(f"{record.source}: {record.reason}" for record in skipped[:_NAMED])
     rest = len(skipped) - _NAMED
     more = f"; and {rest} more" if rest > 0 else ""
     return f"Skipped, {obstacle.value}: {len(skipped)} ({named}{more})."
+
+
+def fixed_grids(cases: Sequence[RescoredCase]) -> dict[tuple[str, str], Grid]:
+    """(Pipeline, version) -> official and fixed scores side by side.
+
+    Args:
+        cases: From `agentsys.rescoring.rescore.rescore`.
+    """
+    grouped: dict[tuple[str, str], list[FixedRow]] = {}
+    for row in fixed_rows(cases):
+        grouped.setdefault((row.pipeline, row.version), []).append(row)
+    return {key: _side_by_side(rows) for key, rows in grouped.items()}
+
+
+def _side_by_side(rows: Sequence[FixedRow]) -> Grid:
+    turning = [name for name in rows[0].changed_by if any(row.changed_by[name] for row in rows)]
+    header = ("Attack", "Suite", "Cases", "Solved", "fixed", "Attacks succeeded", "fixed", *turning)
+    lines = [
+        cells(
+            row.attack,
+            row.suite,
+            str(row.cases),
+            *(_counted(row, rows, name) for name in ("solved", "solved_fixed")),
+            *(_succeeded(row, rows, name) for name in ("succeeded", "succeeded_fixed")),
+            *(str(row.changed_by[name]) for name in turning),
+        )
+        for row in rows
+    ]
+    caption = "official and fixed scores, in percent of the cases; the last columns: cases that a fix turned"
+    return Grid(caption, header, lines, names=2)
+
+
+def _succeeded(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
+    return GridCell("") if row.attack == NO_ATTACK else _counted(row, rows, name)
+
+
+def _counted(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
+    """A number of records, with its share: of all suites together the unweighted mean of theirs."""
+    of = [row] if row.suite != ALL else [one for one in rows if one.attack == row.attack and one.suite != ALL]
+    shares = [getattr(one, name) / one.cases for one in of]
+    return GridCell(str(getattr(row, name)), f"{100 * sum(shares) / len(shares):.2f}")
+
+
+def changed_grid(cases: Sequence[RescoredCase]) -> Grid:
+    """Every record of which a fix turned a score.
+
+    Args:
+        cases: From `agentsys.rescoring.rescore.rescore`.
+    """
+    tasks = ("Pipeline", "Suite", "User task", "Injection task", "Attack")
+    header = (*tasks, "Utility", "Attack success", "Fixes")
+    lines = [_changed(case) for case in changed_cases(cases)]
+    return Grid("scores that a fix turned, official -> fixed", header, lines, names=8)
+
+
+def _changed(case: RescoredCase) -> tuple[GridCell, ...]:
+    done, fixed = case.trajectory, case.fixed
+    assert fixed is not None
+    return cells(
+        done.shown_pipeline,
+        done.suite,
+        done.user_task_id,
+        done.injection_task_id or "",
+        "" if done.is_benign else done.attack,
+        _turned(case.scores.utility, fixed.utility),
+        "" if done.is_benign else _turned(case.scores.security, fixed.security),
+        ", ".join(fixed.changed_by),
+    )
+
+
+def _turned(official: bool | None, fixed: bool | None) -> str:
+    return str(official).lower() if official == fixed else f"{official} -> {fixed}".lower()
+
+
+def fixed_notes(found: Rescoring) -> Iterator[str]:
+    """What has to be said below these grids."""
+    scored = [case for case in found.cases if has_both(case)]
+    if scored:
+        yield (
+            f"Fixed: the same executions scored once more under {', '.join(map(described, found.fixes))}. "
+            f"{len(changed_cases(scored))} of {len(scored)} cases turned. In the line {ALL} the shares are "
+            "unweighted means of the suites."
+        )
+    failed = sum(case.fixed is not None and not has_both(case) for case in found.cases)
+    if failed:
+        yield f"Fixed: {failed} cases on which a fix itself failed are in no number of these."
+    with_section = [case for case in found.cases if case.utility_of_answer is not None]
+    if with_section:
+        yield _answer_note(with_section)
+
+
+def _answer_note(cases: Sequence[RescoredCase]) -> str:
+    lost = sum(case.scores.utility and not case.utility_of_answer for case in cases)
+    gained = sum(bool(case.utility_of_answer) and not case.scores.utility for case in cases)
+    return (
+        f"The last message of {len(cases)} cases has sections, and checks judge it whole. Were only its "
+        f"answer section judged, which is what a user sees, the utility of {lost} of them would turn false "
+        f"and of {gained} true."
+    )

@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 
 from agentsys.analysis.tables.escaping import csv_cell, plain
-from agentsys.rescoring.agreement import agreements
-from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows
-from agentsys.rescoring.flip import Flip
+from agentsys.rescoring.agreement import agreements, changed_cases, fixed_rows
+from agentsys.rescoring.explain import ScoreFlip
 from agentsys.rescoring.rescore import RescoredCase, Rescoring
 
 COLUMNS = (
@@ -110,7 +109,7 @@ def _changed(case: RescoredCase) -> dict[str, Any]:
     return _plain({**kept, "changed_by": list(case.fixed.changed_by)})
 
 
-def _flip(flip: Flip) -> dict[str, Any]:
+def _flip(flip: ScoreFlip) -> dict[str, Any]:
     done = flip.trajectory
     return _plain(
         {

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.rescoring.reexecute import Execution, as_calls, reexecute
+from agentsys.rescoring.reexecute import Reexecution, as_calls, reexecute
 from agentsys.rescoring.tasks import Tasks, denies_service, suite_for, tasks_for
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 class Scores(NamedTuple):
@@ -33,24 +33,24 @@ def score(trajectory: Trajectory, version: str) -> Scores:
     return scores
 
 
-def score_and_execution(trajectory: Trajectory, version: str) -> tuple[Scores, Execution]:
+def score_and_execution(trajectory: Trajectory, version: str) -> tuple[Scores, Reexecution]:
     """As `score`, and with the two environments."""
     if trajectory.error is not None:
-        raise Unusable(Obstacle.ERROR, f"recorded with an error: {trajectory.error[:80]}")
+        raise Unusable(RecordFault.ERROR, f"recorded with an error: {trajectory.error[:80]}")
     suite = suite_for(trajectory, version)
     tasks = tasks_for(trajectory, suite, version)
     try:
         done = reexecute(trajectory, tasks, suite)
         return checked(trajectory, tasks, suite, done), done
     except InjectionBreaksEnvironment as error:
-        raise Unusable(Obstacle.CHECK_FAILED, str(error)) from None
+        raise Unusable(RecordFault.CHECK_FAILED, str(error)) from None
     except Exception as error:  # noqa: BLE001 - calls and answers are anybody's: one bad record, not the run
         raise Unusable(
-            Obstacle.CHECK_FAILED, f"{type(error).__name__} in the environment or a check"
+            RecordFault.CHECK_FAILED, f"{type(error).__name__} in the environment or a check"
         ) from None
 
 
-def checked(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: Execution) -> Scores:
+def checked(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: Reexecution) -> Scores:
     """The checks' verdicts on an execution.
 
     Args:

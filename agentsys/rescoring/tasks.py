@@ -13,7 +13,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.errors import ConfigError
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 _EXACT = "exact"
 """In a benchmark's label: the way of injection. Whatever else stands in it is a fix that changes runs."""
@@ -64,9 +64,9 @@ def suite_for(trajectory: Trajectory, version: str) -> TaskSuite[Any]:
         bench = benchmark(version, trajectory.benchmark)
     except ConfigError:
         reason = f"benchmark {trajectory.benchmark[:80]} is not re-scored"
-        raise Unusable(Obstacle.OTHER_BENCHMARK, reason) from None
+        raise Unusable(RecordFault.OTHER_BENCHMARK, reason) from None
     if trajectory.suite not in bench.suite_names():
-        raise Unusable(Obstacle.NOT_HERE, f"{version} has no suite {trajectory.suite}")
+        raise Unusable(RecordFault.NOT_HERE, f"{version} has no suite {trajectory.suite}")
     return bench.suite(trajectory.suite)
 
 
@@ -80,7 +80,7 @@ def tasks_for(trajectory: Trajectory, suite: TaskSuite[Any], version: str) -> Ta
     table = suite.injection_tasks if trajectory.is_injection_task_alone else suite.user_tasks
     for known, wanted in ((table, trajectory.user_task_id), (suite.injection_tasks, injection_id)):
         if wanted is not None and wanted not in known:
-            raise Unusable(Obstacle.NOT_HERE, f"{version} has no {wanted} in {suite.name}")
+            raise Unusable(RecordFault.NOT_HERE, f"{version} has no {wanted} in {suite.name}")
     injection = None if injection_id is None else suite.injection_tasks[injection_id]
     return Tasks(table[trajectory.user_task_id], injection)
 

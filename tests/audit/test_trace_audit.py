@@ -12,7 +12,7 @@ from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, 
 
 from agentsys.audit.traces.audit import TraceAudit, trace_audit
 from agentsys.errors import ConfigError
-from agentsys.rescoring.trajectories.unusable import Obstacle
+from agentsys.rescoring.trajectories.unusable import RecordFault
 
 
 def audit(folder: Path, *contents: dict[str, Any], version: str | None = "v1.2.2") -> TraceAudit:
@@ -103,7 +103,7 @@ def test_hollow_records_are_counted_per_folder_and_other_bad_files_listed(tmp_pa
     (tmp_path / "broken.json").write_text("{")
     found = audit(tmp_path, published(messages=[]), attacked(messages=[]), published())
     assert [(Path(row.folder).name, row.records) for row in found.hollow] == [("s", 2)]
-    assert [record.obstacle for record in found.skipped] == [Obstacle.UNREADABLE]
+    assert [record.obstacle for record in found.skipped] == [RecordFault.UNREADABLE]
     assert (found.benign, found.attacked) == (1, 0)
 
 
@@ -156,7 +156,7 @@ def test_a_benign_record_that_cannot_be_scored_is_listed_and_an_empty_folder_is_
     tmp_path: Path,
 ) -> None:
     found = audit(tmp_path / "runs", published(user_task_id="user_task_99"))
-    assert [record.obstacle for record in found.skipped] == [Obstacle.NOT_HERE]
+    assert [record.obstacle for record in found.skipped] == [RecordFault.NOT_HERE]
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="No stored cases"):
         trace_audit([tmp_path / "empty"], "v1.1")

@@ -15,11 +15,10 @@ import pytest
 from agentsys.audit.traces.audit import TraceAudit, trace_audit
 from agentsys.audit.traces.exposure import exposed
 from agentsys.payload_lines import holds_payload, payload_lines
-from agentsys.rescoring.agreement import ALL, ALONE, Agreement, agreements
-from agentsys.rescoring.fixed_rows import changed_cases, fixed_rows
-from agentsys.rescoring.flip import Flip, Reason
+from agentsys.rescoring.agreement import ALL, ALONE, Agreement, agreements, changed_cases, fixed_rows
+from agentsys.rescoring.explain import Reason, ScoreFlip
 from agentsys.rescoring.rescore import Rescoring, rescore
-from agentsys.rescoring.trajectories.files import records
+from agentsys.rescoring.trajectories.read import records
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.write_rescored import write_rescored
 
@@ -58,7 +57,7 @@ def row(found: Rescoring, suite: str) -> Agreement:
     return only
 
 
-def flips(found: Rescoring) -> list[Flip]:
+def flips(found: Rescoring) -> list[ScoreFlip]:
     return [flip for case in found.cases for flip in case.flips]
 
 

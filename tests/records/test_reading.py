@@ -9,8 +9,10 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import COLUMNS
+from agentsys.records.listing import Skipped
 from agentsys.records.load import case_rows, load_runs
-from agentsys.records.reading import Skipped, read_cases, skipped_lines
+from agentsys.records.reading import read_cases
+from agentsys.records.reading_notes import skipped_lines
 from agentsys.records.schema import Exposure, RoleUsage
 
 

@@ -12,10 +12,8 @@ import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, published, stored, turns
 
 import agentsys.rescoring.explain
-from agentsys.rescoring.explain import explain, recorded_now
-from agentsys.rescoring.flip import Reason
-from agentsys.rescoring.reexecute import Execution, reexecute, retold
-from agentsys.rescoring.same_text import same_text
+from agentsys.rescoring.explain import Reason, explain, recorded_now
+from agentsys.rescoring.reexecute import Reexecution, reexecute, retold, same_text
 from agentsys.rescoring.score import Scores, score
 from agentsys.rescoring.tasks import suite_for, tasks_for
 from agentsys.rescoring.trajectories.read import read_trajectory
@@ -86,7 +84,7 @@ def test_a_check_that_looks_at_the_clock_is_found_out(
     content = published(suite_name="workspace", utility=True, messages=sent)
     trajectory = read(tmp_path, content)
 
-    def sent_in_2024(trajectory: Trajectory, tasks: Any, suite: Any, done: Execution) -> Scores:
+    def sent_in_2024(trajectory: Trajectory, tasks: Any, suite: Any, done: Reexecution) -> Scores:
         return Scores(
             any(str(m.timestamp).startswith("2024-07-19") for m in done.after.inbox.emails.values()), None
         )

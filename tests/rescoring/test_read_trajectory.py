@@ -15,7 +15,7 @@ from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, 
 from agentsys.rescoring.score import score
 from agentsys.rescoring.trajectories.read import read_trajectory
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 def read(folder: Path, content: dict[str, Any]) -> Trajectory:
@@ -24,7 +24,7 @@ def read(folder: Path, content: dict[str, Any]) -> Trajectory:
     return found
 
 
-def obstacle(folder: Path, content: dict[str, Any]) -> Obstacle:
+def obstacle(folder: Path, content: dict[str, Any]) -> RecordFault:
     with pytest.raises(Unusable) as raised:
         read(folder, content)
     return raised.value.obstacle
@@ -99,18 +99,18 @@ def test_an_errored_record_is_read_with_its_error_even_if_nothing_was_said(tmp_p
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"messages": []}, Obstacle.HOLLOW),
-        ({"utility": None}, Obstacle.UNFINISHED),
-        ({"messages": published()["messages"][:-1]}, Obstacle.UNFINISHED),
-        ({"messages": None}, Obstacle.UNREADABLE),
-        ({"messages": [{"role": "tool", "content": "x"}]}, Obstacle.UNREADABLE),
-        ({"injections": {"injection_bill_text": 3}}, Obstacle.UNREADABLE),
-        ({"user_task_id": ["user_task_0"]}, Obstacle.UNREADABLE),
-        ({"agentsys": {"schema_version": 99}}, Obstacle.UNREADABLE),
-        ({"agentsys": []}, Obstacle.UNREADABLE),
+        ({"messages": []}, RecordFault.HOLLOW),
+        ({"utility": None}, RecordFault.UNFINISHED),
+        ({"messages": published()["messages"][:-1]}, RecordFault.UNFINISHED),
+        ({"messages": None}, RecordFault.UNREADABLE),
+        ({"messages": [{"role": "tool", "content": "x"}]}, RecordFault.UNREADABLE),
+        ({"injections": {"injection_bill_text": 3}}, RecordFault.UNREADABLE),
+        ({"user_task_id": ["user_task_0"]}, RecordFault.UNREADABLE),
+        ({"agentsys": {"schema_version": 99}}, RecordFault.UNREADABLE),
+        ({"agentsys": []}, RecordFault.UNREADABLE),
     ],
 )
-def test_what_cannot_be_used_says_why(tmp_path: Path, changed: dict[str, Any], expected: Obstacle) -> None:
+def test_what_cannot_be_used_says_why(tmp_path: Path, changed: dict[str, Any], expected: RecordFault) -> None:
     assert obstacle(tmp_path, published(**changed)) is expected
 
 

@@ -19,8 +19,7 @@ from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
 from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases
-from agentsys.rescoring.agreement import ALL
-from agentsys.rescoring.fixed_rows import fixed_rows
+from agentsys.rescoring.agreement import ALL, fixed_rows
 from agentsys.rescoring.rescore import Rescoring, rescore
 from agentsys.rescoring.rescoring_document import rescoring_document
 from agentsys.rescoring.rescoring_export import rescoring_csv, rescoring_json

@@ -16,7 +16,7 @@ from agentsys.rescoring.agreement import ALL, ALONE, agreements
 from agentsys.rescoring.rescore import rescore
 from agentsys.rescoring.rescoring_document import rescoring_document
 from agentsys.rescoring.rescoring_export import COLUMNS, rescoring_csv, rescoring_json
-from agentsys.rescoring.trajectories.unusable import Obstacle
+from agentsys.rescoring.trajectories.unusable import RecordFault
 
 
 @pytest.fixture
@@ -59,13 +59,13 @@ def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) 
     kinds = [record.obstacle for record in found.skipped]
     assert sorted(kinds) == sorted(
         [
-            Obstacle.HOLLOW,
-            Obstacle.ERROR,
-            Obstacle.NOT_HERE,
-            Obstacle.NOT_HERE,
-            Obstacle.CHECK_FAILED,
-            Obstacle.UNREADABLE,
-            Obstacle.REPEATED,
+            RecordFault.HOLLOW,
+            RecordFault.ERROR,
+            RecordFault.NOT_HERE,
+            RecordFault.NOT_HERE,
+            RecordFault.CHECK_FAILED,
+            RecordFault.UNREADABLE,
+            RecordFault.REPEATED,
         ]
     )
     assert len(found.cases) + len(found.skipped) + found.other_files == len(list(runs.rglob("*.json")))
@@ -85,14 +85,14 @@ def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(t
         rescore([tmp_path], "v9")
     (skipped,) = rescore([tmp_path]).skipped
     assert (skipped.obstacle, skipped.reason) == (
-        Obstacle.NOT_HERE,
+        RecordFault.NOT_HERE,
         "no version v9 of agentdojo is installed",
     )
 
 
 def test_other_benchmarks_are_not_scored_by_agentdojos_checks(run_asb_like: Path) -> None:
     (skipped,) = rescore([run_asb_like], "v1.2.2").skipped
-    assert skipped.obstacle is Obstacle.OTHER_BENCHMARK
+    assert skipped.obstacle is RecordFault.OTHER_BENCHMARK
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from agentsys.analysis.html_report.trajectory import (
 from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.report import Report
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.reading import Reading, skipped_lines
+from agentsys.records.reading import Reading
+from agentsys.records.reading_notes import skipped_lines
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,10 @@ from agentsys.errors import ConfigError
 from agentsys.records.names_file import Names
 from agentsys.rescoring.rescore import recorded_version
 from agentsys.rescoring.tasks import benchmark
-from agentsys.rescoring.trajectories.files import SkippedRecord, records
 from agentsys.rescoring.trajectories.final_answer import final_answer
+from agentsys.rescoring.trajectories.read import SkippedRecord, records
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _found(looked: _Looked) -> TraceAudit:
         errors=_errors(attacked),
         hollow=_hollow(looked.skipped),
         asked_directly=direct_rows(benign),
-        skipped=tuple(record for record in looked.skipped if record.obstacle is not Obstacle.HOLLOW),
+        skipped=tuple(record for record in looked.skipped if record.obstacle is not RecordFault.HOLLOW),
         destroyed=destroyed_rows(attacked),
         answer_text=answer_rows(looked.answers),
     )
@@ -191,7 +191,7 @@ def _errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
 
 
 def _hollow(skipped: Iterable[SkippedRecord]) -> tuple[HollowRow, ...]:
-    hollow = (Path(record.source) for record in skipped if record.obstacle is Obstacle.HOLLOW)
+    hollow = (Path(record.source) for record in skipped if record.obstacle is RecordFault.HOLLOW)
     # <pipeline>/<suite>/<task>/<attack>/<injection>.json
     folders = Counter(str(path.parents[min(2, len(path.parents) - 1)]) for path in hollow)
     return tuple(HollowRow(folder, count) for folder, count in sorted(folders.items()))

@@ -17,12 +17,12 @@ from agentsys.audit.traces.rows import (
     TraceCase,
     named,
 )
-from agentsys.rescoring.reexecute import Execution, as_calls
+from agentsys.rescoring.reexecute import Reexecution, as_calls
 from agentsys.rescoring.score import score_and_execution
 from agentsys.rescoring.tasks import suite_for, tasks_for
 from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 class BenignTrace(NamedTuple):
@@ -58,7 +58,7 @@ def benign_trace(trajectory: Trajectory, version: str) -> BenignTrace:
     return BenignTrace(*facts, hits, None if truth is None else truth.changes, equal)
 
 
-def _hits(trajectory: Trajectory, version: str, done: Execution) -> Iterator[str]:
+def _hits(trajectory: Trajectory, version: str, done: Reexecution) -> Iterator[str]:
     suite = suite_for(trajectory, version)
     facts = list(trajectory.answer), done.before, done.after, as_calls(trajectory.seen_by_checks)
     for name, task in suite.injection_tasks.items():
@@ -143,7 +143,7 @@ def answer_trace(trajectory: Trajectory, version: str) -> AnswerTrace:
     suite = suite_for(trajectory, version)
     section = utility_of_final_answer(trajectory, tasks_for(trajectory, suite, version), suite, done)
     if section is None:
-        raise Unusable(Obstacle.CHECK_FAILED, "the check fails on the answer section")
+        raise Unusable(RecordFault.CHECK_FAILED, "the check fails on the answer section")
     return AnswerTrace(named(trajectory), scores.utility, section)
 
 

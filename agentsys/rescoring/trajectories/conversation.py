@@ -1,4 +1,4 @@
-"""`Conversation`: what a record's messages tell, in AgentDojo's form (old or new), ours or DRIFT's."""
+"""`ToldMessages`: what a record's messages tell, in AgentDojo's form (old or new), ours or DRIFT's."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBl
 from agentsys.models.chat import text_of
 from agentsys.models.replay.recorded_run import UnreadableRun, recorded_messages
 from agentsys.rescoring.trajectories.trajectory import RecordedCall
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ToldMessages:
     """The messages, taken apart."""
 
     asked: tuple[RecordedCall, ...]
@@ -29,10 +29,10 @@ class Conversation:
     """Contents and errors of tool messages."""
 
 
-_NOTHING_SAID = Conversation((), (), None, None, ())
+_NOTHING_SAID = ToldMessages((), (), None, None, ())
 
 
-def conversation(stored: object, error: str | None) -> Conversation:
+def conversation(stored: object, error: str | None) -> ToldMessages:
     """Take a stored list of messages apart.
 
     Args:
@@ -45,20 +45,20 @@ def conversation(stored: object, error: str | None) -> Conversation:
     if error is not None:
         return _apart(stored) if stored else _NOTHING_SAID
     if stored == []:
-        raise Unusable(Obstacle.HOLLOW, "scores, but an empty list of messages")
+        raise Unusable(RecordFault.HOLLOW, "scores, but an empty list of messages")
     told = _apart(stored)
     if told.answer is None:
-        raise Unusable(Obstacle.UNFINISHED, "the last message is not the assistant's")
+        raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
     return told
 
 
-def _apart(stored: object) -> Conversation:
+def _apart(stored: object) -> ToldMessages:
     try:
         messages = recorded_messages(stored)
     except UnreadableRun as fault:
-        raise Unusable(Obstacle.UNREADABLE, f"messages: {fault}") from None
+        raise Unusable(RecordFault.UNREADABLE, f"messages: {fault}") from None
     tools = [message for message in messages if message["role"] == "tool"]
-    return Conversation(
+    return ToldMessages(
         tuple(_asked(messages)),
         tuple(RecordedCall(m["tool_call"].function, m["tool_call"].args, _shown(m)) for m in tools),
         _answer(messages[-1]),

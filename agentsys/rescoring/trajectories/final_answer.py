@@ -12,7 +12,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.models.tagged_calls import ANSWER
-from agentsys.rescoring.reexecute import Execution, as_calls
+from agentsys.rescoring.reexecute import Reexecution, as_calls
 from agentsys.rescoring.tasks import Tasks
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 
@@ -30,7 +30,7 @@ def final_answer(trajectory: Trajectory) -> str | None:
 
 
 def utility_of_final_answer(
-    trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: Execution
+    trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: Reexecution
 ) -> bool | None:
     """The utility had only the answer section been judged.
 

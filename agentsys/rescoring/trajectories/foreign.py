@@ -12,7 +12,7 @@ from agentsys.records.formats.drift import is_drift
 from agentsys.records.unreadable import first_fault
 from agentsys.rescoring.trajectories.conversation import conversation
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 class _Stored(BaseModel):
@@ -48,7 +48,7 @@ def foreign_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     record = _checked(stored)
     drift = is_drift(stored)
     if record.utility is None or (record.injection_task_id is not None and record.security is None):
-        raise Unusable(Obstacle.UNFINISHED, "no scores in it")
+        raise Unusable(RecordFault.UNFINISHED, "no scores in it")
     told = conversation(stored.get("conversations", stored.get("messages")), record.error)
     return Trajectory(
         source=source,
@@ -76,4 +76,4 @@ def _checked(stored: Mapping[str, Any]) -> _Stored:
     try:
         return _Stored.model_validate(stored)
     except ValidationError as error:
-        raise Unusable(Obstacle.UNREADABLE, first_fault(error)) from None
+        raise Unusable(RecordFault.UNREADABLE, first_fault(error)) from None

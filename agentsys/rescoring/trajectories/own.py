@@ -15,9 +15,9 @@ from agentsys.records.case import Case
 from agentsys.records.formats.agentsys import OWN_KEY
 from agentsys.records.schema import SCHEMA_VERSION, Exposure
 from agentsys.records.unreadable import first_fault
-from agentsys.rescoring.trajectories.conversation import Conversation, conversation
+from agentsys.rescoring.trajectories.conversation import ToldMessages, conversation
 from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 class _Block(BaseModel):
@@ -83,7 +83,7 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     )
 
 
-def _executed(spans: Sequence[Any], told: Conversation) -> tuple[RecordedCall, ...]:
+def _executed(spans: Sequence[Any], told: ToldMessages) -> tuple[RecordedCall, ...]:
     if not spans:
         return told.ran
     calls = [call for call, _ in _tool_spans(spans)]
@@ -92,7 +92,7 @@ def _executed(spans: Sequence[Any], told: Conversation) -> tuple[RecordedCall, .
     return tuple(calls)
 
 
-def _seen_by_checks(block: _Block, told: Conversation) -> tuple[RecordedCall, ...]:
+def _seen_by_checks(block: _Block, told: ToldMessages) -> tuple[RecordedCall, ...]:
     """By the rule of a case under way (agentsys.benchmarks.scoring)."""
     ran = _tool_spans(block.spans)
     tracer = Tracer(
@@ -113,7 +113,7 @@ def _tool_spans(spans: Sequence[Any]) -> list[tuple[RecordedCall, int]]:
         name, decision, attempt = span.get("name"), span.get("decision"), span.get("attempt")
         args = decision.get("args") if isinstance(decision, dict) else None
         if not isinstance(name, str) or not isinstance(args, dict) or not isinstance(attempt, int):
-            raise Unusable(Obstacle.UNREADABLE, "a tool's span has no name, arguments or attempt")
+            raise Unusable(RecordFault.UNREADABLE, "a tool's span has no name, arguments or attempt")
         found.append((RecordedCall(name, args), attempt))
     return found
 
@@ -121,8 +121,8 @@ def _tool_spans(spans: Sequence[Any]) -> list[tuple[RecordedCall, int]]:
 def _checked(block: object) -> _Block:
     version = block.get("schema_version") if isinstance(block, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise Unusable(Obstacle.UNREADABLE, f"written by a newer agentsys (schema {version})")
+        raise Unusable(RecordFault.UNREADABLE, f"written by a newer agentsys (schema {version})")
     try:
         return _Block.model_validate(block)
     except ValidationError as error:
-        raise Unusable(Obstacle.UNREADABLE, f"agentsys.{first_fault(error)}") from None
+        raise Unusable(RecordFault.UNREADABLE, f"agentsys.{first_fault(error)}") from None

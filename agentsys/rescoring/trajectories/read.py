@@ -1,14 +1,26 @@
-"""`read_trajectory`: a stored file -> what was done, whoever wrote it."""
+"""`read_trajectory` and `records`: what stored files did, whoever wrote them; none is dropped in silence."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentsys.records.case_row import UNRECORDED, CaseRow
 from agentsys.records.formats.agentsys import OWN_KEY
-from agentsys.records.stored_file import json_of
+from agentsys.records.listing import Listing, Skipped, listed
+from agentsys.records.names_file import Names
+from agentsys.records.published_name import NO_DEFENSE, victim_of
+from agentsys.records.reading import files_once, told_of
+from agentsys.records.settle import Told, settle
+from agentsys.records.stored_file import json_of, read_stored
 from agentsys.records.unreadable import UnreadableRecord
+from agentsys.rescoring.tasks import versions
 from agentsys.rescoring.trajectories.foreign import foreign_trajectory
 from agentsys.rescoring.trajectories.own import own_trajectory
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import Obstacle, Unusable
+from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 def read_trajectory(path: str) -> Trajectory | None:
@@ -32,7 +44,103 @@ def read_trajectory(path: str) -> Trajectory | None:
         if "suite_name" in stored and "user_task_id" in stored:
             return foreign_trajectory(stored, path)
     except UnreadableRecord as fault:
-        raise Unusable(Obstacle.UNREADABLE, str(fault)) from None
+        raise Unusable(RecordFault.UNREADABLE, str(fault)) from None
     except RecursionError:
-        raise Unusable(Obstacle.UNREADABLE, "nested too deeply") from None
+        raise Unusable(RecordFault.UNREADABLE, "nested too deeply") from None
     return None
+
+
+@dataclass(frozen=True)
+class SkippedRecord:
+    """A record that could not be used."""
+
+    source: str
+    obstacle: RecordFault
+    reason: str
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records under some paths, each read when it is asked for."""
+
+    unlisted: Sequence[Skipped]
+    files: Sequence[str]
+    told: dict[str, Told]
+    """File -> whose run it is."""
+    counted: dict[str, str]
+    """File that is not counted -> the one of the same case that is."""
+    notes: tuple[str, ...]
+    """What folders' names decided about whose runs these are, one sentence each."""
+
+    def __iter__(self) -> Iterator[Trajectory | SkippedRecord | None]:
+        """The record; why it is none; None for a JSON file that is something else.
+
+        Errored records are among the first.
+        """
+        for folder in self.unlisted:
+            yield SkippedRecord(folder.path, RecordFault.UNREADABLE, folder.reason)
+        for path in self.files:
+            try:
+                record = read_trajectory(path)
+            except Unusable as fault:
+                yield SkippedRecord(path, fault.obstacle, str(fault))
+                continue
+            if path in self.counted:
+                reason = f"another file of this case is counted: {self.counted[path]}"
+                yield SkippedRecord(path, RecordFault.REPEATED, reason)
+                continue
+            yield record if record is None or path not in self.told else _named(record, self.told[path])
+
+
+def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Records:
+    """Every record under some paths, named and counted as `agentsys results` does.
+
+    Args:
+        paths: Log, pipeline or suite folders or single files, in any mixture; overlaps are read once.
+        names: What the user says of other people's folders.
+
+    Raises:
+        ConfigError: If a path does not exist, or a file of names is not one.
+    """
+    listings = [listed(Path(path)) for path in paths]
+    files = list(files_once(listings))
+    rows = [row for path in files if (row := _row(path)) is not None]
+    settled = settle([told_of(row) for row in rows], names or Names())
+    return Records(
+        _unlisted(listings),
+        files,
+        dict(zip((row.source for row in rows), settled.told, strict=True)),
+        {file.source: file.counted for file in settled.repeated},
+        settled.notes,
+    )
+
+
+def _row(path: str) -> CaseRow | None:
+    try:
+        return read_stored(path)
+    except UnreadableRecord:
+        return None  # why, is said when the record is read
+
+
+def _unlisted(listings: Iterable[Listing]) -> list[Skipped]:
+    return [folder for listing in listings for folder in listing.unlisted]
+
+
+def _named(record: Trajectory, told: Told) -> Trajectory:
+    """A record under the name of its pipeline; of its version only what a version is called."""
+    pipeline = record.pipeline
+    if told.foreign and not _says(record, told):
+        pipeline = told.model if told.defense == NO_DEFENSE else f"{told.model}-{told.defense}"
+    version = told.version if told.version in versions() and record.version in (None, UNRECORDED) else None
+    return replace(
+        record,
+        pipeline=pipeline if told.apart is None else f"{pipeline} [{told.apart}]",
+        version=version or record.version,
+        simulated=told.simulated,
+    )
+
+
+def _says(record: Trajectory, told: Told) -> bool:
+    """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
+    stored = victim_of(record.pipeline)
+    return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Obstacle(StrEnum):
+class RecordFault(StrEnum):
     """Why a record is left out. Each kind is counted apart; none is folded into an agreement."""
 
     UNREADABLE = "unreadable"
@@ -34,6 +34,6 @@ class Unusable(Exception):
         reason: One short line; it may quote names from the file.
     """
 
-    def __init__(self, obstacle: Obstacle, reason: str) -> None:
+    def __init__(self, obstacle: RecordFault, reason: str) -> None:
         super().__init__(reason)
         self.obstacle = obstacle
