@@ -2,7 +2,7 @@
 # only Python 3.11, 3.12 or 3.13: `make setup` makes .venv and installs exact versions into it.
 
 PYTHON ?= python3
-EXTRAS ?= dev,litellm,notebooks,z3
+EXTRAS ?= dev,docs,litellm,notebooks
 WORKERS ?= 2
 # Of `make paper`: the folder of runs, and where tables and figures go.
 LOGDIR ?= results/runs/paper
@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks test test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks docs test test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,9 @@ paper: setup ## Every table and figure of the paper from the runs in LOGDIR=...,
 # own folder, hence the absolute path.
 notebooks: setup ## Run the notebooks top to bottom (AGENTSYS_RUNS=DIR: on runs of yours, else simulated ones)
 	$(if $(AGENTSYS_RUNS),AGENTSYS_RUNS="$(abspath $(AGENTSYS_RUNS))" )$(BIN)/jupyter-execute notebooks/*.ipynb
+
+docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: setup lint ## Formatting, types and the fast tests
 	$(PYTEST) -m "not slow and not live"

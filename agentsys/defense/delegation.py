@@ -17,18 +17,16 @@ from agentsys.defense.gate import Accepted
 from agentsys.defense.intent import PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.session import AgentSession
+from agentsys.defense.session import Session
 from agentsys.defense.settings import Repeats, Retry
 from agentsys.defense.tool_errors import shown_error
 from agentsys.defense.tool_turn import Arguments, ToolOutput, read_arguments, run_tool, tool_message
-from agentsys.defense.worker import CallDenied, Caller, Task, work
+from agentsys.defense.worker import Agent, CallDenied, Task, work
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 
 
-def serve_turn(
-    session: AgentSession, calls: Sequence[FunctionCall], agent: Caller
-) -> list[ChatToolResultMessage]:
+def serve_turn(session: Session, calls: Sequence[FunctionCall], agent: Agent) -> list[ChatToolResultMessage]:
     """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
 
     Raises:
@@ -42,7 +40,7 @@ def serve_turn(
     return [*served, *(tool_message(call, refused) for call in calls[most:])]
 
 
-def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
+def serve(session: Session, call: FunctionCall, agent: Agent) -> str:
     """Run a call and have a fresh worker read its output.
 
     Args:
@@ -73,7 +71,7 @@ def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
     return _carried_out(session, traced, arguments, agent)
 
 
-def _serve_main(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> str:
+def _serve_main(session: Session, call: TracedCall, arguments: Arguments, agent: Agent) -> str:
     """A call of the main agent: begins a subtask, and ends it where its model calls are used up."""
     session.begin_subtask()
     kept = session.settings.repeats is Repeats.KEPT
@@ -90,7 +88,7 @@ def _serve_main(session: AgentSession, call: TracedCall, arguments: Arguments, a
     return text
 
 
-def _carried_out(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> str:
+def _carried_out(session: Session, call: TracedCall, arguments: Arguments, agent: Agent) -> str:
     agent.trace.add(call)
     output = _output(session, call, arguments, agent)
     if output.error is not None:
@@ -104,7 +102,7 @@ def _carried_out(session: AgentSession, call: TracedCall, arguments: Arguments, 
     return outcome.text
 
 
-def _output(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> ToolOutput:
+def _output(session: Session, call: TracedCall, arguments: Arguments, agent: Agent) -> ToolOutput:
     """What the tool brings; of a command that a worker given up had run already, what it brought then."""
     if agent.is_main or not session.settings.judged or session.reads(call.tool):
         return run_tool(session.runtime, session.env, call.tool, arguments.given)
@@ -115,7 +113,7 @@ def _output(session: AgentSession, call: TracedCall, arguments: Arguments, agent
     return output
 
 
-def _value(session: AgentSession, call: TracedCall, output: ToolOutput, agent: Caller) -> Accepted | Failure:
+def _value(session: Session, call: TracedCall, output: ToolOutput, agent: Agent) -> Accepted | Failure:
     assert call.intent is not None
     filled = fill(output.value, call.intent, session.settings.fill)
     if filled.fields:
@@ -137,7 +135,7 @@ def _merged(read: Accepted, filled: Mapping[str, Any], intent: Intent) -> Accept
     return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
-def _read_output(session: AgentSession, task: Task, agent: Caller) -> Accepted | Failure:
+def _read_output(session: Session, task: Task, agent: Agent) -> Accepted | Failure:
     """Have a worker extract the fields; on a denial clean the output and start again with a fresh one."""
     try:
         return _extracted(session, task, agent)
@@ -151,7 +149,7 @@ def _read_output(session: AgentSession, task: Task, agent: Caller) -> Accepted |
         return Failure.WORKER_FAILED
 
 
-def _extracted(session: AgentSession, task: Task, agent: Caller) -> Accepted | Failure:
+def _extracted(session: Session, task: Task, agent: Agent) -> Accepted | Failure:
     settings = session.settings
     if settings.sanitizes_first:
         cleaned = sanitize(session.model, task.raw, task.tool)
@@ -171,7 +169,7 @@ def _extracted(session: AgentSession, task: Task, agent: Caller) -> Accepted | F
     return Failure.DENIED
 
 
-def _asked(session: AgentSession, task: Task, trace: CallTrace, above: CallTrace) -> Accepted | Failure:
+def _asked(session: Session, task: Task, trace: CallTrace, above: CallTrace) -> Accepted | Failure:
     """One worker's outcome; with `gate_retry: fresh_context`, of the first that the gate lets pass."""
     fresh = session.settings.gate_retry is Retry.FRESH
     for _ in range(session.settings.gate_retries if fresh else 0):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class DriftFix(Enum):
+class Fix(Enum):
     """One mended defect."""
 
     SCAN_ALL_RESULTS = "scan_all_results"
@@ -45,7 +45,7 @@ class DriftFix(Enum):
     """The loop goes on after a refusal. Reference: after any message that holds the refusal's mark."""
 
 
-NONE: frozenset[DriftFix] = frozenset()
+NONE: frozenset[Fix] = frozenset()
 """The reference implementation."""
-ALL: frozenset[DriftFix] = frozenset(DriftFix)
+ALL: frozenset[Fix] = frozenset(Fix)
 """What one would want."""

@@ -18,7 +18,7 @@ NO_CHECKLIST = "None"
 
 
 @dataclass(frozen=True)
-class DriftPlan:
+class Plan:
     """What a planner said."""
 
     trajectory: tuple[str, ...] = ()
@@ -27,13 +27,11 @@ class DriftPlan:
     """The checklist as it was written: JSON, a Python literal, or neither."""
 
 
-def read_plan(reply: str) -> DriftPlan:
+def read_plan(reply: str) -> Plan:
     """The plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
     names = between(reply, TRAJECTORY)
     checklist = between(reply, CHECKLIST)
-    return DriftPlan(
-        _names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist
-    )
+    return Plan(_names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -41,7 +39,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for piece in inside.split(",") if (name := piece.strip().strip("\"'`").strip()))
 
 
-def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
+def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> Plan:
     """Ask for the plan of a request.
 
     Args:

@@ -78,7 +78,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class RepeatedActions:
+class Repeated:
     """Actions that have been made before, with nothing new beside them."""
 
     calls: tuple[FunctionCall, ...]
@@ -92,7 +92,7 @@ class RepeatedActions:
         return REFUSED_REPEAT.format(mark=MARK, calls=calls_text(self.calls), query=query)
 
 
-Refusal = Unplanned | Mismatch | RepeatedActions
+Refusal = Unplanned | Mismatch | Repeated
 
 
 def calls_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`ScriptPosition`: one scripted sequence of calls, and how far a conversation has taken it."""
+"""`Line`: one scripted sequence of calls, and how far a conversation has taken it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACEHOLDER = "unknown"
 
 
 @dataclass
-class ScriptPosition:
+class Line:
     """Calls to be made in order. Calls of tools that are not on offer are left out."""
 
     steps: list[tuple[int, ScriptedCall]]
@@ -60,14 +60,12 @@ class ScriptPosition:
         return any(quote.source == index for _, call in self.steps for quote in call.quotes)
 
 
-def line_of(
-    calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
-) -> ScriptPosition:
+def line_of(calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None) -> Line:
     """A fresh line of the calls that can be made with these tools."""
-    return ScriptPosition([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
+    return Line([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
 
 
-def answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosition | None:
+def answered(lines: Iterable[Line], result: ToolResult) -> Line | None:
     """The line whose current step this result answers: same tool and arguments, else the same tool.
 
     A defense may rewrite arguments on the way; results of anything else are not the agent's.

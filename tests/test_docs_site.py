@@ -1,0 +1,99 @@
+"""The documentation as a whole: pages are listed, links lead somewhere, public names have their place."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import agentsys
+import agentsys.plugins
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def nav() -> list[str]:
+    """The pages that mkdocs.yml lists, in order."""
+
+    def listed(node: object) -> Iterator[str]:
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, list):
+            for inner in node:
+                yield from listed(inner)
+        elif isinstance(node, dict):
+            yield from listed(list(node.values()))
+
+    return list(listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+
+
+def anchors(page: Path) -> set[str]:
+    """Names of a page's headings, as the site and GitHub make them."""
+    titles = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def dead_links(page: Path) -> list[str]:
+    found = []
+    for link in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+def test_every_page_is_listed_once_and_every_listed_page_is_there() -> None:
+    assert sorted(nav()) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OUTSIDE], ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+def test_a_dead_link_and_a_dead_anchor_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One two\n[a](gone.md) [b](page.md#one-two) [c](#three) `[d](x.md)`\n")
+    assert dead_links(page) == ["gone.md", "#three", "x.md"]
+
+
+def test_every_public_name_has_its_place_on_a_page() -> None:
+    api = (DOCS / "api.md").read_text(encoding="utf-8")
+    for name in set(agentsys.__all__) - {"__version__"}:
+        assert f"::: agentsys.{name}\n" in api, name
+    assert "::: agentsys.plugins\n" in (DOCS / "plugins.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_the_rooms_is_todays() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from draw_rooms import TARGET, WHAT, drawn
+    finally:
+        sys.path.pop(0)
+    here = {path.name for path in (ROOT / "agentsys").iterdir() if (path / "__init__.py").is_file()}
+    assert here | {"api", "baselines"} == set(WHAT)
+    picture = re.compile(r'stroke-width="[\d.]+" marker')  # the number of imports may differ by a few
+    assert picture.sub("", TARGET.read_text(encoding="utf-8")) == picture.sub("", drawn())
+
+
+@pytest.mark.slow
+def test_the_site_builds_offline_without_a_warning(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "plugins.html").read_text(encoding="utf-8")
+    assert [name for name in agentsys.plugins.__all__ if f'id="agentsys.plugins.{name}"' not in page] == []
+    assert "https://fonts." not in page
