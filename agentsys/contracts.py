@@ -46,8 +46,11 @@ class Described(Protocol):
     """A defense that says what it does, as it is set: two presets of one class may differ here."""
 
     def description(self) -> str:
-        """5 to 10 sentences of plain English: what is kept apart from what, what crosses, which checks
-        there are and with which settings. An attacker may be told this, so it holds no secret."""
+        """Say in 5 to 10 sentences of plain English what the defense does.
+
+        What is kept apart from what, what crosses, which checks there are, with which settings. An
+        attacker may be told this, so it holds no secret.
+        """
         ...
 
 

@@ -53,9 +53,9 @@ def _plain(value: object) -> object:
 
 
 def storable(value: object, depth: int = 0) -> Any:
-    """A copy as plain data that every JSON reader takes.
+    r"""A copy as plain data that every JSON reader takes.
 
-    Lone surrogates are spelled out (`\\udc80`), numbers that are none become null, whole numbers that no
+    Lone surrogates are spelled out (`\udc80`), numbers that are none become null, whole numbers that no
     float can hold and values below `DEEPEST` levels become a remark in parentheses, other types text.
     """
     if isinstance(value, Enum):

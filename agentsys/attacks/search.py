@@ -158,8 +158,7 @@ class SearchedAttack(Attack, Protocol):
         ...
 
     def judged(self, quest: Quest, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
-        """The score of a query with a text, and what its attacker hears of it; a judge that is a model is
-        asked here."""
+        """Score a query with a text, and say what its attacker hears of it."""
         ...
 
 

@@ -24,7 +24,7 @@ _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def printable(text: str) -> str:
-    """`text` with everything but newlines and tabs that steers a terminal spelled out (`\\x1b`)."""
+    r"""`text` with everything but newlines and tabs that steers a terminal spelled out (`\x1b`)."""
     if text.isprintable():
         return text
     return "".join(char if _harmless(char) else _spelled(char) for char in text)

@@ -195,9 +195,7 @@ def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
 
 
 def conforms(value: object, declared: object) -> bool:
-    """Whether a value has exactly the declared shape: all declared keys, no other, right types and
-    lengths.
-    """
+    """Whether a value has exactly the declared shape: all keys, no other, right types and lengths."""
     if isinstance(declared, str):
         return _is_leaf(value, declared)
     if isinstance(declared, list):

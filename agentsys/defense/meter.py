@@ -39,8 +39,9 @@ class Meter:
 
     @property
     def inner(self) -> ChatModel:
-        """The model as workers, validators and sanitizers ask it. Raises `OutOfCalls` when theirs are
-        spent.
+        """The model as workers, validators and sanitizers ask it.
+
+        It raises `OutOfCalls` when theirs are spent.
         """
         return _Face(self, self._model, main=False)
 

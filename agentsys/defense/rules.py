@@ -55,9 +55,7 @@ class Proposal:
     """How many they may."""
 
     def grounded(self, leaf: Any) -> bool:
-        """Whether an argument's leaf stands in the request or was given to the main agent in a closed
-        format.
-        """
+        """Whether an argument's leaf is in the request or reached the main agent in a closed format."""
         text = _plain(leaf)
         return self.request.holds(text) or self.known.holds(leaf)
 
@@ -121,9 +119,7 @@ def _texts(proposal: Proposal) -> list[str]:
 
 
 def main_destination(proposal: Proposal) -> Decision:
-    """The main agent's own command: no destination, or one from the request or from a value in a
-    closed format.
-    """
+    """The main agent's own command: no destination, or one from the request or a closed format."""
     grounded = all(proposal.grounded(leaf) for leaf in _destinations(proposal.call.args))
     return Decision.ALLOW if grounded else Decision.ASK
 

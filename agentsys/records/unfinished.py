@@ -27,7 +27,7 @@ class Unfinished(NamedTuple):
 
     @property
     def line(self) -> str:
-        """E.g. `unfinished: 67 of 96 missing (agentsys not begun; none lacks 19).`"""
+        """One line, e.g. `unfinished: 67 of 96 missing (agentsys not begun; none lacks 19)`."""
         several = len({model for model, _ in self.missing}) > 1
         parts = []
         not_begun_first = sorted(self.missing.items(), key=lambda item: (item[1][0] < item[1][1], item[0]))

@@ -38,7 +38,7 @@ class LeftOut:
 
     @property
     def line(self) -> str:
-        """E.g. `24 cases left out: injection_round+round=2 has nowhere to write in 12 pairs.`"""
+        """One line, e.g. `24 cases left out: injection_round+round=2 has nowhere to write in 12 pairs`."""
         cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
         pairs = "1 pair" if self.pairs == 1 else f"{self.pairs} pairs"
         nothing = " (all there are: it has no case in this run)" if self.empty else ""

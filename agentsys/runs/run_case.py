@@ -226,8 +226,11 @@ def _pipeline(defense: Defense, model: ChatModel, suite: TaskSuite[Any]) -> Base
 def _by_wording(
     scene: Scene, run: CaseRun, user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
 ) -> Scene:
-    """The scene of a searched text: what is obeyed depends on the wording alone, so that a replayed artefact
-    gives the same cases. With the start text it is the scene of the attack whose text that is."""
+    """The scene of a searched text.
+
+    What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases. With the
+    start text it is the scene of the attack whose text that is.
+    """
     cell = run.job.cell
     plain = plain_attack(injection_task)
     suite = cell.benchmark.suite(run.job.case.suite)

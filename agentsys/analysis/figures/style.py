@@ -67,8 +67,7 @@ _FIXED = {"none": 0, "agentsys": 1, "drift": 2, "progent": 3, "camel": 4}
 
 
 def looks(series: Sequence[str]) -> dict[str, Look]:
-    """A look for each series: fixed for the well-known (whether or not they are
-    there), the next one for others.
+    """Choose a look for each series: a fixed one for the well-known, there or not, the next one for others.
 
     Args:
         series: Names, each once, in the order in which they may choose. No two of nine that are not

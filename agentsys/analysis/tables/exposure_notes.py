@@ -177,8 +177,11 @@ _STARTS = ("important_instructions", "opi_combined_attack")
 
 
 def _searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
-    """What a searched attack's line is not: cases without a text, cases the text was chosen on, and where a
-    transferred text does worse than the one it came from."""
+    """Say what a searched attack's line is not.
+
+    Cases without a text, cases the text was chosen on, and where a transferred text does worse than the one
+    it came from.
+    """
     for (defense, attack), cases in lines.items():
         yield from (f"{_name(defense, attack)}: {note}" for note in no_text_notes(cases))
         if attack.endswith(HOME):

@@ -123,5 +123,5 @@ def _row(pipeline: str, attack: str, suite: str, found: Sequence[AttackedTrace])
 
 
 def _mean(values: Sequence[float]) -> float:
-    """nan without values, or where one is undefined."""
+    """Mean of the values; nan without any, or where one is undefined."""
     return sum(values) / len(values) if values else float("nan")

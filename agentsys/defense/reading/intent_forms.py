@@ -81,9 +81,7 @@ def _first(part: str) -> str:
 
 
 def listed(word: str) -> str | None:
-    """The element's type where a model wrote a list as a word ("list[string]", "string[]", "array");
-    else None.
-    """
+    """The element's type where a model wrote a list as a word ("list[string]", "array"); else None."""
     if word.strip().casefold() in _LISTS:
         return "string"
     found = _LISTED.fullmatch(word)

@@ -1,6 +1,6 @@
-"""Where a quotation stands in a text, however either of them is laid out.
+r"""Where a quotation stands in a text, however either of them is laid out.
 
-A model that reads `please\\` + newline + `\\ do` in YAML quotes "please do". Both sides are therefore read
+A model that reads `please\` + newline + `\ do` in YAML quotes "please do". Both sides are therefore read
 as their letters alone: white space, quotes and whatever YAML or JSON put between letters is left out,
 escapes are resolved, and characters are decomposed (composed and combining accents agree, and so do
 compatibility forms such as the one-character ellipsis). Case stays as it is. Each letter keeps its place in

@@ -72,8 +72,7 @@ class Trajectory:
 
     @property
     def shown_pipeline(self) -> str:
-        """The pipeline's name as tables must show it: simulated ones are marked, and DRIFT's, which name no
-        defense."""
+        """The pipeline's name as tables must show it: simulated ones and DRIFT's, which name none, marked."""
         defense = " (drift)" if self.form == "drift" else ""
         return f"{short_name(self.pipeline)}{defense}{SIMULATED_MARK if self.simulated else ''}"
 

@@ -76,8 +76,7 @@ def ground_truth(
 
 
 def description(defense: object) -> str:
-    """What a defense says of itself; of one that says nothing, its class's first docstring line and the
-    names of its prompts."""
+    """What a defense says of itself; else its class's first docstring line and its prompts' names."""
     if isinstance(defense, Described):
         return defense.description()
     doc = inspect.getdoc(type(defense)) or ""
