@@ -22,8 +22,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from platformdirs import user_cache_path
 
-from agentsys.records import index_place
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import ROW_FIELDS, row_arrays
 from agentsys.records.listing import Listing
@@ -44,6 +44,10 @@ _MARK = b"agentsys.index"
 _TOO_YOUNG_NS = 2_000_000_000
 """A file changed so shortly before it was read may change again within one tick of the file system's
 clock, unnoticed; it is not taken from the index but read again next time."""
+
+NAME = "index.parquet"
+OWN = ".agentsys"
+"""The folder that our store keeps for itself inside a log folder; hidden, so never read as a case."""
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +164,7 @@ def _worth_keeping(table: pa.Table, started_ns: int) -> pa.Table:
 
 def _read(root: Path) -> pa.Table:
     """The index of a folder; empty where there is none that can be used."""
-    for place in dict.fromkeys((index_place.place_of(root), index_place.beside(root))):
+    for place in dict.fromkeys((index_place(root), beside(root))):
         try:
             with pq.ParquetFile(place, page_checksum_verification=True) as file:
                 found = file.read()
@@ -177,7 +181,7 @@ def _read(root: Path) -> pa.Table:
 
 def _write(root: Path, table: pa.Table) -> None:
     """Written in full beside its place, then moved there: readers see the old one or the new one."""
-    place = index_place.place_of(root)
+    place = index_place(root)
     half = place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -190,6 +194,26 @@ def _write(root: Path, table: pa.Table) -> None:
             half.unlink(missing_ok=True)
     except OSError as error:
         _log.debug("Index %s cannot be written (%s)", place, error)
+
+
+def index_place(root: Path) -> Path:
+    """Where the index of a folder is written, and looked for first.
+
+    A folder that is not ours is never written to.
+    """
+    own = beside(root)
+    return own if own.parent.is_dir() and os.access(own.parent, os.W_OK) else _in_cache(root)
+
+
+def beside(root: Path) -> Path:
+    """Its place in a log folder of ours."""
+    return root / OWN / NAME
+
+
+def _in_cache(root: Path) -> Path:
+    """In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path."""
+    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+    return user_cache_path("agentsys") / "index" / f"{name}.parquet"
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentsys.records.listing import Skipped
 from agentsys.records.settle import RepeatedFile, Settled
-from agentsys.records.unknown_fields import UNKNOWN_FIELDS
+from agentsys.records.unreadable import UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from agentsys.records.case import Case
 
+OWN_KEY = "agentsys"
+"""Where a `CaseRecord` stands in the stored JSON, beside AgentDojo's keys."""
+
 SCHEMA_VERSION = 1
 """Raised when a field of our block changes its meaning."""
 
@@ -212,3 +215,19 @@ class CaseRecord(_Stored):
     search: SearchFacts | None = None
     """Where the injected text was searched for; also in the file of the attempt that ended a search."""
     notes: tuple[str, ...] = ()
+
+
+class StoredBlock(CaseRecord):
+    """A `CaseRecord` as files are read: by its own fields, with none of what only people look at checked.
+
+    Unknown fields are let through (an older agentsys reads what a newer one wrote), and spans stay plain
+    data, for speed (`agentsys.records.formats.agentsys.stored_block` checks their form).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    schema_version: int
+    traceback: Any = None
+    spans: list[Any] = []
+    noop: Any = False
+    injection_mode: Any = "folded"

@@ -1,16 +1,30 @@
-"""`read_stored`: one file -> a `CaseRow`, whoever wrote it; `UnreadableRecord` where that cannot be."""
+"""`read_stored`: one file -> a `CaseRow`, whoever wrote it; `case_in`: the same, not yet taken apart."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from agentsys.records.case_row import CaseRow
 from agentsys.records.formats.agentdojo import published_row
-from agentsys.records.formats.agentsys import OWN_KEY, own_row
+from agentsys.records.formats.agentsys import own_row
 from agentsys.records.formats.drift import drift_row, is_drift
+from agentsys.records.schema import OWN_KEY
 from agentsys.records.unreadable import UnreadableRecord
+
+Producer = Literal["agentdojo", "agentsys", "drift"]
+"""Who wrote a file: AgentDojo's runner (old or new), ours, or DRIFT's driver."""
+
+
+class StoredCase(NamedTuple):
+    """A file that should hold a case; nothing in it is checked yet."""
+
+    producer: Producer
+    stored: dict[str, Any]
+    """The file's JSON object."""
 
 
 def read_stored(path: str) -> CaseRow | None:
@@ -25,16 +39,35 @@ def read_stored(path: str) -> CaseRow | None:
     Raises:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
+    found = case_in(path)
+    return None if found is None else _ROWS[found.producer](found.stored, path)
+
+
+_ROWS: dict[Producer, Callable[[Mapping[str, Any], str], CaseRow]] = {
+    "agentsys": own_row,
+    "drift": drift_row,
+    "agentdojo": published_row,
+}
+
+
+def case_in(path: str) -> StoredCase | None:
+    """A file's JSON and who wrote it, by its keys.
+
+    Returns:
+        None for JSON that is no case (a plan, a cache).
+
+    Raises:
+        UnreadableRecord: If the file cannot be read.
+    """
     stored = json_of(path)
     if not isinstance(stored, dict):
         return None
     if OWN_KEY in stored:
-        return own_row(stored, path)
+        return StoredCase("agentsys", stored)
     if is_drift(stored):
-        return drift_row(stored, path)
-    if "suite_name" in stored and "user_task_id" in stored:
-        return published_row(stored, path)
-    return None
+        return StoredCase("drift", stored)
+    named = "suite_name" in stored and "user_task_id" in stored
+    return StoredCase("agentdojo", stored) if named else None
 
 
 def json_of(path: str) -> object:

@@ -1,12 +1,23 @@
-"""`UnreadableRecord`: a file that looks like a stored case and cannot be used as one."""
+"""What of a stored file cannot be used: `UnreadableRecord`, and fields that this version does not know."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import ValidationError
+
+UNKNOWN_FIELDS = "unknown fields ignored: "
+"""Begins a case's note about fields of its file that this version does not know."""
+
+_LONGEST_NAME = 40
 
 
 class UnreadableRecord(Exception):
-    """The file is skipped; the message is one short reason."""
+    """A file that looks like a stored case and is skipped; the message is one short reason."""
+
+
+class UnfinishedRecord(UnreadableRecord):
+    """A file whose run was not finished: it has no scores."""
 
 
 def first_fault(error: ValidationError) -> str:
@@ -21,3 +32,13 @@ def first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
     return f"{place}: {fault['msg']}"
+
+
+def unknown_fields_note(names: Iterable[object]) -> tuple[str, ...]:
+    """The note of one file about fields that nothing reads; none where there are none.
+
+    Args:
+        names: Keys of the stored JSON that nothing reads.
+    """
+    listed = sorted(repr(str(name)[:_LONGEST_NAME])[1:-1] for name in names)
+    return (UNKNOWN_FIELDS + ", ".join(listed),) if listed else ()

@@ -16,7 +16,7 @@ from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.models.replay.recorded_run import recorded_messages
 from agentsys.records.case import Case, safe_name
-from agentsys.records.formats.agentsys import OWN_KEY
+from agentsys.records.schema import OWN_KEY
 from agentsys.records.stored_file import json_of
 from agentsys.rescoring.rescore import RescoredCase
 from agentsys.runs.build_record import plain

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from stored_cases import case_of, store_own, store_published
 
-from agentsys.records import index, index_place
+from agentsys.records import index
 from agentsys.records.load import COUNTS, case_rows, load_runs
 from agentsys.records.reading import read_cases
 
@@ -45,7 +45,7 @@ def _settled(path: Path) -> Path:
 
 def _runs(folder: Path, *suites: str) -> Path:
     """A log folder of ours."""
-    (folder / index_place.OWN).mkdir(parents=True, exist_ok=True)
+    (folder / index.OWN).mkdir(parents=True, exist_ok=True)
     for suite in suites:
         _settled(store_own(folder, case_of(suite=suite)))
     return folder
@@ -59,7 +59,7 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
     _runs(tmp_path, "banking", "slack")
     first = load_runs(tmp_path)
     assert len(read) == 2
-    assert index_place.beside(tmp_path).exists()
+    assert index.beside(tmp_path).exists()
     second = load_runs(tmp_path)
     assert len(read) == 2
     assert first.equals(second)
@@ -128,7 +128,7 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    place = index_place.beside(tmp_path)
+    place = index.beside(tmp_path)
     content = place.read_bytes()
     if damage == "old":
         monkeypatch.setattr(index, "_fingerprint", lambda: b"another version")
@@ -153,7 +153,7 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 def test_deleting_the_index_is_safe(tmp_path: Path) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    index_place.beside(tmp_path).unlink()
+    index.beside(tmp_path).unlink()
     assert _same_as_files(tmp_path)
 
 
@@ -170,12 +170,12 @@ def test_a_moved_folder_keeps_its_index_and_names_the_files_where_they_are(
 def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_place.os, "access", lambda *_: False)
+    monkeypatch.setattr(index.os, "access", lambda *_: False)
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
     load_runs(tmp_path)
     assert len(read) == 1
-    assert not index_place.beside(tmp_path).exists()
+    assert not index.beside(tmp_path).exists()
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.parquet"))
 
 
@@ -194,7 +194,7 @@ def test_without_any_place_for_an_index_the_files_are_read_each_time(
 ) -> None:
     nowhere = tmp_path / "file"
     nowhere.write_text("")
-    monkeypatch.setattr(index_place.os, "access", lambda *_: False)
+    monkeypatch.setattr(index.os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
     _runs(tmp_path / "runs", "banking")
     assert len(load_runs(tmp_path / "runs")) == len(load_runs(tmp_path / "runs")) == 1
@@ -217,7 +217,7 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     def work(number: int) -> None:
         for turn in range(6):
             if (turn + number) % 3 == 0:
-                index_place.beside(tmp_path).unlink(missing_ok=True)
+                index.beside(tmp_path).unlink(missing_ok=True)
             try:
                 found = len(load_runs(tmp_path))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the test is about

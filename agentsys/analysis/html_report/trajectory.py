@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from agentsys.analysis.html_report.agent_tree import SpanView, span_views
 from agentsys.analysis.html_report.conversation import MessageView, Writer
 from agentsys.analysis.html_report.highlight import needles
-from agentsys.analysis.html_report.loose import mapping, name, number, objects
+from agentsys.analysis.html_report.loose import mapping, name, number
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.records.case_row import CaseRow
+from agentsys.records.formats.agentsys import stored_block
+from agentsys.records.schema import RoleUsage, StoredBlock
 from agentsys.records.stored_file import json_of
 from agentsys.records.unreadable import UnreadableRecord
 
@@ -65,11 +67,8 @@ def stored_json(path: str) -> Mapping[str, Any]:
 
 def stored_facts(stored: Mapping[str, Any]) -> StoredFacts:
     """Error message and package versions of a stored case."""
-    error = stored.get("error")
-    versions = {
-        name(package): name(version)
-        for package, version in mapping(mapping(stored.get("agentsys")).get("versions")).items()
-    }
+    error, block = stored.get("error"), _block(stored)
+    versions = {} if block is None else {name(key): name(value) for key, value in block.versions.items()}
     if not versions and (agentdojo := name(stored.get("agentdojo_package_version"))):
         versions = {"agentdojo": agentdojo}
     return StoredFacts(error if isinstance(error, str) else None, versions)
@@ -83,7 +82,7 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
         stored: The file's JSON object, of our runner, AgentDojo's or DRIFT's; nothing in it is trusted.
         store: Takes the texts.
     """
-    block = mapping(stored.get("agentsys"))
+    block = _block(stored)
     injections = _injections(stored, block)
     writer = Writer(store, needles(injections.values()))
     view: TrajectoryView = {
@@ -91,9 +90,9 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
         "messages": writer.messages(stored.get("messages") or stored.get("conversations")),
         "injections": [{"vector": vector, "text": writer.text(text)} for vector, text in injections.items()],
     }
-    if _tells_more(block.get("spans")):
-        view["spans"] = span_views(block.get("spans"), writer)
-    if roles := _roles(block.get("usage")):
+    if block is not None and _tells_more(block.spans):
+        view["spans"] = span_views(block.spans, writer)
+    if block is not None and (roles := _roles(block.usage)):
         view["roles"] = roles
     if stored.get("error") is not None:
         view["error"] = writer.text(stored["error"])
@@ -104,28 +103,35 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
     return view
 
 
-def _injections(stored: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, str]:
-    written = mapping(block.get("written")) or mapping(stored.get("injections"))
+def _block(stored: Mapping[str, Any]) -> StoredBlock | None:
+    """Our own block; None where another tool wrote the file, or it was changed since its row was read."""
+    try:
+        return stored_block(stored)
+    except UnreadableRecord:
+        return None
+
+
+def _injections(stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, str]:
+    written = (block.written if block else None) or mapping(stored.get("injections"))
     return {name(vector): text for vector, text in written.items() if isinstance(text, str)}
 
 
-def _tells_more(spans: object) -> bool:
-    return any(name(span.get("kind")) not in _NOT_A_DEFENSES_WORK for span in objects(spans))
+def _tells_more(spans: Sequence[Mapping[str, Any]]) -> bool:
+    return any(name(span.get("kind")) not in _NOT_A_DEFENSES_WORK for span in spans)
 
 
-def _roles(usage: object) -> list[RoleView]:
+def _roles(usage: Mapping[str, RoleUsage]) -> list[RoleView]:
     return [
         {
             "role": name(role),
-            "calls": _count(used, "calls"),
-            "prompt": _count(used, "prompt"),
-            "completion": _count(used, "completion"),
-            "cost_usd": number(used.get("cost_usd")),
+            "calls": _count(used.calls),
+            "prompt": _count(used.prompt),
+            "completion": _count(used.completion),
+            "cost_usd": number(used.cost_usd),
         }
-        for role, found in mapping(usage).items()
-        if (used := mapping(found))
+        for role, used in usage.items()
     ]
 
 
-def _count(used: Mapping[str, Any], key: str) -> int:
-    return int(number(used.get(key)) or 0)
+def _count(value: int) -> int:
+    return int(number(value) or 0)

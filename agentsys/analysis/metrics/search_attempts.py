@@ -6,18 +6,22 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS, Case
 from agentsys.records.case_row import SIMULATED_MARK
-from agentsys.records.formats.agentsys import OWN_KEY
+from agentsys.records.formats.agentsys import is_simulated, stored_block
 from agentsys.records.listing import Skipped
-from agentsys.records.schema import UNFINISHED, AttemptFacts, RoleUsage, SearchFacts, is_simulated_id
+from agentsys.records.schema import (
+    OWN_KEY,
+    UNFINISHED,
+    AttemptFacts,
+    SearchFacts,
+    StoredBlock,
+)
 from agentsys.records.stored_file import json_of
-from agentsys.records.unreadable import UnreadableRecord, first_fault
+from agentsys.records.unreadable import UnreadableRecord
 
 ATTACKER = frozenset({"attacker", "attacker_judge"})
 """The attacker's roles; every other role belongs to the attacked agent."""
@@ -91,41 +95,6 @@ class Searches:
     """Further folders of searches that are in `found` already."""
 
 
-class _Call(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    model_id: str = ""
-
-
-class _Span(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    calls: list[_Call] = []
-
-
-class _Block(BaseModel):
-    """What of a stored record is needed here."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    case: Case
-    status: Literal["ok", "error"]
-    error_kind: str | None = None
-    simulated: bool
-    security: bool
-    usage: dict[str, RoleUsage] = {}
-    spans: list[_Span] = []
-    attempt: AttemptFacts | None = None
-    search: SearchFacts | None = None
-
-    @property
-    def is_simulated(self) -> bool:
-        """By the run's settings, or by what a reply says it is."""
-        return self.simulated or any(
-            is_simulated_id(call.model_id) for span in self.spans for call in span.calls
-        )
-
-
 def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
     """Every search under some folders.
 
@@ -182,9 +151,9 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
 
 
-def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[_Block], bool]:
+def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], bool]:
     """The attempts in a folder in order, and whether one could not be read."""
-    blocks: dict[int, _Block] = {}
+    blocks: dict[int, StoredBlock] = {}
     bad = len(skipped)
     for path in sorted(folder.glob("*.json")):
         try:
@@ -198,7 +167,7 @@ def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[_Block], bool]
     return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
 
 
-def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) -> Search:
+def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: bool) -> Search:
     """A search from its attempts in order.
 
     Args:
@@ -219,7 +188,7 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
     over = final is not None and attempts[-1].status == "ok"
     return Search(
         case=attempts[0].case,
-        simulated=any(block.is_simulated for block in attempts),
+        simulated=any(is_simulated(block) for block in attempts),
         budget=final.budget if final is not None else facts[-1].number,
         attempts=len(facts),
         refused=sum(fact.refused is not None for fact in facts),
@@ -234,18 +203,18 @@ def _of(attempts: Sequence[_Block], final: SearchFacts | None, *, lost: bool) ->
     )
 
 
-def _succeeded(fact: AttemptFacts, block: _Block) -> bool:
+def _succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
     """Whether the injection task was carried out on every user task the attempt was tried on."""
     done = block.security if fact.carried_out is None else fact.carried_out == fact.tried_on
     return block.status == "ok" and fact.refused is None and done
 
 
-def _spent(attempts: Iterable[_Block], ours: Any) -> Spent:
+def _spent(attempts: Iterable[StoredBlock], ours: Any) -> Spent:
     used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
     return sum((Spent(one.prompt + one.completion, one.cost_usd) for one in used), Spent())
 
 
-def _attempt(block: _Block) -> AttemptFacts:
+def _attempt(block: StoredBlock) -> AttemptFacts:
     if block.attempt is None:
         raise UnreadableRecord("is a case, not an attempt of a search")
     return block.attempt
@@ -263,12 +232,8 @@ def _final(folder: Path, skipped: list[Skipped]) -> SearchFacts | None:
         return None
 
 
-def _block(path: str) -> _Block:
+def _block(path: str) -> StoredBlock:
     stored = json_of(path)
-    own = stored.get(OWN_KEY) if isinstance(stored, Mapping) else None
-    if not isinstance(own, Mapping):
+    if not isinstance(stored, Mapping) or not isinstance(stored.get(OWN_KEY), Mapping):
         raise UnreadableRecord("is no record of ours")
-    try:
-        return _Block.model_validate(own)
-    except ValidationError as error:
-        raise UnreadableRecord(f"{OWN_KEY}.{first_fault(error)}") from None
+    return stored_block(stored)

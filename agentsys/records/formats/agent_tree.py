@@ -9,7 +9,6 @@ from typing import Any
 
 from agentsys.payload_lines import PayloadLines
 from agentsys.records.context_facts import trajectory
-from agentsys.records.unreadable import UnreadableRecord
 
 _TOOL = "tool"
 _WORKER = "worker"
@@ -38,17 +37,13 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
     """Look through the spans of a record.
 
     Args:
-        spans: As stored (`StoredSpan` as plain data).
+        spans: Of a `StoredBlock` (`StoredSpan` as plain data), their form checked.
         lines: What to look for in workers' contexts; empty in benign cases.
-
-    Raises:
-        UnreadableRecord: If a span is none.
     """
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
     rounds, chars, known = 0, 0, True
-    for number, span in enumerate(spans):
-        _check(span, number)
+    for span in spans:
         decision = span.get("decision") or {}
         _count_decision(decision, decisions)
         if span.get("kind") == _TOOL:
@@ -67,7 +62,7 @@ def replies(spans: Sequence[Any]) -> dict[str, str]:
     """Model id that replies named -> the role that was answered first.
 
     Args:
-        spans: As for `agent_tree`, each checked.
+        spans: As for `agent_tree`.
     """
     found: dict[str, str] = {}
     for span in spans:
@@ -75,20 +70,6 @@ def replies(spans: Sequence[Any]) -> dict[str, str]:
             if isinstance(model_id := call.get("model_id"), str) and model_id:
                 found.setdefault(model_id, str(call.get("role")))
     return found
-
-
-_FORM = {"messages": list, "calls": list, "decision": dict}
-
-
-def _check(span: object, number: int) -> None:
-    if not isinstance(span, dict):
-        raise UnreadableRecord(f"agentsys.spans.{number}: no object")
-    for name, form in _FORM.items():
-        value = span.get(name)
-        if value is not None and not isinstance(value, form):
-            raise UnreadableRecord(f"agentsys.spans.{number}.{name}: no {form.__name__}")
-    if not all(isinstance(call, dict) for call in span.get("calls") or ()):
-        raise UnreadableRecord(f"agentsys.spans.{number}.calls: not all are objects")
 
 
 def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:

@@ -10,15 +10,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.context_facts import estimated_tokens, own_words, trajectory
-from agentsys.records.formats.rescored_facts import RESCORED, rescored_facts
 from agentsys.records.known_length import known_length
 from agentsys.records.published_name import victim_of
-from agentsys.records.unknown_fields import unknown_fields_note
-from agentsys.records.unreadable import UnreadableRecord, first_fault
+from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord, first_fault, unknown_fields_note
+
+RESCORED = "rescored"
+"""Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
 
 
-class _Published(BaseModel):
-    """The keys of AgentDojo's log that analysis needs. `utility` is written only when a run has finished."""
+class AgentDojoRecord(BaseModel):
+    """The keys of AgentDojo's log that somebody here reads. It writes `utility` when a run has finished."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -37,7 +38,7 @@ class _Published(BaseModel):
     duration: float | None = None
 
 
-_KNOWN = _Published.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", RESCORED}
+_KNOWN = AgentDojoRecord.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", RESCORED}
 """The first two are written by newer versions of AgentDojo, the last by `agentsys rescore`."""
 
 
@@ -53,6 +54,29 @@ def benchmark_of(suite: str) -> str:
     return "agentdyn" if suite in _AGENTDYN else "agentdojo"
 
 
+def agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
+    """A file of AgentDojo's own runner, checked.
+
+    Args:
+        stored: The file's JSON object.
+
+    Raises:
+        UnfinishedRecord: If it has no scores.
+        UnreadableRecord: If this is not AgentDojo's form.
+    """
+    if "messages" not in stored:
+        raise UnreadableRecord("no `messages` in it: not a file of AgentDojo's own runner")
+    if stored.get("utility") is None:
+        raise UnfinishedRecord("no `utility` in it: the run was not finished")
+    try:
+        record = AgentDojoRecord.model_validate(stored)
+    except ValidationError as error:
+        raise UnreadableRecord(first_fault(error)) from None
+    if (record.attack_type or NO_ATTACK) != NO_ATTACK and record.security is None:
+        raise UnfinishedRecord("no `security` in it: the run was not finished")
+    return record
+
+
 def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that AgentDojo's own runner wrote.
 
@@ -61,13 +85,11 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         source: The file's path.
 
     Raises:
-        UnreadableRecord: If the run was not finished, or this is not AgentDojo's form.
+        UnreadableRecord: As `agentdojo_record` does.
     """
-    record = _checked(stored)
+    record = agentdojo_record(stored)
     victim = victim_of(record.pipeline_name)
     attack = record.attack_type or NO_ATTACK
-    if attack != NO_ATTACK and record.security is None:
-        raise UnreadableRecord("no `security` in it: the run was not finished")
     return CaseRow(
         benchmark=benchmark_of(record.suite_name),
         version=record.benchmark_version or UNRECORDED,
@@ -98,7 +120,7 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     )
 
 
-def _of_messages(record: _Published, *, benign: bool) -> dict[str, Any]:
+def _of_messages(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
     if not record.messages:
         return _unexplored()
     lines = () if benign else without_own_words(_lines(record.injections), own_words(record.messages))
@@ -134,17 +156,34 @@ def _lines(injections: Mapping[str, Any]) -> PayloadLines:
     return payload_lines(text for text in injections.values() if isinstance(text, str))
 
 
-def _checked(stored: Mapping[str, Any]) -> _Published:
-    if "messages" not in stored:
-        raise UnreadableRecord("no `messages` in it: not a file of AgentDojo's own runner")
-    if "utility" not in stored:
-        raise UnreadableRecord("no `utility` in it: the run was not finished")
-    try:
-        return _Published.model_validate(stored)
-    except ValidationError as error:
-        raise UnreadableRecord(first_fault(error)) from None
-
-
 def _error_kind(message: str) -> str:
     """AgentDojo goes on after two kinds of error only and tells them apart in the message."""
     return "context_length" if "context_length_exceeded" in message else "server_error"
+
+
+class _RescoredFacts(BaseModel):
+    """The facts. Whatever else stands there is nobody's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    fixes: list[str]
+    utility_fixed: bool | None
+    security_fixed: bool | None
+    changed_by: list[str] = []
+    repeats: int | None = None
+    utility_of_answer: bool | None = None
+
+
+def rescored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts for `CaseRow.measured`; empty where there are none, or not in this form.
+
+    Args:
+        stored: A foreign file's JSON object.
+    """
+    note = stored.get(RESCORED)
+    if not isinstance(note, Mapping) or not note.get("measured"):
+        return {}
+    try:
+        return _RescoredFacts.model_validate(note["measured"]).model_dump(exclude_unset=True)
+    except ValidationError:
+        return {}  # without fixed scores, which is counted wherever they are asked for

@@ -3,58 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
-from agentsys.records.case import Case
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 from agentsys.records.context_facts import estimated_tokens, own_words, trajectory
-from agentsys.records.formats.agent_tree import AgentTree, agent_tree
+from agentsys.records.formats.agent_tree import AgentTree, agent_tree, replies
 from agentsys.records.known_length import known_length
 from agentsys.records.schema import (
+    OWN_KEY,
     SCHEMA_VERSION,
     CaseRecord,
-    Exposure,
     RoleUsage,
-    SearchFacts,
+    StoredBlock,
     is_simulated_id,
 )
-from agentsys.records.unknown_fields import unknown_fields_note
-from agentsys.records.unreadable import UnreadableRecord, first_fault
-
-OWN_KEY = "agentsys"
-"""Where our fields stand in the stored JSON."""
+from agentsys.records.unreadable import UnreadableRecord, first_fault, unknown_fields_note
 
 _KNOWN = CaseRecord.model_fields.keys()
 
 
-class _Block(BaseModel):
-    """The part of `CaseRecord` that analysis needs: spans and messages are not validated, for speed."""
+def stored_block(stored: Mapping[str, Any]) -> StoredBlock:
+    """Our block of a stored file, checked.
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    Args:
+        stored: The file's JSON object.
 
-    schema_version: int
-    case: Case
-    status: Literal["ok", "error"]
-    error_kind: str | None = None
-    simulated: bool
-    utility: bool
-    security: bool
-    scored_attempt: int = 0
-    exposure: Exposure = Exposure()
-    usage: dict[str, RoleUsage] = {}
-    spans: list[Any] = []
-    ground_truth_length: int | None = None
-    seed: int = 0
-    written: dict[str, str] = {}
-    versions: dict[str, str] = {}
-    config_hash: str = ""
-    asked: dict[str, str] = {}
-    measured: dict[str, Any] = {}
-    search: SearchFacts | None = None
-    notes: tuple[str, ...] = ()
+    Raises:
+        UnreadableRecord: If it has no block of ours, something in that is missing or wrong, or a newer
+            agentsys wrote it.
+    """
+    block = stored.get(OWN_KEY)
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UnreadableRecord(f"written by a newer agentsys (schema {version}, known: {SCHEMA_VERSION})")
+    try:
+        checked = StoredBlock.model_validate(block)
+    except ValidationError as error:
+        raise UnreadableRecord(f"{OWN_KEY}.{first_fault(error)}") from None
+    for number, span in enumerate(checked.spans):
+        _check_span(span, number)
+    return checked
+
+
+_SPAN_FORM = {"messages": list, "calls": list, "decision": dict}
+
+
+def _check_span(span: object, number: int) -> None:
+    if not isinstance(span, dict):
+        raise UnreadableRecord(f"{OWN_KEY}.spans.{number}: no object")
+    for name, form in _SPAN_FORM.items():
+        value = span.get(name)
+        if value is not None and not isinstance(value, form):
+            raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.{name}: no {form.__name__}")
+    if not all(isinstance(call, dict) for call in span.get("calls") or ()):
+        raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.calls: not all are objects")
+
+
+def is_simulated(block: StoredBlock) -> bool:
+    """Whether a simulated model was behind a case: by its settings, or by what a reply says it is."""
+    return block.simulated or any(map(is_simulated_id, replies(block.spans)))
 
 
 def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
@@ -67,7 +77,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     Raises:
         UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.
     """
-    block = _checked(stored[OWN_KEY])
+    block = stored_block(stored)
     case, benign = block.case, block.case.attack == NO_ATTACK
     duration = stored.get("duration")
     messages = stored.get("messages")
@@ -88,7 +98,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         injection_success=None if benign else block.security,
         status=block.status,
         error_kind=block.error_kind,
-        simulated=block.simulated or any(map(is_simulated_id, tree.replies)),
+        simulated=is_simulated(block),
         exposed_raw=None if benign else block.exposure.exposed_raw,
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,
@@ -115,7 +125,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     )
 
 
-def _at_home(block: _Block) -> bool:
+def _at_home(block: StoredBlock) -> bool:
     """Whether the case is one that its text was searched on, to be used on others."""
     return block.search is not None and block.case.user_task_id in block.search.homes
 
@@ -146,20 +156,10 @@ def _of_spans(tree: AgentTree, *, benign: bool) -> dict[str, Any]:
     }
 
 
-def _ground_truth_length(block: _Block) -> int | None:
+def _ground_truth_length(block: StoredBlock) -> int | None:
     if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
         return known_length(block.case.version, block.case.suite, block.case.user_task_id)
     return block.ground_truth_length
-
-
-def _checked(block: object) -> _Block:
-    version = block.get("schema_version") if isinstance(block, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise UnreadableRecord(f"written by a newer agentsys (schema {version}, known: {SCHEMA_VERSION})")
-    try:
-        return _Block.model_validate(block)
-    except ValidationError as error:
-        raise UnreadableRecord(f"agentsys.{first_fault(error)}") from None
 
 
 def _cost(usage: Mapping[str, RoleUsage]) -> float | None:

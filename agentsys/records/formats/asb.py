@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
-from agentsys.records.formats.asb_log import planned_tools
-from agentsys.records.formats.asb_transcript import Transcript, transcript
+from agentsys.records.formats.asb_transcript import Transcript, planned_tools, transcript
 from agentsys.records.unreadable import UnreadableRecord
 
 BENCHMARK = "asb-official"

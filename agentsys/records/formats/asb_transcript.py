@@ -1,7 +1,7 @@
-"""`Transcript`: what the `messages` of one row of ASB's results tell.
+"""`Transcript` and `planned_tools`: what the `messages` and the `.log` of ASB's results tell.
 
-The text is a Python literal that ASB wrote with `repr`; it holds whatever models and attackers wrote,
-so it is read as a literal of bounded size and nothing else.
+Texts are Python literals that ASB wrote with `repr`; they hold whatever models and attackers wrote, so they
+are read as literals of bounded size and nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agentsys.records.unreadable import UnreadableRecord
@@ -131,3 +132,48 @@ def _errored(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:
     return (text for key in ("content", "thinking") if isinstance(text := message.get(key), str))
+
+
+_LONGEST_LINE = 200_000
+"""Longest line that is parsed."""
+
+_PARSED = "workflow after check: "
+"""How a line with a parsed plan begins."""
+
+
+def planned_tools(results: Path) -> frozenset[str] | None:
+    """Every tool that stands in some plan of a run.
+
+    Names are compared whole, never as parts: many names of attack tools contain one another. A plan's
+    line does not say whose it is, but no two cases share an attack tool.
+
+    Args:
+        results: The CSV file; its log has the same name and ends in `.log`.
+
+    Returns:
+        None without a log, or where it prints no plan.
+    """
+    try:
+        with results.with_suffix(".log").open(encoding="utf-8", errors="replace") as log:
+            plans = [plan for line in log for plan in _plans(line)]
+    except OSError:
+        return None
+    return frozenset(tool for plan in plans for tool in _tools(plan)) if plans else None
+
+
+def _plans(line: str) -> Iterator[list[object]]:
+    if not line.startswith(_PARSED) or len(line) > _LONGEST_LINE:
+        return
+    try:
+        plan = ast.literal_eval(line.removeprefix(_PARSED).strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return  # `None` after a failed try is no plan; nor is half a line of a killed run
+    if isinstance(plan, list):
+        yield plan
+
+
+def _tools(plan: list[object]) -> Iterator[str]:
+    for step in plan:
+        used = step.get("tool_use") if isinstance(step, dict) else None
+        if isinstance(used, list):
+            yield from (tool for tool in used if isinstance(tool, str))

@@ -14,12 +14,10 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.context_facts import estimated_tokens, text_of, trajectory
-from agentsys.records.formats.agentdojo import benchmark_of
-from agentsys.records.formats.rescored_facts import RESCORED, rescored_facts
+from agentsys.records.formats.agentdojo import RESCORED, benchmark_of, rescored_facts
 from agentsys.records.known_length import known_length
 from agentsys.records.published_name import victim_of
-from agentsys.records.unknown_fields import unknown_fields_note
-from agentsys.records.unreadable import UnreadableRecord, first_fault
+from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord, first_fault, unknown_fields_note
 
 _REFUSAL = "[CALL ERROR]"
 """The mark of a refusal, in a user message of DRIFT's own that follows the refused calls."""
@@ -28,8 +26,8 @@ _PARTS = ("build_constraints", "injection_isolation", "dynamic_validation")
 """Switches of the defense. All three on is DRIFT."""
 
 
-class _Drift(BaseModel):
-    """The keys of DRIFT's files that analysis needs."""
+class DriftRecord(BaseModel):
+    """The keys of DRIFT's files that somebody here reads."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -57,12 +55,30 @@ _PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
 _RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED}
 """What `agentsys rescore` adds, for AgentDojo's loader."""
 
-_KNOWN = _Drift.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
+_KNOWN = DriftRecord.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
 
 
 def is_drift(stored: Mapping[str, Any]) -> bool:
     """Whether this is a file of DRIFT's: it keeps its plan and switches beside AgentDojo's keys."""
     return "build_constraints" in stored and "tool_permission" in stored
+
+
+def drift_record(stored: Mapping[str, Any]) -> DriftRecord:
+    """A file that DRIFT's own driver wrote, checked.
+
+    Args:
+        stored: The file's JSON object.
+
+    Raises:
+        UnfinishedRecord: If it has no scores.
+        UnreadableRecord: If a key is missing or wrong.
+    """
+    if stored.get("utility") is None or stored.get("security") is None:
+        raise UnfinishedRecord("no `utility` or no `security` in it: DRIFT's run was not finished")
+    try:
+        return DriftRecord.model_validate(stored)
+    except ValidationError as error:
+        raise UnreadableRecord(first_fault(error)) from None
 
 
 def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
@@ -73,9 +89,9 @@ def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         source: The file's path.
 
     Raises:
-        UnreadableRecord: If the run was not finished, or a key is missing.
+        UnreadableRecord: As `drift_record` does.
     """
-    record = _checked(stored)
+    record = drift_record(stored)
     attack = _attack(record)
     return CaseRow(
         benchmark=benchmark_of(record.suite_name),
@@ -126,13 +142,13 @@ def _of_messages(messages: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _attack(record: _Drift) -> str:
+def _attack(record: DriftRecord) -> str:
     if record.attack_type in (None, NO_ATTACK):
         return NO_ATTACK
     return f"{record.attack_type}_adaptive" if record.adaptive_attack else str(record.attack_type)
 
 
-def _defense(record: _Drift) -> str:
+def _defense(record: DriftRecord) -> str:
     """`drift`; with a part switched off, an ablation that must not be counted as DRIFT."""
     on = [part for part in _PARTS if getattr(record, part)]
     return "drift" if len(on) == len(_PARTS) else "_".join(["drift_with", *(on or ["nothing"])])
@@ -142,12 +158,3 @@ def _refusals(messages: Sequence[Any]) -> int:
     """Batches of calls that were refused."""
     asked = (m for m in messages[1:] if isinstance(m, dict) and m.get("role") == "user")
     return sum(_REFUSAL in text_of(message.get("content")) for message in asked)
-
-
-def _checked(stored: Mapping[str, Any]) -> _Drift:
-    if "utility" not in stored or "security" not in stored:
-        raise UnreadableRecord("no `utility` or no `security` in it: DRIFT's run was not finished")
-    try:
-        return _Drift.model_validate(stored)
-    except ValidationError as error:
-        raise UnreadableRecord(first_fault(error)) from None

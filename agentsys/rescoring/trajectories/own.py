@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.benchmarks.scoring import calls_to_score
 from agentsys.models.trace import Tracer
-from agentsys.records.case import Case
-from agentsys.records.formats.agentsys import OWN_KEY
-from agentsys.records.schema import SCHEMA_VERSION, Exposure
-from agentsys.records.unreadable import first_fault
+from agentsys.records.formats.agentsys import stored_block
+from agentsys.records.schema import StoredBlock
 from agentsys.rescoring.trajectories.conversation import ToldMessages, conversation
 from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
-
-
-class _Block(BaseModel):
-    """What of our block re-scoring needs."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    schema_version: int
-    case: Case
-    status: Literal["ok", "error"]
-    error_kind: str | None = None
-    simulated: bool
-    utility: bool
-    security: bool
-    scored_attempt: int = 0
-    spans: list[Any] = []
-    written: dict[str, str] = {}
-    versions: dict[str, str] = {}
-    clock: datetime | None = None
-    exposure: Exposure = Exposure()
 
 
 def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
@@ -51,9 +27,10 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         source: The file's path.
 
     Raises:
-        Unusable: If the run was not finished, or the file is not of this form.
+        UnreadableRecord: If the file is not of this form.
+        Unusable: If the run was not finished, or its spans or messages cannot be used.
     """
-    block = _checked(stored[OWN_KEY])
+    block = stored_block(stored)
     error = None if block.status == "ok" else block.error_kind or "unknown"
     told = conversation(stored.get("messages"), error)
     case = block.case
@@ -92,7 +69,7 @@ def _executed(spans: Sequence[Any], told: ToldMessages) -> tuple[RecordedCall, .
     return tuple(calls)
 
 
-def _seen_by_checks(block: _Block, told: ToldMessages) -> tuple[RecordedCall, ...]:
+def _seen_by_checks(block: StoredBlock, told: ToldMessages) -> tuple[RecordedCall, ...]:
     """By the rule of a case under way (agentsys.benchmarks.scoring)."""
     ran = _tool_spans(block.spans)
     tracer = Tracer(
@@ -108,7 +85,7 @@ def _tool_spans(spans: Sequence[Any]) -> list[tuple[RecordedCall, int]]:
     """Executed calls, each with the run of the pipeline it belongs to."""
     found = []
     for span in spans:
-        if not isinstance(span, dict) or span.get("kind") != "tool":
+        if span.get("kind") != "tool":
             continue
         name, decision, attempt = span.get("name"), span.get("decision"), span.get("attempt")
         args = decision.get("args") if isinstance(decision, dict) else None
@@ -116,13 +93,3 @@ def _tool_spans(spans: Sequence[Any]) -> list[tuple[RecordedCall, int]]:
             raise Unusable(RecordFault.UNREADABLE, "a tool's span has no name, arguments or attempt")
         found.append((RecordedCall(name, args), attempt))
     return found
-
-
-def _checked(block: object) -> _Block:
-    version = block.get("schema_version") if isinstance(block, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise Unusable(RecordFault.UNREADABLE, f"written by a newer agentsys (schema {version})")
-    try:
-        return _Block.model_validate(block)
-    except ValidationError as error:
-        raise Unusable(RecordFault.UNREADABLE, f"agentsys.{first_fault(error)}") from None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agentsys.records.case_row import UNRECORDED, CaseRow
-from agentsys.records.formats.agentsys import OWN_KEY
 from agentsys.records.listing import Listing, Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.published_name import NO_DEFENSE, victim_of
 from agentsys.records.reading import files_once, told_of
 from agentsys.records.settle import Told, settle
-from agentsys.records.stored_file import json_of, read_stored
-from agentsys.records.unreadable import UnreadableRecord
+from agentsys.records.stored_file import Producer, case_in, read_stored
+from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord
 from agentsys.rescoring.tasks import versions
-from agentsys.rescoring.trajectories.foreign import foreign_trajectory
+from agentsys.rescoring.trajectories.foreign import agentdojo_trajectory, drift_trajectory
 from agentsys.rescoring.trajectories.own import own_trajectory
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
@@ -36,18 +36,25 @@ def read_trajectory(path: str) -> Trajectory | None:
         Unusable: If it should hold a finished (or errored) case and does not.
     """
     try:
-        stored = json_of(path)
-        if not isinstance(stored, dict):
-            return None
-        if OWN_KEY in stored:
-            return own_trajectory(stored, path)
-        if "suite_name" in stored and "user_task_id" in stored:
-            return foreign_trajectory(stored, path)
+        return _read(path)
+    except UnfinishedRecord:
+        raise Unusable(RecordFault.UNFINISHED, "no scores in it") from None
     except UnreadableRecord as fault:
         raise Unusable(RecordFault.UNREADABLE, str(fault)) from None
     except RecursionError:
         raise Unusable(RecordFault.UNREADABLE, "nested too deeply") from None
-    return None
+
+
+def _read(path: str) -> Trajectory | None:
+    found = case_in(path)
+    return None if found is None else _TRAJECTORIES[found.producer](found.stored, path)
+
+
+_TRAJECTORIES: dict[Producer, Callable[[Mapping[str, Any], str], Trajectory]] = {
+    "agentsys": own_trajectory,
+    "drift": drift_trajectory,
+    "agentdojo": agentdojo_trajectory,
+}
 
 
 @dataclass(frozen=True)

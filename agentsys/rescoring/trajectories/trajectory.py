@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from agentdojo.types import MessageContentBlock
 
 from agentsys.records.case_row import SIMULATED_MARK
 from agentsys.records.short_names import short_name
-
-Form = Literal["agentdojo", "agentsys", "drift"]
-"""Who wrote the file: AgentDojo's runner (old or new), ours, or DRIFT's."""
+from agentsys.records.stored_file import Producer
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Trajectory:
 
     source: str
     """Path of the file."""
-    form: Form
+    form: Producer
     benchmark: str
     """`agentdojo`, or our label with the options that change what models read."""
     version: str | None
