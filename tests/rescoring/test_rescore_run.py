@@ -25,6 +25,8 @@ def runs(tmp_path: Path) -> Path:
     folder = tmp_path / "runs"
     stored(folder, published())
     stored(folder, attacked())
+    # Two that agree and one that does not: counting the wrong ones shows.
+    stored(folder, attacked(attack_type="again", pipeline_name="some-model"), "some-model/again.json")
     stored(
         folder,
         attacked(attack_type="wrong", security=False, pipeline_name="some-model"),
@@ -48,9 +50,9 @@ def test_agreement_is_counted_per_suite_and_injection_tasks_alone_apart(runs: Pa
     rows = {row.suite: row for row in agreements(found.cases)}
     assert list(rows) == ["banking", ALL, ALONE]
     banking = rows["banking"]
-    assert (banking.cases, banking.utility, banking.security) == (3, 3, 2)
-    assert (banking.attacked, banking.attacked_security) == (2, 1)
-    assert (banking.succeeded_recorded, banking.succeeded) == (1, 2)
+    assert (banking.cases, banking.utility, banking.security) == (4, 4, 3)
+    assert (banking.attacked, banking.attacked_security) == (3, 2)
+    assert (banking.succeeded_recorded, banking.succeeded) == (2, 3)
     assert (rows[ALONE].cases, rows[ALONE].utility) == (1, 1)
 
 
@@ -124,7 +126,7 @@ def test_the_document_names_every_flip_and_every_kind_of_omission(runs: Path) ->
     )
     for kind in ("hollow: 1", "error: 1", "not in this version: 2", "repeated: 1", "unreadable: 1"):
         assert f"Skipped, {kind}" in text
-    assert "3 of 3" in text and "2 of 3" in text
+    assert "4 of 4" in text and "3 of 4" in text and "2 of 3" in text
 
 
 def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
