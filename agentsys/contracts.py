@@ -1,6 +1,7 @@
 """What a defense, an attack and a benchmark must offer. Structural: nobody has to inherit.
 
-A new one is one Python file with a class of this shape and one YAML whose `_target_` names it.
+A new one is one Python file with a class of this shape and one YAML whose `_target_` names it. What it may
+offer besides is in `agentsys.abilities`.
 """
 
 from __future__ import annotations
@@ -24,55 +25,14 @@ from agentsys.models.trace import Tracer
 class Defense(Protocol):
     """Turns a model and a suite into an agent that resists injections.
 
-    May also have `simulated_roles() -> Mapping[str, SimulatedRole]` if it asks models under roles
-    of its own (see agentsys.models.simulated); without it they behave as plain agents there.
-    May also have `rehearsed() -> Defense` if it uses a service besides the model: the same defense with
-    an offline stand-in, which takes its place wherever the model is simulated.
-    May also describe itself (`Described`): to attackers that may know it, in docs and in listings.
-    May also be a `ChecksItsNeeds`: what is missing is then said before the first case.
-    May also say `whole_program = True` if it runs a program of its own from the request to the answer:
-    then it is refused on suites whose conversation has several turns.
+    What it may be besides: `Described`, `NamesPrompts`, `ChecksItsNeeds`, `Rehearsable`, `WholeProgram`,
+    `PlaysRoles`.
     """
 
     name: str
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. Called afresh for every case; may not keep state between cases."""
-        ...
-
-
-@runtime_checkable
-class Described(Protocol):
-    """A defense that says what it does, as it is set: two presets of one class may differ here."""
-
-    def description(self) -> str:
-        """Say in 5 to 10 sentences of plain English what the defense does.
-
-        What is kept apart from what, what crosses, which checks there are, with which settings. An
-        attacker may be told this, so it holds no secret.
-        """
-        ...
-
-
-@runtime_checkable
-class NamesTasks(Protocol):
-    """An attack that was told tasks by name, e.g. in a file of texts: a name may be misspelled."""
-
-    def unmatched(self, benchmark: Benchmark) -> Sequence[str]:
-        """Names of tasks that the benchmark does not have, each as one line would show it."""
-        ...
-
-
-@runtime_checkable
-class ChecksItsNeeds(Protocol):
-    """A defense that needs more than a model: packages of an extra, a key, a service."""
-
-    def ready(self) -> None:
-        """Look whether all of it is here. Quick; called before the first case, and in a dry run.
-
-        Raises:
-            Unavailable: Naming what is missing.
-        """
         ...
 
 
@@ -101,9 +61,8 @@ class Victim:
 class Attack(Protocol):
     """Writes the text that stands in the environment's injection vectors.
 
-    May also have `applies_to(suite, user_task, injection_task) -> bool`: pairs for which it is False
-    are left out of a plan and counted; a `left_out` says why, between the attack's name and the number
-    of pairs (`has nowhere to write in`). May also have `simulated_roles()`, like a defense.
+    What it may be besides: `PicksPairs`, `SaysWhatIsLeftOut`, `NamesTasks`, `SearchesTexts`,
+    `ReplaysTexts`, `PlaysRoles`.
     """
 
     name: str
@@ -166,17 +125,9 @@ class Measured:
 class Benchmark(Protocol):
     """Suites of tasks in one version.
 
-    Its suites are AgentDojo's `TaskSuite`s, which may offer more:
-
-    * `system_message`: the text agents of this suite start from;
-    * `driven(model, user_task, injection_task) -> ChatModel`: the model as it takes part in this
-      benchmark's conversation, where that is not one user turn with tools until done; the defense
-      gets it in place of the model, once per case;
-    * `several_turns`: True where that conversation is led by turns (see `Defense`, `whole_program`);
-    * `measured(finished: FinishedCase) -> Measured`: the final scores, with facts of its own;
-    * `without_vectors`: ids of user tasks that can show no injection, and so are not attacked.
-
-    May also have `simulated_roles()`, like a defense.
+    What it may be besides: `PlaysRoles`, `InjectsInAWay`, `Clocked`.
+    Its suites are AgentDojo's `TaskSuite`s. What a suite may be besides: `StartsFrom`, `LeadsUsers`,
+    `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`.
     """
 
     name: str

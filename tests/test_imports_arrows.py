@@ -21,6 +21,8 @@ FOUNDATION = {
     "agentsys.payload_lines",
     "agentsys.storable",
 }
+PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
+"""What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.api", "agentsys.records.load"},
     "agentsys.api": FOUNDATION | {"agentsys.records", "agentsys.analysis", "agentsys.runs"},
@@ -36,17 +38,19 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.storable": set(),
     "agentsys.catalog": FOUNDATION,
     "agentsys.contracts": {"agentsys.models"},
+    "agentsys.abilities": {"agentsys.models", "agentsys.contracts"},
     "agentsys.models": FOUNDATION,
-    "agentsys.benchmarks": FOUNDATION | {"agentsys.models", "agentsys.contracts"},
-    "agentsys.attacks": FOUNDATION | {"agentsys.models", "agentsys.contracts"},
-    "agentsys.defense": FOUNDATION | {"agentsys.models", "agentsys.contracts"},
-    "baselines": FOUNDATION | {"agentsys.models", "agentsys.contracts"},
+    "agentsys.benchmarks": FOUNDATION | PLUGINS,
+    "agentsys.attacks": FOUNDATION | PLUGINS,
+    "agentsys.defense": FOUNDATION | PLUGINS,
+    "baselines": FOUNDATION | PLUGINS,
     "agentsys.records": FOUNDATION,
     "agentsys.runs": FOUNDATION
     | {
         "agentsys.records",
         "agentsys.models",
         "agentsys.contracts",
+        "agentsys.abilities",
         "agentsys.benchmarks",
         "agentsys.attacks",
         "agentsys.catalog",
@@ -65,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.records",
         "agentsys.models",
         "agentsys.contracts",
+        "agentsys.abilities",
         "agentsys.benchmarks",
         "agentsys.attacks",
         "agentsys.analysis",

@@ -12,8 +12,9 @@ from typing import Any
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.abilities import PicksPairs
 from agentsys.attacks.first_rounds import first_rounds, rounds_of
-from agentsys.attacks.search import is_searched
+from agentsys.attacks.search import is_searched, searches_texts
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError
 
@@ -49,7 +50,7 @@ class InjectionRound:
                 " the search first and give its saved texts, in a YAML of your own like attack/cached.yaml."
             )
         self.base = base
-        self.searched = bool(getattr(base, "searched", False))
+        self.searched = searches_texts(base)
         self.replays = True
         self.round = round
         self.kind = base.kind
@@ -80,8 +81,8 @@ class InjectionRound:
         self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
     ) -> bool:
         """Whether a vector with the goal in it is first seen in this round, and the base takes the pair."""
-        asked = getattr(self.base, "applies_to", None)
-        if asked is not None and not asked(suite, user_task, injection_task):
+        base = self.base
+        if isinstance(base, PicksPairs) and not base.applies_to(suite, user_task, injection_task):
             return False
         # The goal's words stand for the text, which is not known without the victim's names; what would
         # break the environment's file is left out of them.

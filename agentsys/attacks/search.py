@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from agentsys.abilities import ReplaysTexts, SearchesTexts
 from agentsys.attacks.knowledge import Surroundings
 from agentsys.contracts import Attack
 from agentsys.models.chat import ChatModel
@@ -164,7 +165,12 @@ class SearchedAttack(Attack, Protocol):
 
 def is_searched(attack: Attack) -> bool:
     """Whether an attack's text has to be searched for in this run."""
-    return bool(getattr(attack, "searched", False)) and not getattr(attack, "replays", True)
+    return searches_texts(attack) and isinstance(attack, ReplaysTexts) and not attack.replays
+
+
+def searches_texts(attack: Attack) -> bool:
+    """Whether an attack's texts are searched for, in this run or in the one that it replays."""
+    return isinstance(attack, SearchesTexts) and attack.searched
 
 
 def chosen(attempts: Sequence[Attempt]) -> Attempt | None:

@@ -12,11 +12,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, get_args
 
 from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic import BaseModel
 
+from agentsys.abilities import Clocked
 from agentsys.errors import ConfigError
 
 REAL = "real"
@@ -29,14 +30,6 @@ run, so that what is sorted by date is sorted as there. The half second marks it
 has fractions, and re-scoring tells stamps by them.
 """
 _STEP = datetime.timedelta(seconds=1)
-
-
-@runtime_checkable
-class Clocked(Protocol):
-    """A benchmark whose tools read a clock."""
-
-    clock: datetime.datetime | None
-    """Where each case's clock starts; None: tools read the machine's."""
 
 
 class CaseClock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
 from agentsys.runs.cell import Cell
 
 Pair = tuple[str, str | None]
@@ -54,12 +55,12 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
         cell: The cell.
         pairs: Suite -> pairs.
     """
-    asked = getattr(cell.attack, "applies_to", None)
+    asked = cell.attack.applies_to if isinstance(cell.attack, PicksPairs) else None
     fit: dict[str, list[Pair]] = {}
     unfit: set[tuple[str, Pair]] = set()
     for name, listed in pairs.items():
         suite = cell.benchmark.suite(name)
-        without_vectors: frozenset[str] = getattr(suite, "without_vectors", frozenset())
+        without_vectors = suite.without_vectors if isinstance(suite, SparesUserTasks) else ()
         fit[name] = [
             (user, injection)
             for user, injection in listed
@@ -82,9 +83,10 @@ def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
 
 
 def _of(label: str, found: Sequence[tuple[Cell, Pairs]]) -> LeftOut:
+    attack = found[0][0].attack
     return LeftOut(
         attack=label,
-        why=str(getattr(found[0][0].attack, "left_out", "does not apply to")),
+        why=attack.left_out if isinstance(attack, SaysWhatIsLeftOut) else "does not apply to",
         pairs=len(frozenset().union(*(pairs.unfit for _, pairs in found))),
         cases=sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found),
         empty=not any(fitting for _, pairs in found for fitting in pairs.fit.values()),

@@ -65,7 +65,7 @@ def _record(run: CaseRun) -> CaseRecord:
         noop=run.noop,
         ground_truth_length=ground_truth_length(suite, case.user_task_id),
         seed=cell.settings.seed,
-        injection_mode=str(getattr(cell.benchmark, "injection", "folded")),
+        injection_mode=cell.injection_mode,
         clock=start_of(cell.benchmark),
         written=dict(run.written),
         versions={**_versions(), **_data(suite)},

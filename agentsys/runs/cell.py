@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentsys.abilities import ChecksItsNeeds, InjectsInAWay, Rehearsable, TakesTurns, WholeProgram
 from agentsys.attacks.attacker import ROLE, ROLES
 from agentsys.catalog import node
-from agentsys.contracts import Attack, Benchmark, ChecksItsNeeds, Defense, Victim
-from agentsys.errors import Unavailable
+from agentsys.contracts import Attack, Benchmark, Defense, Victim
+from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
@@ -18,7 +19,6 @@ from agentsys.runs.instantiate import instantiate
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
-from agentsys.runs.whole_program import check_conversation
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class Cell:
     """Where its requests are booked; None: nowhere (a rehearsal)."""
     lacks: tuple[Unavailable, ...] = ()
     """What it needs and this machine has not, as far as that is known before it runs."""
+
+    @property
+    def injection_mode(self) -> str:
+        """How injected text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
+        return self.benchmark.injection if isinstance(self.benchmark, InjectsInAWay) else "folded"
 
 
 class CellBuilder:
@@ -73,7 +78,7 @@ class CellBuilder:
         check_conversation(defense, benchmark)
         stack = self._stack(settings, benchmark, defense, attack)
         needy = defense
-        if stack.simulated and hasattr(defense, "rehearsed"):
+        if stack.simulated and isinstance(defense, Rehearsable):
             defense = defense.rehearsed()
         # A rehearsal tells what the real run would need.
         found = [_lacks(needy), self._model_lacks(settings)] if self._rehearsal else [_lacks(defense)]
@@ -161,3 +166,24 @@ def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:
     seeded = {**config, "seed": seed} if "seed" in config and config["seed"] is None else dict(config)
     base = seeded.get("base")
     return {**seeded, "base": _seeded(base, seed)} if isinstance(base, dict) else seeded
+
+
+def check_conversation(defense: Defense, benchmark: Benchmark) -> None:
+    """Refuse a defense that decides by itself how the conversation goes where the benchmark wants to.
+
+    Raises:
+        ConfigError: If the defense is a `WholeProgram` and a suite leads the agent by turns.
+    """
+    if not (isinstance(defense, WholeProgram) and defense.whole_program):
+        return
+    led = [name for name in benchmark.suite_names() if _takes_turns(benchmark.suite(name))]
+    if led:
+        raise ConfigError(
+            f"Defense '{defense.name}' runs a program of its own from request to answer, so it cannot "
+            f"take part in the several turns of {benchmark.name} ({led[0]}); run it where the conversation "
+            "is one user turn (benchmark.mode=react, if the benchmark has modes)."
+        )
+
+
+def _takes_turns(suite: object) -> bool:
+    return isinstance(suite, TakesTurns) and suite.several_turns

@@ -1,12 +1,56 @@
-"""`instantiate`: the object that a config node describes."""
+"""`instantiate`: the object that a config node describes, looked at for abilities that are misspelled."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys import abilities, contracts
 from agentsys.errors import ConfigError
+
+_REQUIRED: Mapping[str, type] = {
+    "defense": contracts.Defense,
+    "attack": contracts.Attack,
+    "benchmark": contracts.Benchmark,
+    "suite": TaskSuite,
+}
+"""Kind of object -> what it must be."""
+
+_ABILITIES: Mapping[str, tuple[type, ...]] = {
+    "defense": (
+        abilities.Described,
+        abilities.NamesPrompts,
+        abilities.ChecksItsNeeds,
+        abilities.Rehearsable,
+        abilities.WholeProgram,
+        abilities.PlaysRoles,
+    ),
+    "attack": (
+        abilities.PicksPairs,
+        abilities.SaysWhatIsLeftOut,
+        abilities.NamesTasks,
+        abilities.SearchesTexts,
+        abilities.ReplaysTexts,
+        abilities.PlaysRoles,
+    ),
+    "benchmark": (abilities.InjectsInAWay, abilities.Clocked, abilities.PlaysRoles),
+    "suite": (
+        abilities.StartsFrom,
+        abilities.LeadsUsers,
+        abilities.WrapsModels,
+        abilities.TakesTurns,
+        abilities.MeasuresCases,
+        abilities.SparesUserTasks,
+    ),
+}
+"""Kind of object -> what it may be besides."""
+
+_ALIKE = 0.8
+"""Share of letters that two names have in common before one is taken for the other misspelled."""
 
 
 def instantiate(group: str, config: Mapping[str, Any]) -> Any:
@@ -15,7 +59,8 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     An option that is such a node itself (an attack's `base`) is built first.
 
     Raises:
-        ConfigError: Naming the group, the target and what was wrong.
+        ConfigError: Naming the group, the target and what was wrong; an ability of the object that is
+            misspelled, too.
     """
     options = {key: _built(group, value) for key, value in config.items()}
     target = options.pop("_target_", None)
@@ -29,11 +74,69 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
             f"Cannot load {group} {target}: {error}. Is its folder given with --plugin-path?"
         ) from None
     try:
-        return found(**options)
+        made = found(**options)
     except TypeError as error:
         raise ConfigError(f"{group} {target} refuses its options: {error}.") from None
+    check_abilities(group, made, f"{group} {target}")
+    return made
 
 
 def _built(group: str, option: Any) -> Any:
     """An option, built if it describes an object."""
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option
+
+
+def check_abilities(kind: str, made: object, called: str) -> None:
+    """See that what an object may do besides is spelled and shaped as it is asked for.
+
+    Without this, an ability under a slightly other name would never be used, and nothing would say so.
+
+    Args:
+        kind: `defense`, `attack`, `benchmark` or `suite`; objects of other kinds are not looked at.
+        made: The object.
+        called: What a message calls it.
+
+    Raises:
+        ConfigError: If a public name is nearly that of an ability that the object has not, or an ability is
+            a method where a value is asked for, or the other way round.
+    """
+    required = _REQUIRED.get(kind)
+    if required is None or not isinstance(made, required):
+        return
+    known = {name: ability for ability in _ABILITIES[kind] for name in members(ability)}
+    own = _public_names(made)
+    _check_shapes(made, {name: known[name] for name in own & known.keys()}, called)
+    absent = known.keys() - own
+    for name in sorted(own - known.keys() - {*dir(required), *members(required)}):
+        near = [one for one in _near(name, absent) if one[0] == name[0]]
+        if near:
+            raise ConfigError(
+                f"{called} has `{name}`; did you mean `{near[0]}`? (If not, call it something else, or"
+                f" `_{name}`.)"
+            )
+
+
+def _near(name: str, names: Collection[str]) -> list[str]:
+    return difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE)
+
+
+def members(protocol: type) -> Iterator[str]:
+    """The names that a protocol asks for."""
+    yield from (name for name in vars(protocol) if not name.startswith("_"))
+    yield from (name for name in vars(protocol).get("__annotations__", {}) if name not in vars(protocol))
+
+
+def _public_names(made: object) -> set[str]:
+    names = {*dir(type(made)), *getattr(made, "__dict__", {})}
+    return {name for name in names if not name.startswith("_")}
+
+
+def _check_shapes(made: object, offered: Mapping[str, type], called: str) -> None:
+    """A method in place of a value would always count as true, and a value cannot be called."""
+    for name, ability in sorted(offered.items()):
+        is_method = callable(getattr(ability, name, None))
+        if callable(getattr(made, name)) != is_method:
+            wanted = "a method" if is_method else "a value or a property"
+            raise ConfigError(
+                f"`{name}` of {called} has to be {wanted} (agentsys.abilities.{ability.__name__})."
+            )

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from agentsys.contracts import AttackKind, NamesTasks
+from agentsys.abilities import NamesTasks
+from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import Case
 from agentsys.runs.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
 from agentsys.runs.cell import Cell
+from agentsys.runs.instantiate import check_abilities
 from agentsys.runs.store import Store
 
 _log = logging.getLogger(__name__)
@@ -195,6 +197,8 @@ def _wanted(kind: str, wanted: Sequence[str] | None, known: Sequence[Sequence[st
 
 def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
     loaded = [cell.benchmark.suite(name) for name in suites]
+    for suite in loaded:
+        check_abilities("suite", suite, f"suite {suite.name} of {cell.benchmark.name}")
     _wanted("user task", cell.settings.user_tasks, [list(suite.user_tasks) for suite in loaded])
     _wanted(
         "injection task", cell.settings.injection_tasks, [list(suite.injection_tasks) for suite in loaded]

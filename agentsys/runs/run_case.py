@@ -16,13 +16,15 @@ from agentdojo.logging import LOGGER_STACK
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
+from agentsys.abilities import MeasuresCases, WrapsModels
+from agentsys.attacks.search import searches_texts
 from agentsys.attacks.searched import plain_attack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.benchmarks.shared_copies import alike
-from agentsys.contracts import AttackKind, Defense, FinishedCase, Measured, NotInjectable
+from agentsys.contracts import AttackKind, Defense, FinishedCase, NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
@@ -163,7 +165,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         run.written = dict(texts)
     elif injection_task is not None:
         run.written = _written(run.job, suite, user_task, injection_task)
-    if recorded is None and injection_task is not None and getattr(cell.attack, "searched", False):
+    if recorded is None and injection_task is not None and searches_texts(cell.attack):
         scene = _by_wording(scene, run, user_task, injection_task)
     scene = replace(scene, again=again)
     goal = getattr(injection_task, "GOAL", None)
@@ -171,8 +173,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     run.tracer.watchers.append(run.watch)
     environment = suite.load_and_inject_default_environment(dict(run.written))
     model = cell.stack.for_scene(scene)
-    drive = getattr(suite, "driven", None)
-    driven = model if drive is None else drive(model, user_task, injection_task)
+    driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer)
     try:
         with reading(start_of(cell.benchmark)):
@@ -192,14 +193,13 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         run.security = not run.utility
     fresh = user_task.init_environment(suite.load_and_inject_default_environment(dict(run.written)))
     run.noop = observed.environment is not None and alike(fresh, observed.environment)
-    measure = getattr(suite, "measured", None)
-    if measure is not None and observed.environment is not None:
+    if isinstance(suite, MeasuresCases) and observed.environment is not None:
         after = observed.environment
         scores = run.utility, run.security, cell.attack.kind
         finished = FinishedCase(
             user_task, injection_task, fresh, after, run.messages, run.tracer, model, *scores
         )
-        found: Measured = measure(finished)
+        found = suite.measured(finished)
         run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
+from agentsys.abilities import PlaysRoles
 from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.contracts import Benchmark
 from agentsys.models.chat import ChatModel
@@ -35,9 +36,8 @@ def roles_of(players: Iterable[object]) -> dict[str, SimulatedRole]:
     """The simulated roles that benchmarks, defenses and attacks bring along."""
     roles: dict[str, SimulatedRole] = {}
     for player in players:
-        bring = getattr(player, "simulated_roles", None)
-        if bring is not None:
-            roles.update(bring())
+        if isinstance(player, PlaysRoles):
+            roles.update(player.simulated_roles())
     return roles
 
 

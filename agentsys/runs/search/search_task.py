@@ -10,10 +10,10 @@ from typing import Any
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.abilities import Described, NamesPrompts
 from agentsys.attacks.knowledge import Surroundings, signatures, situation
 from agentsys.attacks.search import QueryFacts, Quest, ToolCall
 from agentsys.benchmarks.loading.double_quoted import mended
-from agentsys.contracts import Described
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Span, Tracer
 from agentsys.runs.plan import Job
@@ -41,7 +41,7 @@ def quest_of(jobs: Sequence[Job]) -> Quest:
         defense=description(cell.defense),
         id=search_id(jobs[0]),
         tool=str(getattr(injection_task, "attack_tool", None) or ""),
-        mend=None if getattr(cell.benchmark, "injection", "folded") == "exact" else mended,
+        mend=None if cell.injection_mode == "exact" else mended,
         known=_surroundings(suite, jobs, calls),
     )
 
@@ -81,8 +81,7 @@ def description(defense: object) -> str:
         return defense.description()
     doc = inspect.getdoc(type(defense)) or ""
     first = doc.strip().partition("\n")[0]
-    prompts = getattr(defense, "prompts", None)
-    names = ", ".join(prompts()) if callable(prompts) else ""
+    names = ", ".join(defense.prompts()) if isinstance(defense, NamesPrompts) else ""
     return f"{first} It speaks to models through: {names}." if names else first
 
 

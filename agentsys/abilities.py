@@ -1,0 +1,223 @@
+"""What a defense, an attack, a benchmark or a suite may offer besides what it must (agentsys.contracts).
+
+Each ability is a small protocol. Nobody has to inherit: an object has an ability if it has the protocol's
+names, and whoever makes use of it asks with `isinstance`. A name that is nearly one of these is refused when
+the object is made (agentsys.runs.instantiate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
+
+from agentsys.contracts import Benchmark, Defense, FinishedCase, Measured
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.role import SimulatedRole
+
+
+@runtime_checkable
+class PlaysRoles(Protocol):
+    """A defense, an attack or a benchmark that asks models under roles of its own."""
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Role -> how the simulated model plays it; a role without one is a plain agent there."""
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A defense that says what it does, as it is set: two presets of one class may differ here."""
+
+    def description(self) -> str:
+        """Say in 5 to 10 sentences of plain English what the defense does.
+
+        What is kept apart from what, what crosses, which checks there are, with which settings. An
+        attacker may be told this, so it holds no secret.
+        """
+        ...
+
+
+@runtime_checkable
+class NamesPrompts(Protocol):
+    """A defense whose prompts can be read."""
+
+    def prompts(self) -> Mapping[str, str]:
+        """Name -> text of every prompt, as it is set."""
+        ...
+
+
+@runtime_checkable
+class ChecksItsNeeds(Protocol):
+    """A defense that needs more than a model: packages of an extra, a key, a service."""
+
+    def ready(self) -> None:
+        """Look whether all of it is here. Quick; called before the first case, and in a dry run.
+
+        Raises:
+            Unavailable: Naming what is missing.
+        """
+        ...
+
+
+@runtime_checkable
+class Rehearsable(Protocol):
+    """A defense that uses a service besides the model."""
+
+    def rehearsed(self) -> Defense:
+        """The same defense with an offline stand-in; it takes its place wherever the model is simulated."""
+        ...
+
+
+@runtime_checkable
+class WholeProgram(Protocol):
+    """A defense that may run a program of its own from the request to the answer."""
+
+    whole_program: bool
+    """Whether it does; then it is refused on suites whose conversation has several turns."""
+
+
+@runtime_checkable
+class PicksPairs(Protocol):
+    """An attack that can be run on some pairs of tasks only."""
+
+    def applies_to(
+        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+    ) -> bool:
+        """Whether this pair is part of a plan; the others are left out of it and counted."""
+        ...
+
+
+@runtime_checkable
+class SaysWhatIsLeftOut(Protocol):
+    """An attack with words of its own for the pairs that it leaves out."""
+
+    left_out: str
+    """Stands between the attack's name and the number of pairs, e.g. `has nowhere to write in`."""
+
+
+@runtime_checkable
+class NamesTasks(Protocol):
+    """An attack that was told tasks by name, e.g. in a file of texts: a name may be misspelled."""
+
+    def unmatched(self, benchmark: Benchmark) -> Sequence[str]:
+        """Names of tasks that the benchmark does not have, each as one line would show it."""
+        ...
+
+
+@runtime_checkable
+class SearchesTexts(Protocol):
+    """An attack that may try several texts on a case before one of them counts."""
+
+    searched: bool
+    """Whether it does."""
+
+
+@runtime_checkable
+class ReplaysTexts(Protocol):
+    """An attack that searches, or writes what an earlier search found."""
+
+    replays: bool
+    """Whether its texts are those of an earlier search, so that nothing is searched for."""
+
+
+@runtime_checkable
+class InjectsInAWay(Protocol):
+    """A benchmark that says how injected text gets into its environments."""
+
+    injection: str
+    """`exact`: as it is. Without this ability `folded`, as YAML folds it in AgentDojo."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A benchmark whose tools read a clock of the case's own."""
+
+    clock: datetime | None
+    """Where each case's clock starts; None: tools read the machine's."""
+
+
+@runtime_checkable
+class StartsFrom(Protocol):
+    """A suite with a system message of its own."""
+
+    system_message: str
+    """The text that agents of this suite start from (agentsys.models.loop)."""
+
+
+class UserTurns(Protocol):
+    """The user of one case, whose conversation has more turns than one. Made afresh for every run of it."""
+
+    def next_turn(self, messages: Sequence[ChatMessage]) -> str | None:
+        """What the user says next.
+
+        Args:
+            messages: The conversation so far, as the pipeline returned it.
+
+        Returns:
+            The user's words; None: the user has nothing more to say, and the case is scored.
+        """
+        ...
+
+
+@runtime_checkable
+class LeadsUsers(Protocol):
+    """A suite whose user says more than the task: the pipeline is run once for every turn of the user."""
+
+    def user_turns(
+        self,
+        model: ChatModel,
+        user_task: BaseUserTask[Any],
+        injection_task: BaseInjectionTask[Any] | None,
+    ) -> UserTurns:
+        """The user of a case. The first turn is the user task's prompt; this one is asked for the others.
+
+        Args:
+            model: For a user that a model plays, under a role of its own; calls are booked to the case.
+            user_task: The case's.
+            injection_task: The case's; None without attack.
+        """
+        ...
+
+
+@runtime_checkable
+class WrapsModels(Protocol):
+    """A suite that takes part in the conversation between a defense and its model."""
+
+    def driven(
+        self,
+        model: ChatModel,
+        user_task: BaseUserTask[Any],
+        injection_task: BaseInjectionTask[Any] | None,
+    ) -> ChatModel:
+        """The model that the defense of a case gets in place of `model`; asked for once per case."""
+        ...
+
+
+@runtime_checkable
+class TakesTurns(Protocol):
+    """A suite that may lead the agent turn by turn, whichever way (see `WholeProgram`)."""
+
+    several_turns: bool
+    """Whether it does."""
+
+
+@runtime_checkable
+class MeasuresCases(Protocol):
+    """A suite that scores finished cases itself, and knows facts about them."""
+
+    def measured(self, finished: FinishedCase) -> Measured:
+        """The final scores, and the facts."""
+        ...
+
+
+@runtime_checkable
+class SparesUserTasks(Protocol):
+    """A suite some of whose user tasks cannot be attacked."""
+
+    without_vectors: frozenset[str]
+    """Ids of the user tasks that can show no injection."""
