@@ -26,7 +26,7 @@ PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.api", "agentsys.records.load"},
     "agentsys.api": FOUNDATION | {"agentsys.records", "agentsys.analysis", "agentsys.runs"},
-    "agentsys.plugins": FOUNDATION | {"agentsys.models", "agentsys.contracts"},
+    "agentsys.plugins": FOUNDATION | PLUGINS,
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
     "agentsys.extras": {"agentsys.errors"},
