@@ -1,0 +1,122 @@
+"""`Bounds` of a program, and `Spending`: what it has used of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from baselines.camel.language.failure import ProgramError
+from baselines.flow.values import Value
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one program may use. AgentDojo's programs stay a hundred times below."""
+
+    source: int = 40_000
+    """Characters of a program."""
+    nodes: int = 8_000
+    """Nodes of its syntax tree."""
+    depth: int = 60
+    """Levels of its syntax tree."""
+    steps: int = 120_000
+    """Nodes evaluated and parts made, by one program."""
+    text: int = 1_000_000
+    """Characters of one text, and parts and characters of one value."""
+    parts: int = 50_000
+    """Parts of one value."""
+    built: int = 8_000_000
+    """Characters made by all programs of a task."""
+    kept: int = 400_000
+    """Parts made by all programs of a task."""
+    bits: int = 4_096
+    """Bits of a whole number."""
+    width: int = 1_000
+    """Width or precision in a format."""
+    seconds: float = 5.0
+    """Time on the processor of one program, tools and models not counted."""
+    classes: int = 50
+    """Classes that the programs of a task may define."""
+
+
+DEFAULT = Bounds()
+
+
+def exhausted(what: str) -> ProgramError:
+    """The error of a program that wants too much. It holds no value."""
+    return ProgramError("ResourceError", f"the program needs too much {what}")
+
+
+class Spending:
+    """Counts what the programs of one task use.
+
+    Args:
+        bounds: The limits.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.steps = self.built = self.kept = 0
+        self._ends = 0.0
+
+    def begin(self) -> None:
+        """A new program begins."""
+        self.steps = 0
+        self._ends = time.thread_time() + self.bounds.seconds
+
+    def step(self, count: int = 1) -> None:
+        """Book steps.
+
+        Raises:
+            ProgramError: If there were too many, or too much time is gone.
+        """
+        self.steps += count
+        if self.steps > self.bounds.steps:
+            raise exhausted("steps")
+        if self.steps % 256 < count and time.thread_time() > self._ends:
+            raise exhausted("time")
+
+    def made(self, value: Value) -> Value:
+        """Book a new value and return it.
+
+        Raises:
+            ProgramError: If it, or all of them together, are too large.
+        """
+        inside = len(value.parts())
+        if value.count > self.bounds.parts or value.size > self.bounds.text:
+            raise exhausted("memory")
+        self.step(inside)
+        self.kept += 1 + inside
+        self.built += value.size if inside == 0 else 0
+        if self.built > self.bounds.built or self.kept > self.bounds.kept:
+            raise exhausted("memory")
+        return value
+
+    def text(self, length: int) -> None:
+        """Look whether a text of this length may be made, before it is.
+
+        Raises:
+            ProgramError: If it would be too long.
+        """
+        if length > self.bounds.text:
+            raise exhausted("memory")
+
+    def number(self, bits: int) -> None:
+        """Look whether a whole number of so many bits may be made, before it is.
+
+        Raises:
+            ProgramError: If it would be too large.
+        """
+        if bits > self.bounds.bits:
+            raise exhausted("memory")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time inside the block does not count: a tool or a model is at work."""
+        start = time.thread_time()
+        try:
+            yield
+        finally:
+            self._ends += time.thread_time() - start

@@ -1,0 +1,139 @@
+"""What stands behind a dot or in brackets: fields, table attributes, methods, items; and how they are replaced."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from enum import Enum, EnumMeta
+from typing import Any
+
+from baselines.camel.language.failure import ProgramError
+from baselines.camel.language.machine import ClassValue, Machine, Method
+from baselines.camel.language.methods import has_method
+from baselines.camel.language.operators import key_of
+from baselines.camel.language.rendering import type_name
+from baselines.flow.label_table import converted
+from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value
+
+_DATE: Mapping[str, Callable[[Any], Any]] = {
+    "year": lambda d: d.year,
+    "month": lambda d: d.month,
+    "day": lambda d: d.day,
+}
+_TIME: Mapping[str, Callable[[Any], Any]] = {
+    "hour": lambda d: d.hour,
+    "minute": lambda d: d.minute,
+    "second": lambda d: d.second,
+    "microsecond": lambda d: d.microsecond,
+    "tzinfo": lambda d: d.tzinfo,
+}
+_DELTA: Mapping[str, Callable[[Any], Any]] = {
+    "days": lambda d: d.days,
+    "seconds": lambda d: d.seconds,
+    "microseconds": lambda d: d.microseconds,
+}
+_ENUM: Mapping[str, Callable[[Any], Any]] = {"value": lambda e: e.value, "name": lambda e: e.name}
+_TABLES: tuple[tuple[type, Mapping[str, Callable[[Any], Any]]], ...] = (
+    (Enum, _ENUM),
+    (datetime.datetime, {**_DATE, **_TIME}),
+    (datetime.date, _DATE),
+    (datetime.time, _TIME),
+    (datetime.timedelta, _DELTA),
+)
+
+
+def attribute(machine: Machine, holder: Value, name: str) -> Value:
+    """The value of an attribute: a field, an entry of the tables above, or a method.
+
+    Raises:
+        ProgramError: If the tables do not have it. Python's own attributes are never looked at.
+    """
+    if isinstance(holder, Instance) and name in holder.fields:
+        return machine.join(holder.fields[name], holder.label)
+    if isinstance(holder, ClassValue) and isinstance(holder.of, EnumMeta) and name in holder.of.__members__:
+        return Scalar(holder.label, holder.of.__members__[name])
+    if isinstance(holder, Scalar):
+        for kind, table in _TABLES:
+            if isinstance(holder.raw, kind) and name in table:
+                return converted(table[name](holder.raw), holder.label)
+    if has_method(holder, name):
+        return Method(holder.label, name, holder)
+    raise ProgramError("AttributeError", f"'{type_name(holder)}' object has no attribute '{name}'", holder.full)
+
+
+def attributes(holder: Value) -> list[str]:
+    """Fields of an object and table attributes, for `dir`."""
+    if isinstance(holder, Instance):
+        return list(holder.fields)
+    raw = holder.raw if isinstance(holder, Scalar) else None
+    return [name for kind, table in _TABLES if isinstance(raw, kind) for name in table]
+
+
+def item(machine: Machine, holder: Value, index: Value) -> Value:
+    """What stands at an index or key. It depends on the index as well.
+
+    Raises:
+        ProgramError: If there is nothing, or the value has no items.
+    """
+    if isinstance(holder, Dictionary):
+        key = key_of(index)
+        if key not in holder.entries:
+            raise ProgramError("KeyError", _key_text(index), holder.label | index.full)
+        stored, value = holder.entries[key]
+        return machine.from_container(machine.join(value, stored.full | index.full), holder)
+    place = _place(holder, index)
+    if isinstance(holder, Series):
+        return machine.from_container(machine.join(holder.items[place], index.full), holder)
+    assert isinstance(holder, Scalar)
+    return Scalar(holder.full | index.full, holder.raw[place])
+
+
+def with_item(machine: Machine, holder: Value, index: Value, value: Value) -> Value:
+    """A copy of a list or dict in which something else stands at an index or key."""
+    if isinstance(holder, Dictionary):
+        entries = {**holder.entries, key_of(index): (index, value)}
+        return machine.spending.made(Dictionary(holder.label | index.full, entries))
+    if not isinstance(holder, Series) or holder.kind != "list":
+        text = f"'{type_name(holder)}' object does not support item assignment"
+        raise ProgramError("TypeError", text, holder.full)
+    place = _place(holder, index)
+    items = tuple(value if at == place else kept for at, kept in enumerate(holder.items))
+    # Which of the items was replaced depends on the index, so each of them does.
+    changed = [machine.join(one, index.full) for one in items]
+    return machine.spending.made(Series(holder.label | index.full, "list", tuple(changed)))
+
+
+def with_attribute(machine: Machine, holder: Value, name: str, value: Value) -> Value:
+    """A copy of an object with another value in a field."""
+    if not isinstance(holder, Instance) or name not in holder.fields:
+        raise ProgramError(
+            "AttributeError", f"'{type_name(holder)}' object has no field '{name}'", holder.full
+        )
+    return machine.spending.made(Instance(holder.label, holder.of, {**holder.fields, name: value}))
+
+
+def _place(holder: Value, index: Value) -> int:
+    """The index, counted from the start."""
+    sequence: Any = None
+    if isinstance(holder, Series) and holder.kind != "set":
+        sequence = holder.items
+    elif isinstance(holder, Scalar) and isinstance(holder.raw, str):
+        sequence = holder.raw
+    if sequence is None:
+        text = f"'{type_name(holder)}' object is not subscriptable"
+        raise ProgramError("TypeError", text, holder.full)
+    raw = index.raw if isinstance(index, Scalar) else None
+    if not isinstance(raw, int):
+        text = f"{type_name(holder)} indices must be integers, not {type_name(index)}"
+        raise ProgramError("TypeError", text, holder.full | index.full)
+    if not -len(sequence) <= raw < len(sequence):
+        text = f"{type_name(holder)} index out of range"
+        raise ProgramError("IndexError", text, holder.label | index.full)
+    return raw % len(sequence)
+
+
+def _key_text(index: Value) -> str:
+    """The key alone: what the dictionary holds is not for an error text."""
+    return repr(index.raw) if isinstance(index, Scalar) else type_name(index)
+
+

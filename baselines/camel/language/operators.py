@@ -1,0 +1,219 @@
+"""Operators: what they do to plain data, bounded before they do it, and the labels of their results."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from baselines.camel.language.bounds import Spending
+from baselines.camel.language.failure import ProgramError, refused
+from baselines.camel.language.machine import ClassValue, Function, Machine, Tool
+from baselines.camel.language.rendering import type_name
+from baselines.flow.label import FlowLabel
+from baselines.flow.label_table import converted
+from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value, native
+
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.BitAnd: operator.and_,
+}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
+_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: lambda one, other: one is other if _identical(one, other) else one == other,
+    ast.IsNot: lambda one, other: one is not other if _identical(one, other) else one != other,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
+ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
+"""What plain data raises; anything else is a bug of ours."""
+_WORDS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
+
+
+def binary(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value:
+    """The result of a binary operator."""
+    label = left.full | right.full
+    concatenated = _concatenated(machine, sign, left, right)
+    if concatenated is not None:
+        return concatenated
+    one, other = _operand(left), _operand(right)
+    _bounded(machine.spending, sign, one, other)
+    return made(machine, lambda: _BINARY[type(sign)](one, other), label, _wording(sign, left, right))
+
+
+def unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
+    """The result of a unary operator."""
+    if isinstance(sign, ast.Not):
+        return Scalar(value.full, not truth(value))
+    held = _operand(value)
+    return made(machine, lambda: _UNARY[type(sign)](held), value.full, f"bad operand type: '{type_name(value)}'")
+
+
+def compared(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
+    """The result of a comparison of raw values."""
+    one, other = comparable(left), comparable(right)
+    wording = f"'{type_name(left)}' and '{type_name(right)}' cannot be compared so"
+    return made(machine, lambda: bool(_COMPARED[type(sign)](one, other)), left.full | right.full, wording)
+
+
+def made(machine: Machine, action: Callable[[], Any], label: FlowLabel, wording: str = "") -> Value:
+    """Do something with plain data, and give all of its result the one label.
+
+    Raises:
+        ProgramError: In place of Python's own error; without its text if there is another `wording`.
+    """
+    try:
+        result = action()
+    except ERRORS as error:
+        text = wording or str(error)
+        raise ProgramError(type(error).__name__, text, label) from None
+    if isinstance(result, complex | bytes):
+        raise ProgramError("TypeError", f"'{type(result).__name__}' is not supported", label)
+    return machine.spending.made(converted(result, label))
+
+
+def truth(value: Value) -> bool:
+    """Whether it counts as true."""
+    match value:
+        case Scalar(raw=raw):
+            return bool(raw)
+        case Series(items=items):
+            return bool(items)
+        case Dictionary(entries=entries):
+            return bool(entries)
+    return True
+
+
+def comparable(value: Value) -> Any:
+    """Plain data that compares as the value does: objects by class and fields, functions by name."""
+    match value:
+        case Scalar(raw=raw):
+            return raw
+        case Instance(of=of, fields=fields):
+            return (of.__name__, tuple((name, comparable(held)) for name, held in fields.items()))
+        case Dictionary(entries=entries):
+            return {raw: comparable(held) for raw, (_, held) in entries.items()}
+        case Series(kind=kind, items=items):
+            inside = [comparable(item) for item in items]
+            return inside if kind == "list" else tuple(inside) if kind == "tuple" else set(inside)
+        case ClassValue(name=name) | Function(name=name) | Tool(name=name):
+            return name
+    return id(value)
+
+
+def key_of(value: Value) -> Any:
+    """The plain data under which it stands in a dictionary or set.
+
+    Raises:
+        ProgramError: If it cannot be a key.
+    """
+    raw = comparable(value)
+    try:
+        hash(raw)
+    except TypeError:
+        raise ProgramError("TypeError", f"unhashable type: '{type_name(value)}'", value.full) from None
+    return raw
+
+
+def set_of(items: Iterable[Value], label: FlowLabel) -> Series:
+    """A set: which of equal items stays depends on all of them, so it has everything's label."""
+    distinct: dict[Any, Value] = {}
+    for item in items:
+        distinct.setdefault(key_of(item), item)
+        label = label | item.full
+    return Series(label, "set", tuple(distinct.values()))
+
+
+def _identical(one: Any, other: Any) -> bool:
+    return one is None or other is None or isinstance(one, bool) or isinstance(other, bool)
+
+
+def _operand(value: Value) -> Any:
+    if isinstance(value, Scalar | Series | Dictionary):
+        return native(value)
+    raise ProgramError("TypeError", f"operators do not take '{type_name(value)}'", value.full)
+
+
+def _concatenated(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value | None:
+    """Lists and tuples put behind each other or repeated: their items keep their labels."""
+    if isinstance(sign, ast.Add) and isinstance(left, Series) and isinstance(right, Series):
+        if left.kind == right.kind != "set":
+            items = left.items + right.items
+            return machine.spending.made(Series(left.label | right.label, left.kind, items))
+    if isinstance(sign, ast.Mult):
+        series, times = (left, right) if isinstance(left, Series) else (right, left)
+        if isinstance(series, Series) and series.kind != "set" and isinstance(times, Scalar):
+            if type(times.raw) is int:
+                machine.spending.text(max(0, times.raw) * series.size)
+                repeated = machine.join(series, times.full)
+                assert isinstance(repeated, Series)
+                return machine.spending.made(Series(repeated.label, series.kind, repeated.items * times.raw))
+    return None
+
+
+def _bounded(spending: Spending, sign: ast.operator, one: Any, other: Any) -> None:
+    """Look whether the result will be small enough, before it is made."""
+    if isinstance(sign, ast.Mod) and isinstance(one, str | bytes):
+        raise refused("Formatting with '%' is")
+    if isinstance(one, str) or isinstance(other, str):
+        if isinstance(sign, ast.Add) and isinstance(one, str) and isinstance(other, str):
+            spending.text(len(one) + len(other))
+        if isinstance(sign, ast.Mult):
+            text, times = (one, other) if isinstance(one, str) else (other, one)
+            if isinstance(times, int):
+                spending.text(len(text) * max(0, times))
+    elif type(one) in (int, bool) and type(other) in (int, bool):
+        spending.number(_bits(sign, int(one), int(other)))
+
+
+def _bits(sign: ast.operator, one: int, other: int) -> int:
+    if isinstance(sign, ast.Pow):
+        return one.bit_length() * max(0, other)
+    if isinstance(sign, ast.LShift):
+        return one.bit_length() + max(0, other)
+    return one.bit_length() + other.bit_length() if isinstance(sign, ast.Mult) else 0
+
+
+def _wording(sign: ast.operator, left: Value, right: Value) -> str:
+    if _plain(left) and _plain(right):
+        return ""
+    word = _WORDS.get(type(sign), type(sign).__name__)
+    return f"unsupported operand types for {word}: '{type_name(left)}' and '{type_name(right)}'"
+
+
+def _plain(value: Value) -> bool:
+    numbers = int | float | datetime.timedelta
+    return isinstance(value, Scalar) and isinstance(value.raw, numbers) and not isinstance(value.raw, Enum)
+
+
+
+
+def binary_sum(machine: Machine, left: Value, right: Value) -> Value:
+    """Two values added, texts excepted."""
+    if isinstance(right, Scalar) and isinstance(right.raw, str):
+        raise ProgramError("TypeError", "texts are joined with ''.join, not sum", right.full)
+    return binary(machine, ast.Add(), left, right)

@@ -1,0 +1,59 @@
+"""Reading a program: the one code block of a reply, and its bounded syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from baselines.camel.language.bounds import Bounds, exhausted
+from baselines.camel.language.failure import ProgramError
+
+_BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)
+
+
+def code_block(reply: str) -> str:
+    """The program in a reply.
+
+    Raises:
+        ProgramError: If there is not exactly one fenced block with something in it.
+    """
+    blocks = [block for block in _BLOCK.findall(reply) if block.strip()]
+    if len(blocks) != 1:
+        raise ProgramError("InvalidOutputError", "Give exactly one fenced code block that is not empty.")
+    return str(blocks[0])
+
+
+def parsed(source: str, bounds: Bounds) -> ast.Module:
+    """The syntax tree of a program.
+
+    Raises:
+        ProgramError: If it is no Python, or larger or deeper than the bounds.
+    """
+    if len(source) > bounds.source:
+        raise exhausted("text")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except SyntaxError as error:
+        raise _placed(ProgramError("SyntaxError", error.msg or "invalid syntax"), error.lineno) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ProgramError("SyntaxError", "The program cannot be read.") from None
+    _check_shape(tree, bounds)
+    return tree
+
+
+def _placed(failure: ProgramError, line: int | None) -> ProgramError:
+    return failure.at(ast.Pass(lineno=line or 0, col_offset=0, end_lineno=line or 0, end_col_offset=0))
+
+
+def _check_shape(tree: ast.Module, bounds: Bounds) -> None:
+    """Level by level, because a recursive walk would itself fall over a deep tree."""
+    level: list[ast.AST] = [tree]
+    depth = seen = 0
+    while level:
+        depth, seen = depth + 1, seen + len(level)
+        if depth > bounds.depth or seen > bounds.nodes:
+            raise exhausted("structure")
+        level = [child for node in level for child in ast.iter_child_nodes(node)]

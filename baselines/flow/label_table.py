@@ -1,0 +1,162 @@
+"""`LabelTable`: the labels that the results of a suite's tools start with, read from data."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from baselines.flow.label import FlowLabel, FromTool, Source, from_tool
+from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value
+
+_Shape = TypeVar("_Shape", bound=BaseModel)
+Plain = Literal["nobody", "user", "trusted"]
+PLAIN = (bool, int, float, str, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, Enum)
+"""What stays as it is; anything else that is no container becomes its text."""
+
+
+class ResultRule(BaseModel):
+    """How one kind of result is labelled."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    written_by: Plain | tuple[str, ...] = "nobody"
+    """Fields that name the writers (`shared_with.rw`: those with write access), or `user`, `trusted`; `nobody`:
+    no writer is known, so it is anybody's."""
+    readers: Literal["everyone", "nobody"] | tuple[str, ...] = "everyone"
+    """Fields that name the readers."""
+
+
+class SuiteLabels(BaseModel):
+    """The file of one suite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    own: tuple[str, ...] = ()
+    """Paths into the environment at which the user's own identities stand."""
+    own_words: tuple[str, ...] = ()
+    """What stands for the user in results, as `me`."""
+    classes: Mapping[str, ResultRule] = {}
+    """Class of an object -> its rule."""
+    tools: Mapping[str, ResultRule] = {}
+    """Tool -> the rule of what it returns, where that is no object of `classes`."""
+    published: Mapping[str, ResultRule] = {}
+    """Tool -> the rule of the reference implementation, where it is a slip that is mended in `tools`."""
+
+
+@lru_cache(maxsize=64)
+def suite_labels(suite: str) -> SuiteLabels | None:
+    """The labels of a suite, or None if there is no file of its name."""
+    return packaged(f"{suite}.yaml", SuiteLabels, "baselines.flow", "tables")
+
+
+def packaged(file: str, shape: type[_Shape], package: str, folder: str) -> _Shape | None:
+    """A YAML file of the package, read into a model; None if there is none."""
+    place = resources.files(package) / folder / file
+    if "/" in file or not place.is_file():
+        return None
+    return shape.model_validate(yaml.safe_load(place.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """The labels of one case: a suite's rules, and who its user is."""
+
+    rules: SuiteLabels = field(default_factory=SuiteLabels)
+    own: frozenset[str] = frozenset()
+    """The user's identities in this environment."""
+    as_published: bool = False
+
+    def labelled(self, tool: str, result: Any) -> Value:
+        """What a tool returned, with its labels.
+
+        A list's items are labelled one by one. Parts of an object or dict have the label of the whole.
+        """
+        if isinstance(result, list | tuple):
+            return Series(from_tool(tool), "list", tuple(self.labelled(tool, item) for item in result))
+        return converted(result, self.label(tool, result))
+
+    def label(self, tool: str, result: Any) -> FlowLabel:
+        """The label of a result that is no list."""
+        if result is None:
+            return FlowLabel(frozenset((FromTool(tool, frozenset((Source.TRUSTED_TOOL,))),)))
+        rule = self.rules.classes.get(type(result).__name__) if isinstance(result, BaseModel) else None
+        rule = rule or (self.as_published and self.rules.published.get(tool)) or self.rules.tools.get(tool)
+        if rule is None:
+            return from_tool(tool)
+        return from_tool(tool, self._writers(rule, result), self._readers(rule, result))
+
+    def _writers(self, rule: ResultRule, result: Any) -> Iterable[Source | str]:
+        if isinstance(rule.written_by, str):
+            return {"nobody": (), "user": (Source.USER,), "trusted": (Source.TRUSTED_TOOL,)}[rule.written_by]
+        return [Source.USER if name in self.own else name for name in _names(result, rule.written_by)]
+
+    def _readers(self, rule: ResultRule, result: Any) -> Iterable[str] | None:
+        if isinstance(rule.readers, str):
+            return None if rule.readers == "everyone" else ()
+        return _names(result, rule.readers)
+
+
+def table_for(suite: str, environment: object, *, as_published: bool = False) -> LabelTable:
+    """The table of one case; for a suite without a file one in which everything is untrusted."""
+    rules = suite_labels(suite)
+    if rules is None:
+        return LabelTable()
+    return LabelTable(rules, own_identities(rules, environment), as_published)
+
+
+def own_identities(rules: SuiteLabels, environment: object) -> frozenset[str]:
+    """Who the user is in this environment."""
+    found = [_at(environment, path.split(".")) for path in rules.own]
+    return frozenset([*(str(name) for name in found if name is not None), *rules.own_words])
+
+
+def converted(raw: Any, label: FlowLabel) -> Value:
+    """Native data as a labelled value, every part with the one label.
+
+    Objects of pydantic classes become instances, enumerations stay members, and what is none of the plain
+    types becomes its text: nothing of Python's own machinery is left to reach for.
+    """
+    if isinstance(raw, BaseModel):
+        fields = {name: converted(getattr(raw, name), label) for name in type(raw).model_fields}
+        return Instance(label, type(raw), fields)
+    if isinstance(raw, Mapping):
+        return Dictionary(label, {_key(k): (converted(k, label), converted(v, label)) for k, v in raw.items()})
+    if isinstance(raw, list | tuple):
+        kind: Literal["list", "tuple"] = "tuple" if isinstance(raw, tuple) else "list"
+        return Series(label, kind, tuple(converted(item, label) for item in raw))
+    if isinstance(raw, set | frozenset):
+        return Series(label, "set", tuple(converted(item, label) for item in sorted(raw, key=repr)))
+    return Scalar(label, raw if raw is None or isinstance(raw, PLAIN) else str(raw))
+
+
+def _key(raw: Any) -> Any:
+    return raw if raw is None or isinstance(raw, PLAIN) else str(raw)
+
+
+def _names(result: Any, paths: Iterable[str]) -> list[str]:
+    return [name for path in paths for name in _named(result, path)]
+
+
+def _named(result: Any, path: str) -> list[str]:
+    """The identities in a field: a text, the items of a list, or the keys of a mapping."""
+    name, _, access = path.partition(".")
+    held = getattr(result, name, None)
+    if isinstance(held, Mapping):
+        return [str(key) for key, right in held.items() if not access or str(right) == access]
+    if isinstance(held, list | tuple | set):
+        return [str(item) for item in held]
+    return [] if held is None else [str(held)]
+
+
+def _at(environment: object, path: Iterable[str]) -> object:
+    for step in path:
+        environment = getattr(environment, step, None)
+    return environment
