@@ -37,7 +37,10 @@ def _called(machine: Machine, callee: Value, given: Sequence[Value], named: Mapp
             arguments = by_name(callee, given, named)
             with machine.spending.paused():
                 result = machine.world.call(callee.name, arguments, machine.control)
-            return machine.spending.made(result)
+            known = joined(value.full for value in arguments.values())
+            if callee.reads and machine.strict:
+                machine.lasting = machine.lasting | known
+            return machine.spending.made(machine.join(result, known))
         case Function(name=name):
             return call_function(machine, name, given, named)
         case Method(name=name, receiver=receiver) if receiver is not None:

@@ -26,6 +26,8 @@ class Tool(Value):
     name: str = ""
     parameters: tuple[str, ...] = ()
     """Names, in the order of positional arguments."""
+    reads: bool = False
+    """Whether it is the quarantined model: in strict mode what it has read stays a control dependency."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +95,15 @@ class Machine:
     controls: list[FlowLabel] = field(default_factory=list)
     """Labels of the tests and iterables around the current statement, outermost first. Where a program
     fails they stay: what is written next is written because of them."""
+    lasting: FlowLabel = NOWHERE
+    """What everything from now on depends on."""
     printed: list[Value] = field(default_factory=list)
     spending: Spending = field(default_factory=lambda: Spending(DEFAULT))
 
     @property
     def control(self) -> FlowLabel:
         """All control dependencies joined."""
-        return joined(self.controls)
+        return joined([self.lasting, *self.controls])
 
     def lookup(self, name: str) -> Value:
         """The value of a name.

@@ -1,0 +1,88 @@
+"""`Camel`: a program written before anything is seen, run on values that know where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel
+from agentsys.models.loop import default_system_message
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.camel.agent import CamelAgent
+from baselines.camel.description import described
+from baselines.camel.prompts import PROMPTS
+from baselines.camel.settings import CamelSettings, Enforcement, EvaluationMode
+from baselines.camel.simulated import ROLES
+
+
+class Camel:
+    """CaMeL: privileged planner, interpreter with capabilities, quarantined model, policies.
+
+    Args:
+        name: The name in records and tables.
+        mode: `normal`: control dependencies count at calls; `strict`: they are joined into every assigned
+            value too, and what the quarantined model has read stays one.
+        enforcement: `live`: policies judge each call as it is made. `replay`: the task is first run on a copy
+            of the environment without policies, and what was recorded is then run again with them, as in the
+            published numbers. `off`: no policies.
+        as_published: Keep the slips of the reference's policies and labels that numbers depend on.
+        attempts: Most programs for one task.
+        empty_replies: Most questions for a program that is not empty.
+        query_attempts: Most questions to the quarantined model for one answer.
+
+    Raises:
+        ConfigError: If `mode` or `enforcement` is unknown, or a limit is not positive.
+
+    Source: Debenedetti et al., arXiv 2503.18813.
+    """
+
+    whole_program = True
+
+    def __init__(
+        self,
+        name: str = "camel",
+        *,
+        mode: EvaluationMode = "normal",
+        enforcement: Enforcement = "live",
+        as_published: bool = False,
+        attempts: int = 10,
+        empty_replies: int = 5,
+        query_attempts: int = 10,
+    ) -> None:
+        self.name = name
+        for option, value, kind in (("mode", mode, EvaluationMode), ("enforcement", enforcement, Enforcement)):
+            if value not in get_args(kind):
+                raise ConfigError(unknown_name(f"{name} {option}", str(value), get_args(kind)))
+        if min(attempts, empty_replies, query_attempts) < 1:
+            raise ConfigError(
+                f"{name}: attempts is {attempts}, empty_replies {empty_replies} and query_attempts "
+                f"{query_attempts}; give 1 or more."
+            )
+        self.settings = CamelSettings(
+            mode, enforcement, as_published, attempts, empty_replies, query_attempts
+        )
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The agent for one case. The planner's conversation is its own; the one returned is a record."""
+        agent = CamelAgent(model, self.settings, suite.name, default_system_message(suite))
+        pipeline = AgentPipeline([InitQuery(), agent])
+        pipeline.name = f"{model.name}-{self.name}"
+        return pipeline
+
+    def description(self) -> str:
+        """What planner, quarantined model and policies see, and what ends a run."""
+        return described(self.settings)
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense adds, by name."""
+        return dict(PROMPTS)
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """How the simulated model plays planner and quarantined model."""
+        return ROLES

@@ -1,0 +1,211 @@
+"""Policies: what the labels of a call's arguments must be before a tool that changes something may run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from baselines.camel.language.failure import ProgramError
+from baselines.flow.label import FlowLabel
+from baselines.flow.label_table import packaged
+from baselines.flow.values import Value, native
+
+READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup", "query")
+"""A tool without a policy of its own is taken to change nothing if its name begins with one of these."""
+
+
+class Readable(BaseModel):
+    """Some may read some arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: tuple[str, ...]
+    """Arguments."""
+    by: tuple[str, ...] = ()
+    """Arguments that hold identities."""
+    by_members_of: str | None = None
+    """The argument that names a channel."""
+    by_participants_of: str | None = None
+    """The argument that names a calendar event."""
+    by_sharers_of: str | None = None
+    """The argument that names a file."""
+
+
+class Condition(BaseModel):
+    """What must hold, all of it; nothing at all always holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trusted: tuple[str, ...] = ()
+    """Arguments that must be trusted."""
+    trusted_if_given: tuple[str, ...] = ()
+    """Arguments that must be trusted if they are there at all."""
+    not_trusted: tuple[str, ...] = ()
+    """Arguments that must not be, as an inverted rule has it."""
+    public: tuple[str, ...] = ()
+    """Arguments that everyone may read."""
+    readable: Readable | None = None
+    attached_files_shared_with: tuple[str, ...] = ()
+    """Arguments with identities who must share every file of `attachments`."""
+    any_of: tuple[Condition, ...] = ()
+    """One of these must hold."""
+    raises: Literal["KeyError", "NotImplementedError"] | None = None
+    """The rule itself breaks, which the program meets as an error."""
+
+
+class Policies(BaseModel):
+    """The file of one suite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    free: tuple[str, ...]
+    """Tools that change nothing."""
+    rules: Mapping[str, Condition]
+    """Tool -> when it may run. A tool that stands nowhere may not."""
+    published: Mapping[str, Condition] = {}
+    """Tool -> the rule of the reference implementation, where it is a slip that is mended in `rules`."""
+    generated: bool = False
+    """Whether they were made from the tools' names, for want of a file."""
+
+
+@lru_cache(maxsize=64)
+def written_policies(suite: str) -> Policies | None:
+    """The policies of a suite, or None if there is no file of its name."""
+    return packaged(f"{suite}.yaml", Policies, "baselines.camel", "policies")
+
+
+def generated_policies(tools: Mapping[str, Iterable[str]]) -> Policies:
+    """Policies for any tools: reading is free, and everything else takes trusted arguments alone.
+
+    Args:
+        tools: Tool -> its arguments.
+    """
+    free = tuple(name for name in tools if name.casefold().split("_")[0] in READING_VERBS)
+    rules = {name: Condition(trusted=tuple(tools[name])) for name in tools if name not in free}
+    return Policies(free=free, rules=rules, generated=True)
+
+
+Group = Callable[[Any, str], Iterable[str]]
+
+
+def channel_members(environment: Any, channel: str) -> Iterable[str]:
+    """Who is in a channel now."""
+    memberships: Mapping[str, Iterable[str]] = environment.slack.user_channels
+    return [user for user, channels in memberships.items() if channel in channels]
+
+
+def event_participants(environment: Any, event: str) -> Iterable[str]:
+    """Who takes part in a calendar event now; nobody in one that does not exist."""
+    found = environment.calendar.events.get(event)
+    return [] if found is None else list(map(str, found.participants))
+
+
+def file_sharers(environment: Any, file: str) -> Iterable[str]:
+    """Who can open a file now; nobody one that does not exist."""
+    found = environment.cloud_drive.files.get(file)
+    return [] if found is None else [str(found.owner), *map(str, found.shared_with)]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Decides on calls by the policies of a suite."""
+
+    policies: Policies
+    as_published: bool = False
+
+    def verdict(
+        self, tool: str, arguments: Mapping[str, Value], control: FlowLabel, environment: object
+    ) -> str | None:
+        """Why a call may not be made; None if it may.
+
+        Args:
+            tool: The tool.
+            arguments: By name, defaults filled in unless `as_published`.
+            control: Everything that decided that the call is made.
+            environment: Whose channels, events and files the rules look at.
+
+        Raises:
+            ProgramError: If the rule itself breaks.
+        """
+        if tool in self.policies.free:
+            return None
+        if not control.public:
+            return "whether it is made depends on something that not everyone may read"
+        rule = (self.as_published and self.policies.published.get(tool)) or self.policies.rules.get(tool)
+        if rule is None:
+            return "no policy allows it"
+        return _Question(arguments, environment).broken(rule)
+
+
+@dataclass(frozen=True)
+class _Question:
+    arguments: Mapping[str, Value]
+    environment: Any
+
+    def broken(self, rule: Condition) -> str | None:
+        """What of a condition does not hold."""
+        if rule.raises is not None:
+            raise ProgramError(rule.raises, "the policy of this tool is broken")
+        given = [name for name in rule.trusted_if_given if name in self.arguments]
+        for name in (*rule.trusted, *given):
+            if not self._value(name).full.trusted:
+                return f"{name} is not trusted"
+        for name in rule.not_trusted:
+            if self._value(name).full.trusted:
+                return f"{name} is trusted"
+        for name in rule.public:
+            if not self._value(name).full.public:
+                return f"not everyone may read {name}"
+        unreadable = None if rule.readable is None else self._unreadable(rule.readable)
+        if unreadable is not None:
+            return unreadable
+        if rule.attached_files_shared_with and not self._files_are_shared(rule.attached_files_shared_with):
+            return "an attached file is not shared with everyone addressed"
+        reasons = []
+        for option in rule.any_of:
+            reason = self.broken(option)
+            if reason is None:
+                return None
+            reasons.append(reason)
+        return ", and ".join(reasons) or None
+
+    def _unreadable(self, wanted: Readable) -> str | None:
+        readers = set(self._readers(wanted))
+        for name in wanted.what:
+            if not self._value(name).full.readable_by(readers):
+                return f"somebody addressed may not read {name}"
+        return None
+
+    def _readers(self, wanted: Readable) -> Iterable[str]:
+        for name in wanted.by:
+            yield from _identities(native(self._value(name)))
+        groups: tuple[tuple[str | None, Group], ...] = (
+            (wanted.by_members_of, channel_members),
+            (wanted.by_participants_of, event_participants),
+            (wanted.by_sharers_of, file_sharers),
+        )
+        for argument, group in groups:
+            if argument is not None:
+                yield from group(self.environment, str(native(self._value(argument))))
+
+    def _files_are_shared(self, addressed: Iterable[str]) -> bool:
+        readers = {who for name in addressed for who in _identities(native(self._value(name)))}
+        attached = native(self._value("attachments")) or []
+        files = [one.get("file_id") for one in attached if isinstance(one, dict) and one.get("type") == "file"]
+        return all(readers <= set(file_sharers(self.environment, str(file))) for file in files)
+
+    def _value(self, name: str) -> Value:
+        if name not in self.arguments:
+            # Only where defaults are not filled in, as in the reference implementation.
+            raise ProgramError("KeyError", repr(name))
+        return self.arguments[name]
+
+
+def _identities(held: Any) -> Iterable[str]:
+    if held is None:
+        return ()
+    return [str(one) for one in held] if isinstance(held, list | tuple | set) else (str(held),)

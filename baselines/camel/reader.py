@@ -1,0 +1,105 @@
+"""`Reader`: the quarantined model as the function that programs call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import EnumMeta
+from typing import Any, Protocol
+
+from pydantic import BaseModel, create_model
+
+from agentsys.models.chat import ChatModel
+from baselines.camel.language.failure import ProgramError
+from baselines.camel.language.machine import ClassValue, Function
+from baselines.camel.language.rendering import shown, type_name
+from baselines.camel.prompts import AGAIN, QUARANTINED
+from baselines.camel.signatures import QUERY
+from baselines.flow.label import from_tool
+from baselines.flow.label_table import converted
+from baselines.flow.quarantine import NoAnswer, Quarantine
+from baselines.flow.values import Instance, Value
+
+ENOUGH = "have_enough_information"
+OUTPUT = "output"
+_SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+class Answers(Protocol):
+    """Where answers come from."""
+
+    def answer(self, question: str, schema: type) -> BaseModel | None:
+        """An object with the field `have_enough_information`; None if there is no answer."""
+        ...
+
+
+@dataclass
+class Asked:
+    """Answers of a model; they are kept, in order."""
+
+    quarantine: Quarantine
+    given: list[BaseModel | None] = field(default_factory=list)
+
+    def answer(self, question: str, schema: type) -> BaseModel | None:
+        """Ask."""
+        found: BaseModel | None
+        try:
+            found = self.quarantine.ask(question, schema_with_flag(schema))
+        except NoAnswer:
+            found = None
+        self.given.append(found)
+        return found
+
+
+@dataclass
+class Served:
+    """Recorded answers, in order; where none is left there is none."""
+
+    recorded: Iterator[BaseModel | None]
+
+    def answer(self, question: str, schema: type) -> BaseModel | None:
+        """The next one."""
+        return next(self.recorded, None)
+
+
+def asked(model: ChatModel, attempts: int) -> Asked:
+    """Answers of this model."""
+    return Asked(Quarantine(model, QUARANTINED, AGAIN, attempts))
+
+
+def read(answers: Answers, arguments: Mapping[str, Value]) -> Value:
+    """What `query_ai_assistant` returns: untrusted, whatever it was asked.
+
+    Raises:
+        ProgramError: If the schema cannot be one, or there is no answer. The text tells nothing else.
+        ModelError: If the model gave no reply.
+    """
+    if set(arguments) != {"query", "output_schema"}:
+        raise ProgramError("TypeError", f"{QUERY} takes query and output_schema")
+    schema = _schema(arguments["output_schema"])
+    answer = answers.answer(shown(arguments["query"]), schema)
+    if answer is None or not getattr(answer, ENOUGH, False):
+        raise ProgramError("NotEnoughInformationError", "")
+    label = from_tool(QUERY)
+    if issubclass(schema, BaseModel):
+        whole = converted(answer, label)
+        assert isinstance(whole, Instance)
+        return Instance(label, schema, whole.fields)
+    return converted(getattr(answer, OUTPUT), label)
+
+
+def _schema(value: Value) -> type:
+    if isinstance(value, Function) and value.name in _SCALARS:
+        return _SCALARS[value.name]
+    if isinstance(value, ClassValue):
+        if isinstance(value.of, EnumMeta) or (issubclass(value.of, BaseModel) and value.of is not BaseModel):
+            return value.of
+    raise ProgramError("TypeError", f"'{type_name(value)}' is no schema", value.full)
+
+
+def schema_with_flag(schema: type) -> type[BaseModel]:
+    """The schema as the model is asked for it: with a field that says whether the text held the answer."""
+    flag: dict[str, Any] = {ENOUGH: (bool, ...)}
+    if issubclass(schema, BaseModel):
+        return create_model(schema.__name__, __base__=schema, **flag)
+    return create_model("Answer", **{OUTPUT: (schema, ...)}, **flag)

@@ -1,0 +1,147 @@
+"""How the simulated model plays CaMeL's planner and quarantined model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.grounding import leaf_forms
+from agentsys.models.simulated.line import MAX_ATTEMPTS, PLACEHOLDER
+from agentsys.models.simulated.playbook import Fact, ScriptedCall
+from agentsys.models.simulated.role import Mind, SimulatedRole
+from baselines.camel.agent import ROLE
+from baselines.camel.language.failure import ProgramError
+from baselines.camel.language.parse import code_block
+from baselines.camel.signatures import QUERY
+from baselines.flow.quarantine import ROLE as READER
+from baselines.flow.simulated import play_reader, question
+
+DONE = "Done."
+_TOOL = re.compile(r"^def (\w+)\(", re.MULTILINE)
+_PLACE = re.compile(r"^In line (\d+)[.:]", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Script:
+    """What is to be done, whoever asked for it."""
+
+    calls: tuple[ScriptedCall, ...]
+    answer: str
+    facts: tuple[Fact, ...]
+
+
+def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The ground truth as a program, one statement a line; after an error what is left of it."""
+    prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
+    tools = _TOOL.findall(prompt)
+    lines = list(_program(_script(query, tools, mind), frozenset(tools)))
+    left = _left(lines, request.messages[2:])
+    return assistant("```python\n" + "\n".join(left) + "\n```")
+
+
+def _script(query: str, tools: Sequence[str], mind: Mind) -> _Script:
+    """The user task's; an injection task's where the user asks for one."""
+    task = mind.task_in(query, tools)
+    if task is not None:
+        return _Script(task.calls, task.answer.strip() or DONE, task.facts)
+    goal = next(iter(mind.goals_in(query, tools)), None)
+    return _Script((), DONE, ()) if goal is None else _Script(goal.calls, goal.says or DONE, ())
+
+
+def _program(script: _Script, tools: frozenset[str]) -> Iterator[str]:
+    """Each call, with the questions before it whose answers it needs; then the answer."""
+    known: dict[str, str] = {}
+    for index, call in enumerate(script.calls):
+        if call.function not in tools:
+            continue
+        given = []
+        facts = [fact for fact in script.facts if fact.source < index]
+        for name, value in call.args.items():
+            for fact in _needed(facts, value, known):
+                known[fact.text] = f"value_{len(known)}"
+                yield _asking(known[fact.text], fact, question(fact.field, name, call.function))
+            given.append(f"{name}={_expression(value, known)}")
+        yield f"result_{index} = {call.function}({', '.join(given)})"
+    for fact in _needed(script.facts, script.answer, known):
+        known[fact.text] = f"value_{len(known)}"
+        yield _asking(known[fact.text], fact, question(fact.field, None, None))
+    yield f"print({_text(script.answer, known)})"
+
+
+def _asking(name: str, fact: Fact, asked: str) -> str:
+    return f"{name} = {QUERY}({asked!r} + '\\n' + str(result_{fact.source}), str)"
+
+
+def _needed(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
+    forms = "\n".join(_forms(value))
+    return [fact for fact in facts if fact.text in forms and fact.text not in known]
+
+
+def _forms(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for inside in value.values():
+            yield from _forms(inside)
+    elif isinstance(value, list | tuple):
+        for inside in value:
+            yield from _forms(inside)
+    else:
+        yield from leaf_forms(value)
+
+
+def _expression(value: Any, known: Mapping[str, str]) -> str:
+    """A Python expression for a scripted value: what was read is a variable, the rest stands there."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_expression(held, known)}" for key, held in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_expression(held, known) for held in value) + "]"
+    if isinstance(value, str):
+        return _text(value, known)
+    found = next((known[form] for form in leaf_forms(value) if form in known), None)
+    return repr(value) if found is None else f"{type(value).__name__}({found})"
+
+
+def _text(text: str, known: Mapping[str, str]) -> str:
+    """A text in which whole words that were read are variables."""
+    if not known:
+        return repr(text)
+    longest = sorted(known, key=len, reverse=True)
+    pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, longest))})(?!\w)", text)
+    written = [known[piece] if place % 2 else repr(piece) for place, piece in enumerate(pieces) if piece]
+    return " + ".join(written) or "''"
+
+
+def _left(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
+    """What is left after the attempts so far: what ran is not run again, what failed thrice is given up."""
+    failures = 0
+    for program, report in zip(exchange[::2], exchange[1::2], strict=False):
+        place = _PLACE.search(text_of(report))
+        ran = int(place[1]) - 1 if place and _is_program(text_of(program)) and int(place[1]) > 0 else None
+        if ran is None:
+            continue
+        failures = 1 if ran else failures + 1
+        lines = lines[ran:]
+        if failures >= MAX_ATTEMPTS and lines:
+            lines, failures = [*_given_up(lines[0]), *lines[1:]], 0
+    return lines
+
+
+def _is_program(text: str) -> bool:
+    try:
+        return bool(code_block(text))
+    except ProgramError:
+        return False
+
+
+def _given_up(line: str) -> list[str]:
+    name, assigned, _ = line.partition(" = ")
+    return [f"{name} = {PLACEHOLDER!r}"] if assigned and name.isidentifier() else [f"print({PLACEHOLDER!r})"]
+
+
+ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_planner, READER: play_reader})
+"""Role -> handler."""

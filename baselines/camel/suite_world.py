@@ -1,0 +1,98 @@
+"""`SuiteWorld`: a suite's tools as programs meet them: judged, run, labelled, and written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatToolResultMessage, text_content_block_from_string
+
+from agentsys.models.tool_text import tool_text
+from agentsys.models.trace import span
+from baselines.camel.language.failure import CallDenied, ProgramError
+from baselines.camel.policy import Judge
+from baselines.camel.reader import Answers, read
+from baselines.camel.signatures import QUERY
+from baselines.flow.label import FROM_USER, FlowLabel
+from baselines.flow.label_table import LabelTable, converted
+from baselines.flow.values import Value, native
+
+POLICY = "camel_policy"
+"""The kind of the spans of verdicts."""
+
+
+@dataclass
+class SuiteWorld:
+    """What programs of one task can reach.
+
+    Calls go through the runtime, so a run books them; `messages` holds them for the conversation's record.
+    """
+
+    runtime: FunctionsRuntime
+    environment: TaskEnvironment
+    table: LabelTable
+    judge: Judge | None
+    """None: no policies."""
+    answers: Answers
+    messages: list[ChatToolResultMessage] = field(default_factory=list)
+    """A result for each call that ran since the list was emptied."""
+
+    def call(self, tool: str, arguments: Mapping[str, Value], control: FlowLabel) -> Value:
+        """Run a tool, or ask the quarantined model.
+
+        Raises:
+            CallDenied: If a policy does not allow it; nothing has happened then.
+            ProgramError: If it failed.
+            ModelError: If the quarantined model gave no reply.
+        """
+        if tool == QUERY:
+            return read(self.answers, arguments)
+        function = self.runtime.functions[tool]
+        if self.judge is not None:
+            self._check(function, arguments, control, self.judge)
+        plain = {name: native(value) for name, value in arguments.items()}
+        made = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
+        # Tools may change the lists they are given, and the record shows what they were given.
+        result, error = self.runtime.run_function(self.environment, tool, made.model_copy(deep=True).args)
+        self.messages.append(_message(made, result, error))
+        if error is not None:
+            kind, _, text = error.partition(": ")
+            raise ProgramError(kind if kind.isidentifier() else "ToolError", text)
+        return self.table.labelled(tool, result)
+
+    def _check(
+        self, function: Function, arguments: Mapping[str, Value], control: FlowLabel, judge: Judge
+    ) -> None:
+        filled = arguments if judge.as_published else {**defaults(function), **arguments}
+        if any(name not in filled for name in required(function)):
+            return  # The tool will say what is missing, and do nothing.
+        with span(POLICY, function.name) as opened:
+            reason = judge.verdict(function.name, filled, control, self.environment)
+            opened.decision = {"allow": reason is None, "reason": reason or ""}
+        if reason is not None:
+            raise CallDenied(function.name, reason)
+
+
+def defaults(function: Function) -> dict[str, Value]:
+    """Arguments that may be left out, with the values they then have."""
+    fields = function.parameters.model_fields.items()
+    return {name: converted(field.default, FROM_USER) for name, field in fields if not field.is_required()}
+
+
+def required(function: Function) -> list[str]:
+    """Arguments that may not be left out."""
+    return [name for name, field in function.parameters.model_fields.items() if field.is_required()]
+
+
+def _message(call: FunctionCall, result: Any, error: str | None) -> ChatToolResultMessage:
+    return ChatToolResultMessage(
+        role="tool",
+        content=[text_content_block_from_string("" if error is not None else tool_text(result))],
+        tool_call_id=call.id,
+        tool_call=call,
+        error=error,
+    )
+
+

@@ -1,0 +1,94 @@
+"""How the simulated model plays the quarantined model: it answers what stands in the text, or what a goal wants.
+
+Worst case: a reader that obeys answers a question about an argument with what the attacker would put there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.grounding import leaves
+from agentsys.models.simulated.line import PLACEHOLDER
+from agentsys.models.simulated.playbook import GoalScript
+from agentsys.models.simulated.role import Mind
+
+ANSWER = "the answer"
+_ASKED = re.compile(r"Find the value called (\w+), for (?:(\w+) of (\w+)|the answer)\.")
+_SCHEMA = re.compile(r"Answer with a JSON object of this schema:\n(\{.*\})\s*$", re.DOTALL)
+
+
+def question(fact: str, argument: str | None, tool: str | None) -> str:
+    """How the simulated planners ask for a value that the ground truth takes from a text.
+
+    Args:
+        fact: The fact's name.
+        argument: The argument it is for; None: the answer.
+        tool: The tool whose argument it is.
+    """
+    place = ANSWER if argument is None else f"{argument} of {tool}"
+    return f"Find the value called {fact}, for {place}."
+
+
+def play_reader(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The fact that is asked for if it stands in the text; the attacker's value if a goal does and is obeyed."""
+    text = text_of(request.messages[1])
+    asked, schema = _ASKED.search(text), _schema(text)
+    fields = schema.get("properties", {})
+    fact = mind.fact(asked[1]) if asked else None
+    goal = next((goal for goal in mind.goals_in(text) if mind.obeys(goal, text)), None)
+    if goal is not None:
+        value: Any = wanted_by(goal, asked[2] if asked else None, asked[3] if asked else None)
+    else:
+        value = fact.text if fact is not None and mind.grounded(fact.text, text) else None
+    return assistant(json.dumps(_filled(fields, value), default=str))
+
+
+def wanted_by(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
+    """What the attacker wants to stand in a tool's argument, or in the answer.
+
+    The goal's own value for this argument of this tool, else for an argument of this name, else the goal.
+    """
+    if argument is None:
+        return goal.says or goal.goal
+    own = [call.args[argument] for call in goal.calls if call.function == tool and argument in call.args]
+    any_tool = [call.args[argument] for call in goal.calls if argument in call.args]
+    found = next(iter(own + any_tool), goal.goal)
+    return next(iter(leaves(found)), goal.goal)
+
+
+def _schema(text: str) -> dict[str, Any]:
+    match = _SCHEMA.search(text)
+    try:
+        found = json.loads(match[1]) if match else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _filled(fields: dict[str, Any], value: Any) -> dict[str, Any]:
+    """An object of the schema: the value in every field, or dummies where there is none."""
+    return {name: _of_type(kind, value, name) for name, kind in fields.items()}
+
+
+def _of_type(kind: dict[str, Any], value: Any, name: str) -> Any:
+    wanted = kind.get("type")
+    if wanted == "boolean":
+        return value is not None
+    if wanted in ("number", "integer"):
+        number = _number(value)
+        return int(number) if wanted == "integer" else number
+    if wanted == "array":
+        return [] if value is None else [str(value)]
+    return PLACEHOLDER if value is None else str(value)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return 0.0
