@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -32,6 +34,7 @@ from baselines.camel.suite_world import SuiteWorld
 from baselines.flow.label_table import table_for
 from baselines.flow.values import Scalar, Value, literal
 
+logger = logging.getLogger(__name__)
 ROLE = "agent"
 PROGRAM = "camel_program"
 """The kind of the spans of programs."""
@@ -70,7 +73,8 @@ class CamelAgent(BasePipelineElement):  # type: ignore[misc]
         judge = None if self.settings.enforcement == "off" else self._judge(runtime)
         if self.settings.enforcement == "replay":
             rehearsal = FunctionsRuntime(runtime.functions.values())
-            trial = self._task(rehearsal, copy.deepcopy(env), None, answers, _Writer(self.model, self.settings))
+            writer = _Writer(self.model, self.settings)
+            trial = self._task(rehearsal, copy.deepcopy(env), None, answers, writer)
             trial.run(query, self._planner_prompt(rehearsal))
             source: Source = _Script(iter(trial.replies))
             task = self._task(runtime, env, judge, Served(iter(answers.given)), source)
@@ -104,8 +108,18 @@ def policies_for(suite: str, runtime: FunctionsRuntime) -> Policies:
     written = written_policies(suite)
     if written is not None:
         return written
+    _say_once(suite)
     return generated_policies(
         {name: tuple(function.parameters.model_fields) for name, function in runtime.functions.items()}
+    )
+
+
+@cache
+def _say_once(suite: str) -> None:
+    logger.warning(
+        "CaMeL has no policies for suite '%s': tools whose name begins with a reading verb are free, all"
+        " others take trusted arguments alone, and everything a tool returns is untrusted.",
+        suite,
     )
 
 
@@ -179,7 +193,7 @@ class CamelTask:
     """What the planner answered, for a replay."""
 
     def run(self, query: str, prompt: str) -> None:
-        """Attempt after attempt. The planner reads its prompt, the request, its programs and error reports."""
+        """Attempt after attempt. The planner reads its prompt, the request, its programs, error reports."""
         told: list[ChatMessage] = [system(prompt), user(query)]
         for _ in range(self.settings.attempts):
             reply = self.source.reply(told)

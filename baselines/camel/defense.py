@@ -56,7 +56,8 @@ class Camel:
         query_attempts: int = 10,
     ) -> None:
         self.name = name
-        for option, value, kind in (("mode", mode, EvaluationMode), ("enforcement", enforcement, Enforcement)):
+        chosen = (("mode", mode, EvaluationMode), ("enforcement", enforcement, Enforcement))
+        for option, value, kind in chosen:
             if value not in get_args(kind):
                 raise ConfigError(unknown_name(f"{name} {option}", str(value), get_args(kind)))
         if min(attempts, empty_replies, query_attempts) < 1:

@@ -10,10 +10,11 @@ def described(settings: CamelSettings) -> str:
     return " ".join(
         [
             "A planner model sees the request and the tools, and writes a program before anything is read.",
-            "It never sees what a tool returns: of a program that fails it learns the line, the kind of error, and"
-            " the text only if no tool had a part in it.",
+            "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
+            " error, and the text only if no tool had a part in it.",
             "An interpreter runs the program on values that know where they came from and who may read them.",
-            "A quarantined model without tools turns text into values of a declared type; they stay untrusted.",
+            "A quarantined model without tools turns text into values of a declared type, which stay"
+            " untrusted.",
             *_policies(settings),
             f"After {settings.attempts} failed programs the task ends without an answer.",
         ]
@@ -29,8 +30,8 @@ def _policies(settings: CamelSettings) -> list[str]:
         else "What a branch or loop depended on counts for the calls in it, not for what is assigned in it."
     )
     sentences = [
-        "Before a tool that changes something runs, a policy of the suite looks at where its arguments came from"
-        " and who may read them; a call it does not allow ends the task.",
+        "Before a tool that changes something runs, a policy of the suite looks at where its arguments came"
+        " from and who may read them; a call it does not allow ends the task.",
         control,
     ]
     if settings.enforcement == "replay":

@@ -194,8 +194,8 @@ class _Question:
 
     def _files_are_shared(self, addressed: Iterable[str]) -> bool:
         readers = {who for name in addressed for who in _identities(native(self._value(name)))}
-        attached = native(self._value("attachments")) or []
-        files = [one.get("file_id") for one in attached if isinstance(one, dict) and one.get("type") == "file"]
+        attached = [one for one in native(self._value("attachments")) or [] if isinstance(one, dict)]
+        files = [one.get("file_id") for one in attached if one.get("type") == "file"]
         return all(readers <= set(file_sharers(self.environment, str(file))) for file in files)
 
     def _value(self, name: str) -> Value:

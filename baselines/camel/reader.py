@@ -91,15 +91,15 @@ def read(answers: Answers, arguments: Mapping[str, Value]) -> Value:
 def _schema(value: Value) -> type:
     if isinstance(value, Function) and value.name in _SCALARS:
         return _SCALARS[value.name]
-    if isinstance(value, ClassValue):
-        if isinstance(value.of, EnumMeta) or (issubclass(value.of, BaseModel) and value.of is not BaseModel):
-            return value.of
+    if isinstance(value, ClassValue) and (isinstance(value.of, EnumMeta) or issubclass(value.of, BaseModel)):
+        return value.of
     raise ProgramError("TypeError", f"'{type_name(value)}' is no schema", value.full)
 
 
 def schema_with_flag(schema: type) -> type[BaseModel]:
     """The schema as the model is asked for it: with a field that says whether the text held the answer."""
-    flag: dict[str, Any] = {ENOUGH: (bool, ...)}
+    fields: dict[str, Any] = {ENOUGH: (bool, ...)}
     if issubclass(schema, BaseModel):
-        return create_model(schema.__name__, __base__=schema, **flag)
-    return create_model("Answer", **{OUTPUT: (schema, ...)}, **flag)
+        return create_model(schema.__name__, __base__=schema, **fields)
+    fields = {OUTPUT: (schema, ...), **fields}
+    return create_model("Answer", **fields)

@@ -71,6 +71,8 @@ class SuiteWorld:
         with span(POLICY, function.name) as opened:
             reason = judge.verdict(function.name, filled, control, self.environment)
             opened.decision = {"allow": reason is None, "reason": reason or ""}
+            if judge.policies.generated:
+                opened.decision["generated"] = True
         if reason is not None:
             raise CallDenied(function.name, reason)
 
@@ -94,5 +96,3 @@ def _message(call: FunctionCall, result: Any, error: str | None) -> ChatToolResu
         tool_call=call,
         error=error,
     )
-
-

@@ -28,8 +28,8 @@ class ResultRule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     written_by: Plain | tuple[str, ...] = "nobody"
-    """Fields that name the writers (`shared_with.rw`: those with write access), or `user`, `trusted`; `nobody`:
-    no writer is known, so it is anybody's."""
+    """Fields that name the writers (`shared_with.rw`: those with write access), or `user`, `trusted`;
+    `nobody`: no writer is known, so it is anybody's."""
     readers: Literal["everyone", "nobody"] | tuple[str, ...] = "everyone"
     """Fields that name the readers."""
 
@@ -128,7 +128,9 @@ def converted(raw: Any, label: FlowLabel) -> Value:
         fields = {name: converted(getattr(raw, name), label) for name in type(raw).model_fields}
         return Instance(label, type(raw), fields)
     if isinstance(raw, Mapping):
-        return Dictionary(label, {_key(k): (converted(k, label), converted(v, label)) for k, v in raw.items()})
+        return Dictionary(
+            label, {_key(key): (converted(key, label), converted(held, label)) for key, held in raw.items()}
+        )
     if isinstance(raw, list | tuple):
         kind: Literal["list", "tuple"] = "tuple" if isinstance(raw, tuple) else "list"
         return Series(label, kind, tuple(converted(item, label) for item in raw))

@@ -1,6 +1,7 @@
-"""How the simulated model plays the quarantined model: it answers what stands in the text, or what a goal wants.
+"""How the simulated model plays the quarantined model.
 
-Worst case: a reader that obeys answers a question about an argument with what the attacker would put there.
+It answers what stands in the text, or what a goal there wants. Worst case: a reader that obeys answers a
+question about an argument with what the attacker would put there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def question(fact: str, argument: str | None, tool: str | None) -> str:
 
 
 def play_reader(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
-    """The fact that is asked for if it stands in the text; the attacker's value if a goal does and is obeyed."""
+    """The fact that is asked for if it stands in the text; else what an obeyed goal there wants."""
     text = text_of(request.messages[1])
     asked, schema = _ASKED.search(text), _schema(text)
     fields = schema.get("properties", {})

@@ -27,6 +27,8 @@ class Value:
     """Parts and characters, each counted as often as it would be written out."""
     count: int = field(init=False, repr=False)
     """Parts alone, itself included."""
+    depth: int = field(init=False, repr=False)
+    """Levels of parts, itself included."""
 
     def parts(self) -> tuple[Value, ...]:
         """The values directly inside."""
@@ -43,6 +45,7 @@ class Value:
         object.__setattr__(self, "full", joined((self.label, *labels.values())))
         object.__setattr__(self, "size", 1 + sum(part.size for part in parts))
         object.__setattr__(self, "count", 1 + sum(part.count for part in parts))
+        object.__setattr__(self, "depth", 1 + max((part.depth for part in parts), default=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,7 @@ class Scalar(Value):
         object.__setattr__(self, "full", self.label)
         object.__setattr__(self, "size", 1 + (len(self.raw) if isinstance(self.raw, str) else 0))
         object.__setattr__(self, "count", 1)
+        object.__setattr__(self, "depth", 1)
 
     def with_parts(self, change: Callable[[Value], Value], label: FlowLabel) -> Value:
         """Itself with another label."""

@@ -21,15 +21,17 @@ class Bounds:
     """Nodes of its syntax tree."""
     depth: int = 60
     """Levels of its syntax tree."""
-    steps: int = 120_000
+    steps: int = 60_000
     """Nodes evaluated and parts made, by one program."""
     text: int = 1_000_000
     """Characters of one text, and parts and characters of one value."""
-    parts: int = 50_000
+    parts: int = 30_000
     """Parts of one value."""
-    built: int = 8_000_000
+    levels: int = 40
+    """Levels of parts of one value."""
+    built: int = 5_000_000
     """Characters made by all programs of a task."""
-    kept: int = 400_000
+    kept: int = 200_000
     """Parts made by all programs of a task."""
     bits: int = 4_096
     """Bits of a whole number."""
@@ -85,7 +87,8 @@ class Spending:
             ProgramError: If it, or all of them together, are too large.
         """
         inside = len(value.parts())
-        if value.count > self.bounds.parts or value.size > self.bounds.text:
+        bounds = self.bounds
+        if value.count > bounds.parts or value.size > bounds.text or value.depth > bounds.levels:
             raise exhausted("memory")
         self.step(inside)
         self.kept += 1 + inside

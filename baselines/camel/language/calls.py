@@ -1,4 +1,4 @@
-"""Calls: of tools, functions, methods and classes. An error inside one is as untrusted as what it works on."""
+"""Calls of tools, functions, methods and classes. The text of an error inside one is never trusted."""
 
 from __future__ import annotations
 

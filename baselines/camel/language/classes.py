@@ -34,14 +34,15 @@ _GENERIC: Mapping[str, tuple[Any, int]] = {"list": (list, 1), "set": (set, 1), "
 _MADE = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 _MARKERS: Mapping[str, type] = {
     name: type(name, (), {})
-    for name in ("BaseModel", "FieldInfo", "EmailStr", "NaiveDatetime", "ValueError", "NotEnoughInformationError")
+    for name in (
+        *("BaseModel", "FieldInfo", "EmailStr", "NaiveDatetime", "Enum", "timezone"),
+        *("ValueError", "NotEnoughInformationError"),
+    )
 }
 _MOST_FIELDS = 100
 CLASSES: Mapping[str, ClassValue] = {
     **{kind.__name__: ClassValue(FROM_USER, kind.__name__, kind) for kind in _MADE},
     **{name: ClassValue(FROM_USER, name, marker) for name, marker in _MARKERS.items()},
-    "Enum": ClassValue(FROM_USER, "Enum", type("Enum", (), {})),
-    "timezone": ClassValue(FROM_USER, "timezone", type("timezone", (), {})),
 }
 """The classes that are always there. Those that cannot be made stand for themselves only."""
 
@@ -79,8 +80,8 @@ def define(node: ast.ClassDef, machine: Machine) -> Value:
 def annotation(node: ast.expr, machine: Machine) -> Any:
     """The type that an annotation names.
 
-    Only names of the tables, classes of the program or its surroundings, `list[...]`, `set[...]`, `dict[..., ...]`,
-    `Literal[...]` of texts, and `|` are read; nothing is evaluated.
+    Only names of the tables, classes of the program or its surroundings, `list[...]`, `set[...]`,
+    `dict[..., ...]`, `Literal[...]` of texts, and `|` are read; nothing is evaluated.
 
     Raises:
         ProgramError: If it is anything else.
@@ -124,7 +125,8 @@ def _literal(inside: ast.expr, node: ast.expr) -> Any:
 
 
 def _is_docstring(line: ast.stmt) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+    value = line.value if isinstance(line, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _check_field(name: str, node: ast.AST) -> None:
@@ -153,7 +155,8 @@ def construct(
     try:
         made_object = of.model_validate({key: native(value) for key, value in named.items()})
     except ValidationError as error:
-        raise ProgramError("ValidationError", f"{error.error_count()} fields of {name} do not fit", label) from None
+        text = f"{error.error_count()} fields of {name} do not fit"
+        raise ProgramError("ValidationError", text, label) from None
     except ERRORS as error:
         raise ProgramError(type(error).__name__, "the object cannot be made", label) from None
     fields = {

@@ -17,7 +17,11 @@ from baselines.flow.label import FROM_USER, FlowLabel
 from baselines.flow.values import Dictionary, Scalar, Series, Value, literal
 
 _CONSTANTS = (str, bool, int, float, type(None))
-_CONVERSIONS = {ord("s"): shown, ord("r"): written, ord("a"): lambda value: ascii(written(value))[1:-1]}
+_CONVERSIONS: dict[int, Callable[[Value], str]] = {
+    ord("s"): shown,
+    ord("r"): written,
+    ord("a"): lambda value: ascii(written(value))[1:-1],
+}
 REFUSED: dict[type[ast.AST], str] = {
     ast.GeneratorExp: "Generator expressions are",
     ast.Lambda: "Lambda functions are",

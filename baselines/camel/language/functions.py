@@ -209,11 +209,11 @@ _FUNCTIONS: Mapping[str, Callable[[Machine, Given, Named, FlowLabel], Value]] = 
 }
 _MANY = 1_000
 _COUNTS: Mapping[str, tuple[int, int]] = {
-    **{name: (1, 1) for name in _FUNCTIONS},
-    **{name: (0, 1) for name in ("bool", "dir", "float", "list", "set", "str", "tuple")},
-    **{name: (1, _MANY) for name in ("max", "min")},
-    **{name: (0, _MANY) for name in ("print", "zip")},
-    **{name: (1, 2) for name in ("enumerate", "sum")},
+    **dict.fromkeys(_FUNCTIONS, (1, 1)),
+    **dict.fromkeys(("bool", "dir", "float", "list", "set", "str", "tuple"), (0, 1)),
+    **dict.fromkeys(("max", "min"), (1, _MANY)),
+    **dict.fromkeys(("print", "zip"), (0, _MANY)),
+    **dict.fromkeys(("enumerate", "sum"), (1, 2)),
     "divmod": (2, 2),
     "int": (0, 2),
     "range": (1, 3),

@@ -123,7 +123,8 @@ class Machine:
             ProgramError: If the name is provided.
         """
         if name in self.provided:
-            raise ProgramError("TypeError", f"'{name}' is provided and cannot be assigned. Choose another name.")
+            text = f"'{name}' is provided and cannot be assigned. Choose another name."
+            raise ProgramError("TypeError", text)
         self.names[name] = self.join(value, self.control) if self.strict else value
 
     def join(self, value: Value, label: FlowLabel) -> Value:

@@ -1,4 +1,4 @@
-"""What stands behind a dot or in brackets: fields, table attributes, methods, items; and how they are replaced."""
+"""What stands behind a dot or in brackets: fields, table attributes, methods, items."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def attribute(machine: Machine, holder: Value, name: str) -> Value:
                 return converted(table[name](holder.raw), holder.label)
     if has_method(holder, name):
         return Method(holder.label, name, holder)
-    raise ProgramError("AttributeError", f"'{type_name(holder)}' object has no attribute '{name}'", holder.full)
+    text = f"'{type_name(holder)}' object has no attribute '{name}'"
+    raise ProgramError("AttributeError", text, holder.full)
 
 
 def attributes(holder: Value) -> list[str]:
@@ -135,5 +136,3 @@ def _place(holder: Value, index: Value) -> int:
 def _key_text(index: Value) -> str:
     """The key alone: what the dictionary holds is not for an error text."""
     return repr(index.raw) if isinstance(index, Scalar) else type_name(index)
-
-

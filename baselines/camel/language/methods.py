@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -19,11 +19,12 @@ from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value, l
 
 Named = Mapping[str, Value]
 _TEXT = (
-    "capitalize casefold center count endswith expandtabs find index isalnum isalpha isascii isdecimal isdigit"
-    " isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition"
-    " removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith"
-    " strip swapcase title upper zfill"
-).split()
+    *("capitalize", "casefold", "center", "count", "endswith", "expandtabs", "find", "index", "isalnum"),
+    *("isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable"),
+    *("isspace", "istitle", "isupper", "join", "ljust", "lower", "lstrip", "partition", "removeprefix"),
+    *("removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split"),
+    *("splitlines", "startswith", "strip", "swapcase", "title", "upper", "zfill"),
+)
 _DATE = ("isoformat", "strftime", "weekday", "isoweekday", "replace")
 _ON_DATES: Mapping[type, tuple[str, ...]] = {
     datetime.datetime: (*_DATE, "date", "time", "timestamp", "timetz"),
@@ -135,7 +136,9 @@ def _of_dictionary(
 def _of_object(machine: Machine, holder: Instance, name: str, label: FlowLabel) -> Value:
     if name == "model_dump_json":
         return made(machine, lambda: to_json(native(holder)).decode(), label)
-    entries = {field: (Scalar(holder.label, field), value) for field, value in holder.fields.items()}
+    entries: dict[Hashable, tuple[Value, Value]] = {
+        field: (Scalar(holder.label, field), value) for field, value in holder.fields.items()
+    }
     return machine.spending.made(Dictionary(holder.label, entries))
 
 

@@ -70,7 +70,8 @@ def unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
     if isinstance(sign, ast.Not):
         return Scalar(value.full, not truth(value))
     held = _operand(value)
-    return made(machine, lambda: _UNARY[type(sign)](held), value.full, f"bad operand type: '{type_name(value)}'")
+    wording = f"bad operand type: '{type_name(value)}'"
+    return made(machine, lambda: _UNARY[type(sign)](held), value.full, wording)
 
 
 def compared(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
@@ -161,18 +162,18 @@ def _operand(value: Value) -> Any:
 def _concatenated(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value | None:
     """Lists and tuples put behind each other or repeated: their items keep their labels."""
     if isinstance(sign, ast.Add) and isinstance(left, Series) and isinstance(right, Series):
-        if left.kind == right.kind != "set":
-            items = left.items + right.items
-            return machine.spending.made(Series(left.label | right.label, left.kind, items))
-    if isinstance(sign, ast.Mult):
-        series, times = (left, right) if isinstance(left, Series) else (right, left)
-        if isinstance(series, Series) and series.kind != "set" and isinstance(times, Scalar):
-            if type(times.raw) is int:
-                machine.spending.text(max(0, times.raw) * series.size)
-                repeated = machine.join(series, times.full)
-                assert isinstance(repeated, Series)
-                return machine.spending.made(Series(repeated.label, series.kind, repeated.items * times.raw))
-    return None
+        if left.kind != right.kind or left.kind == "set":
+            return None
+        return machine.spending.made(Series(left.label | right.label, left.kind, left.items + right.items))
+    series, times = (left, right) if isinstance(left, Series) else (right, left)
+    if not isinstance(sign, ast.Mult) or not isinstance(series, Series) or series.kind == "set":
+        return None
+    if not isinstance(times, Scalar) or type(times.raw) is not int:
+        return None
+    machine.spending.text(max(0, times.raw) * series.size)
+    repeated = machine.join(series, times.full)
+    assert isinstance(repeated, Series)
+    return machine.spending.made(Series(repeated.label, series.kind, repeated.items * times.raw))
 
 
 def _bounded(spending: Spending, sign: ast.operator, one: Any, other: Any) -> None:
@@ -208,8 +209,6 @@ def _wording(sign: ast.operator, left: Value, right: Value) -> str:
 def _plain(value: Value) -> bool:
     numbers = int | float | datetime.timedelta
     return isinstance(value, Scalar) and isinstance(value.raw, numbers) and not isinstance(value.raw, Enum)
-
-
 
 
 def binary_sum(machine: Machine, left: Value, right: Value) -> Value:

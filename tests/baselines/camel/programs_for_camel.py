@@ -1,0 +1,146 @@
+"""What the tests of CaMeL share: running a program on made-up tools, and a planner that is scripted."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.load_suites import get_suite
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from baselines.camel.defense import Camel
+from baselines.camel.language.classes import CLASSES
+from baselines.camel.language.failure import ProgramError
+from baselines.camel.language.functions import FUNCTIONS
+from baselines.camel.language.machine import Machine, Tool
+from baselines.camel.language.statements import run_program
+from baselines.flow.label import FROM_USER, FlowLabel, from_tool
+from baselines.flow.label_table import converted
+from baselines.flow.values import Value
+
+PRIVATE = from_tool("tool", (), ("bob@x.org",))
+
+
+@dataclass
+class ToolsOf:
+    """Tools without parameters, each with what it returns and the label of all of it."""
+
+    results: Mapping[str, tuple[Any, FlowLabel]]
+    called: list[str] = field(default_factory=list)
+
+    def call(self, tool: str, arguments: Mapping[str, Value], control: FlowLabel) -> Value:
+        self.called.append(tool)
+        raw, label = self.results[tool]
+        if isinstance(raw, ProgramError):
+            raise raw
+        return converted(raw, label)
+
+
+def machine_with(*, strict: bool = False, **results: Any) -> Machine:
+    """A machine whose tools return these untrusted, private values."""
+    world = ToolsOf({name: (raw, from_tool(name, (), ("bob@x.org",))) for name, raw in results.items()})
+    tools = {name: Tool(FROM_USER, name, ()) for name in results}
+    return Machine(world, {**FUNCTIONS, **CLASSES, **tools}, strict)
+
+
+def run(program: str, *, strict: bool = False, **results: Any) -> Value:
+    """The value of a program's last statement."""
+    return run_program(program, machine_with(strict=strict, **results))
+
+
+def failure(program: str, **results: Any) -> ProgramError:
+    """The error of a program that fails."""
+    try:
+        run(program, **results)
+    except ProgramError as error:
+        return error
+    raise AssertionError(f"it ran: {program!r}")
+
+
+class Planner:
+    """A model that plays planner and quarantined model by script, and keeps what it was asked."""
+
+    name = "scripted"
+
+    def __init__(self, programs: Sequence[str], answers: Sequence[Any] = ()) -> None:
+        self.programs, self.answers = list(programs), list(answers)
+        self.planned: list[list[ChatMessage]] = []
+        self.read: list[list[ChatMessage]] = []
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        if request.role == "agent":
+            assert not request.tools
+            self.planned.append(copy.deepcopy(list(request.messages)))
+            return ChatReply(assistant(self.programs.pop(0)))
+        self.read.append(copy.deepcopy(list(request.messages)))
+        answer = self.answers.pop(0)
+        return ChatReply(assistant(answer if isinstance(answer, str) else json.dumps(answer)))
+
+
+def block(code: str) -> str:
+    """A reply with this program."""
+    return f"Here it is:\n```python\n{code}\n```"
+
+
+@dataclass
+class Ran:
+    """What a run of the defense left."""
+
+    messages: list[ChatMessage]
+    environment: Any
+    executed: list[tuple[str, dict[str, Any]]]
+
+    @property
+    def answer(self) -> str | None:
+        last = self.messages[-1]
+        return None if last["content"] is None else text_of(last)
+
+    @property
+    def denied(self) -> bool:
+        return any("stopped by a policy" in text_of(m) for m in self.messages if m["role"] == "user")
+
+
+@lru_cache(maxsize=8)
+def suite_of(name: str) -> Any:
+    return get_suite("v1.2.2", name)
+
+
+@lru_cache(maxsize=8)
+def _environment(name: str) -> TaskEnvironment:
+    environment: TaskEnvironment = suite_of(name).load_and_inject_default_environment({})
+    return environment
+
+
+def fresh(suite: str, change: Callable[[Any], None] | None = None) -> Any:
+    """A copy of the suite's clean environment."""
+    environment = _environment(suite).model_copy(deep=True)
+    if change is not None:
+        change(environment)
+    return environment
+
+
+class Booking(FunctionsRuntime):  # type: ignore[misc]
+    """A runtime that keeps what it ran."""
+
+    executed: list[tuple[str, dict[str, Any]]]
+
+    def run_function(self, env: Any, function: str, kwargs: Any, raise_on_error: bool = False) -> Any:
+        self.executed = [*getattr(self, "executed", []), (function, dict(kwargs))]
+        return super().run_function(env, function, kwargs, raise_on_error)
+
+
+def run_camel(
+    suite: str, model: Planner, environment: Any = None, *, query: str = "Do it.", **options: Any
+) -> Ran:
+    """One task of the defense on a suite's tools."""
+    chosen = suite_of(suite)
+    environment = fresh(suite) if environment is None else environment
+    runtime = Booking(chosen.tools)
+    _, _, after, messages, _ = Camel(**options).pipeline(model, chosen).query(query, runtime, environment)
+    return Ran(list(messages), after, getattr(runtime, "executed", []))

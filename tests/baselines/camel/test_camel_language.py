@@ -1,0 +1,359 @@
+"""CaMeL's language: what it has, what it refuses, and the labels of what it makes."""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+from typing import Any
+
+import pytest
+from agentdojo.default_suites.v1.tools.types import Email
+from hypothesis import given
+from hypothesis import strategies as st
+from programs_for_camel import failure, machine_with, run
+
+from baselines.camel.language.failure import ProgramError
+from baselines.camel.language.rendering import shown, written
+from baselines.camel.language.statements import run_program
+from baselines.flow.values import Value, native
+
+MAIL = Email(
+    id_="1",
+    sender="bob@x.org",
+    recipients=["emma@x.org"],
+    subject="Hello",
+    body="Call me",
+    timestamp=datetime.datetime(2024, 5, 15, 9, 30),
+)
+SAME_AS_PYTHON = [
+    "1 + 2 * 3 ** 2 % 5 // 2 - 7 / 2",
+    "-3 + +4 + ~5",
+    "5 << 2 | 3 & 6 ^ 1",
+    "'ab' * 3 + 'c'",
+    "[1, *[2, 3], 4][1]",
+    "(1, 2) + (3,)",
+    "{**{'a': 1}, 'b': 2}",
+    "{1, 2} | {2, 3}",
+    "{1, 2} - {2}",
+    "[x * y for x in [1, 2] for y in [3, 4] if x < y]",
+    "{x: len(x) for x in ['a', 'bb']}",
+    "{x % 2 for x in [2, 3, 4]}",
+    "[(a, b) for a, b in zip([1, 2], 'xy')]",
+    "f'{3.14159:.2f} {10:>5} {\"x\"!r} {[1]}'",
+    "'a' if [] else 'b'",
+    "0 or [] or 'x'",
+    "1 and 2 and 0",
+    "not ''",
+    "'ab' == 'abc'",
+    "'' == 'abc'",
+    "[1] == [1, 2]",
+    "{'a': 1} == {'a': 1, 'b': 2}",
+    "'b' in 'abc'",
+    "3 not in [1, 2]",
+    "None is None",
+    "[] is not None",
+    "'abc'[1] + 'abc'[-1]",
+    "{'ab': 1}['ab']",
+    "sorted([3, 1, 2], reverse=True)",
+    "max([1, 5, 3]) + min(4, 2)",
+    "sum([1, 2], 10)",
+    "list(enumerate('ab', 1))",
+    "list(reversed([1, 2]))",
+    "list(range(2, 10, 3))",
+    "any([0, 1]) and all([])",
+    "abs(-2) + divmod(7, 2)[1]",
+    "int('42') + int('ff', 16) + float('1.5')",
+    "str([1, 'a', None, True]) + repr('x')",
+    "'Hello World'.lower().split() + 'a,b'.split(',')",
+    "', '.join(['a', 'b']).replace('a', 'xx').title()",
+    "'{} and {1}'.format('a', 'b') if False else '{0}-{x:>3}'.format('a', x=1)",
+    "'abc'.find('c') + 'abca'.count('a')",
+    "'a-b'.partition('-')",
+    "{'a': 1}.get('b', 5) + {'a': 1}.get('a')",
+    "list({'a': 1}.items()) + list({'b': 2}.keys()) + list({'c': 3}.values())",
+    "[1, 2, 3].index(2)",
+    "str(datetime(2024, 5, 15, 9, 30) + timedelta(days=1, hours=2))",
+    "datetime(2024, 5, 15).strftime('%Y-%m-%d') + datetime(2024, 5, 15).isoformat()",
+    "datetime.strptime('2024-05-15', '%Y-%m-%d').year",
+    "(datetime(2024, 5, 15) - datetime(2024, 5, 1)).days",
+    "datetime(2024, 5, 15) < datetime(2024, 5, 16)",
+    "date(2024, 5, 15).weekday()",
+    "len({1, 1, 2}) + len('abc') + len({'a': 1})",
+    "(y := 5) + y",
+]
+
+
+@pytest.mark.parametrize("expression", SAME_AS_PYTHON)
+def test_an_expression_means_what_it_means_in_python(expression: str) -> None:
+    known = {name: getattr(datetime, name) for name in ("datetime", "timedelta", "date")}
+    expected = eval(expression, known)  # noqa: S307 - the lines above, nobody else's
+    value = run(expression)
+    assert native(value) == expected
+    assert shown(value) == str(expected)
+    assert written(value) == repr(expected)
+    assert value.full.trusted and value.full.public
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=8), st.lists, max_leaves=8
+    )
+)
+def test_any_literal_reads_and_writes_as_in_python(raw: Any) -> None:
+    value = run(repr(raw))
+    assert (native(value), written(value), shown(value)) == (raw, repr(raw), str(raw))
+
+
+def test_statements_assign_branch_loop_and_raise() -> None:
+    program = """
+total, names = 0, []
+for name, amount in [("a", 1), ("b", 2), ("c", 3)]:
+    if amount == 2:
+        continue_here = True
+    elif amount > 2:
+        names = names + [name]
+    else:
+        pass
+    total += amount
+d = {"k": [1, 2]}
+d["k"][0] = total
+d["new"] = names
+d
+"""
+    assert native(run(program)) == {"k": [6, 2], "new": ["c"]}
+
+
+def test_an_assignment_into_a_value_leaves_other_names_alone() -> None:
+    assert native(run("a = [1]\nb = a\na[0] = 2\n[a, b]")) == [[2], [1]]
+
+
+def test_an_index_with_an_effect_is_evaluated_once() -> None:
+    machine = machine_with(tool="k")
+    run_program("d = {'k': {'k': 1}}\nd[tool()]['k'] = 2\nd[tool()]['k'] += 1", machine)
+    assert machine.world.called == ["tool", "tool"]  # type: ignore[attr-defined]
+    assert native(machine.names["d"]) == {"k": {"k": 3}}
+
+
+def test_a_comprehensions_variable_does_not_outlive_it() -> None:
+    assert native(run("x = 1\ny = [x for x in [5, 6]]\nx")) == 1
+    assert failure("y = [x for x in [5]]\nx").kind == "NameError"
+
+
+def test_printing_puts_everything_together_without_separators() -> None:
+    machine = machine_with()
+    run_program("print('a', 1, sep='-', end='!')\nprint('b')", machine)
+    assert [shown(piece) for piece in machine.printed] == ["a1-!", "b"]
+
+
+def test_refused_constructs_in_code_that_is_not_reached_do_no_harm() -> None:
+    assert native(run("if False:\n    while True:\n        pass\nx = 5")) == 5
+
+
+def test_after_an_error_earlier_variables_are_there_and_the_place_is_named() -> None:
+    machine = machine_with(tool="text")
+    with pytest.raises(ProgramError) as caught:
+        run_program("a = tool()\nb = 1\nc = nothing", machine)
+    assert (caught.value.kind, getattr(caught.value.node, "lineno", None)) == ("NameError", 3)
+    assert native(run_program("a + str(b)", machine)) == "text1"
+
+
+def test_a_provided_name_can_be_imported_and_nothing_else() -> None:
+    assert native(run("from datetime import datetime\ndatetime(2024, 1, 1).year")) == 2024
+    assert failure("from os import path").kind == "SyntaxError"
+
+
+def test_annotations_are_read_and_never_run(tmp_path: Any) -> None:
+    path = tmp_path / "made"
+    program = f"class A(BaseModel):\n    a: __import__('pathlib').Path({str(path)!r}).touch()\n"
+    assert failure(program).kind == "SyntaxError"
+    assert not path.exists()
+
+
+def test_classes_check_what_they_are_given_and_keep_labels_field_by_field() -> None:
+    program = "class A(BaseModel):\n    a: int\n    b: list[str] | None\n"
+    value = run(program + "A(a='3', b=[tool()])", tool="x")
+    assert (value.full.trusted, native(value)) == (False, {"a": 3, "b": ["x"]})
+    assert native(run(program + "A(a=1, b=None).a")) == 1
+    assert run(program + "A(a=1, b=[tool()]).a", tool="x").full.trusted
+    assert not run(program + "A(a=1, b=[tool()]).b", tool="x").full.trusted
+    assert failure(program + "A(a='many', b=None)").kind == "ValidationError"
+
+
+FROM_TOOL = [
+    "x",
+    "[x]",
+    "[x][0]",
+    "(x, 'a')[0]",
+    "{'k': x}['k']",
+    "{x: 'k'}[x]",
+    "list({'k': x}.items())[0][1]",
+    "list({'k': x}.values())[0]",
+    "{'k': x}.get('k')",
+    "{'k': x}.get('z', x)",
+    "sorted([x, 'a'])[0]",
+    "sorted([x, 'a'])[1]",
+    "max(['a', x])",
+    "min(x, 'a')",
+    "list(zip([x], ['a']))[0][0]",
+    "list(enumerate([x]))[0][1]",
+    "list(reversed([x, 'a']))[1]",
+    "list({x, 'a'})[0]",
+    "[y for y in [x]][0]",
+    "['a' for y in x][0]",
+    "[y for y in {'k': x}.values()][0]",
+    "f'{x}'",
+    "f'a{x!r:>10}'",
+    "'a' + x",
+    "x * 2",
+    "x[0]",
+    "'abcd'[len(x)]",
+    "['a', 'b', 'c', 'd'][len(x)]",
+    "x.upper()",
+    "'a{}'.format(x)",
+    "', '.join(['a', x])",
+    "'abc'.replace('b', x)",
+    "'a-b'.split(x)",
+    "x.split()[0]",
+    "str(x)",
+    "repr(x)",
+    "len(x)",
+    "len([x])",
+    "int(len(x))",
+    "hash(x)",
+    "type(x)",
+    "x == 'a'",
+    "x in ['a']",
+    "'a' in [x]",
+    "not x",
+    "x and 'a'",
+    "x or 'a'",
+    "'' or x",
+    "'a' if x else 'b'",
+    "x if True else 'b'",
+    "(y := x)",
+    "A(a=x).a",
+    "A(a=x).model_dump()['a']",
+    "A(a=x).model_dump_json()",
+    "str(A(a=x))",
+    "[*[x]][0]",
+    "{**{'k': x}}['k']",
+    "str(datetime(2024, 1, len(x)))",
+    "datetime(2024, 1, len(x)).day",
+    "str([{'k': (x,)}])",
+    "sum([len(x), 1])",
+    "any([x])",
+    "all([x])",
+    "bool(x)",
+    "divmod(len(x), 2)[1]",
+    "-len(x)",
+]
+
+
+@pytest.mark.parametrize("expression", FROM_TOOL)
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_came_from_a_tool_stays_untrusted_and_keeps_its_readers(expression: str, strict: bool) -> None:
+    program = f"class A(BaseModel):\n    a: str\nx = tool()\n{expression}"
+    value = run(program, strict=strict, tool="xyz")
+    assert not value.full.trusted
+    assert value.full.readers == {"bob@x.org"}
+
+
+@pytest.mark.parametrize(
+    "assignment", ["y = x", "y, z = x, 1", "y = z = x", "for y in [x]:\n    pass", "y = []\ny += [x]"]
+)
+def test_assignments_carry_labels(assignment: str) -> None:
+    assert not run(f"x = tool()\n{assignment}\ny", tool="xyz").full.trusted
+
+
+def test_literals_beside_a_tools_value_stay_the_users() -> None:
+    assert run("x = tool()\n['a', x][0]", tool="xyz").full.trusted
+    assert run("x = tool()\n{'k': 'v', 'l': x}['k']", tool="xyz").full.trusted
+    assert run("x = tool()\n'a' or x", tool="xyz").full.trusted
+
+
+def test_fields_of_a_tools_object_have_its_label() -> None:
+    value = run("tool().body", tool=MAIL)
+    assert (native(value), value.full.trusted) == ("Call me", False)
+    assert native(run("tool().timestamp.year", tool=MAIL)) == 2024
+    assert not run("tool().timestamp.year", tool=MAIL).full.trusted
+    assert native(run("[m.subject for m in [tool()] if m.sender == 'bob@x.org']", tool=MAIL)) == ["Hello"]
+
+
+def test_a_constant_assigned_in_a_loop_over_untrusted_items_is_untrusted_in_strict_mode_alone() -> None:
+    program = "y = 'a'\nfor x in tool():\n    y = 'b'\ny"
+    assert run(program, tool=["1", "2"]).full.trusted
+    assert not run(program, strict=True, tool=["1", "2"]).full.trusted
+    branch = "y = 'a'\nif tool() == 'x':\n    y = 'b'\ny"
+    assert run(branch, tool="x").full.trusted
+    assert not run(branch, strict=True, tool="x").full.trusted
+    assert run("if tool() == 'x':\n    pass\ny = 'b'\ny", strict=True, tool="x").full.trusted
+
+
+def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> None:
+    machine = machine_with(tool=["a"], other="b")
+    seen: list[bool] = []
+    call = machine.world.call
+    machine.world.call = lambda tool, args, control: (seen.append(control.public), call(tool, args, control))[
+        1
+    ]  # type: ignore[method-assign]
+    run_program("for x in tool():\n    other()\nother()\nif tool():\n    other()\n", machine)
+    run_program(
+        "z = [other() for x in tool()]\nz = [1 for x in ['a'] if tool() and other()]\nother()", machine
+    )
+    run_program("z = other() if tool() else 1", machine)
+    assert seen == [True, False, True, True, False, True, False, True, False, True, True, False]
+
+
+def test_control_dependencies_stay_where_a_program_failed() -> None:
+    machine = machine_with(tool=["a"])
+    with pytest.raises(ProgramError):
+        run_program("for x in tool():\n    if x:\n        nothing", machine)
+    assert not machine.control.public
+    run_program("y = 1", machine)
+    assert not machine.control.public
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("raise ValueError('none found')", "none found"),
+        ("raise ValueError(tool())", None),
+        ("raise ValueError(f'none in {tool()}')", None),
+        ("x = {'a': tool()}\nx['b']", "'b'"),
+        ("x = {}\nx[tool()]", None),
+        ("tool() + 1", None),
+        ("int('abc')", None),
+        ("int(tool())", None),
+        ("nothing", "name 'nothing' is not defined"),
+        ("tool().nothing", None),
+        ("while True:\n    pass", "While loops are not supported."),
+    ],
+)
+def test_the_text_of_an_error_is_shown_only_if_no_tool_had_a_part_in_it(
+    program: str, text: str | None
+) -> None:
+    error = failure(program, tool="SECRET")
+    assert (error.text if error.label.trusted else None) == text
+
+
+def test_no_builtin_of_python_is_there_that_the_tables_do_not_name() -> None:
+    machine = machine_with()
+    missing = [name for name in dir(builtins) if name not in machine.provided and not _is_constant(name)]
+    for name in missing:
+        with pytest.raises(ProgramError):
+            run_program(name, machine)
+    assert {"eval", "exec", "getattr", "open", "__import__"} <= set(missing)
+
+
+def _is_constant(name: str) -> bool:
+    return name in {"True", "False", "None", "Ellipsis", "NotImplemented"}
+
+
+def _leaves(value: Value) -> list[Value]:
+    parts = value.parts()
+    return [value] if not parts else [leaf for part in parts for leaf in _leaves(part)]
+
+
+def test_a_label_reaches_every_leaf_that_a_choice_decided_on() -> None:
+    value = run("x = [['a'], {'k': 'b'}] if tool() else 1", tool="x")
+    assert not any(leaf.full.trusted for leaf in _leaves(value))
