@@ -12,9 +12,9 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.grounding import leaf_forms
-from agentsys.models.simulated.line import MAX_ATTEMPTS, PLACEHOLDER
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
 from baselines.camel.agent import ROLE
 from baselines.camel.language.failure import ProgramError
 from baselines.camel.language.parse import code_block

@@ -14,9 +14,9 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.grounding import leaves
-from agentsys.models.simulated.line import PLACEHOLDER
 from agentsys.models.simulated.playbook import GoalScript
 from agentsys.models.simulated.role import Mind
+from agentsys.models.simulated.script_position import PLACEHOLDER
 
 ANSWER = "the answer"
 _ASKED = re.compile(r"Find the value called (\w+), for (?:(\w+) of (\w+)|the answer)\.")
