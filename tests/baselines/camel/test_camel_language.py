@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import builtins
 import datetime
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from agentdojo.default_suites.v1.tools.types import Email
-from hypothesis import given
-from hypothesis import strategies as st
 from programs_for_camel import failure, machine_with, run
 
 from baselines.camel.language.failure import ProgramError
@@ -94,12 +94,25 @@ def test_an_expression_means_what_it_means_in_python(expression: str) -> None:
     assert value.full.trusted and value.full.public
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=8), st.lists, max_leaves=8
-    )
-)
-def test_any_literal_reads_and_writes_as_in_python(raw: Any) -> None:
+def literals(draw: random.Random, depth: int) -> Any:
+    """A nested literal."""
+    makers: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: draw.random() < 0.5,
+        lambda: draw.randint(-(2**60), 2**60),
+        lambda: draw.uniform(-10, 10),
+        lambda: "".join(draw.choices("ab'\"\\\n\t {}é\x00\u2028", k=draw.randint(0, 8))),
+    ]
+    if depth:
+        makers.append(lambda: [literals(draw, depth - 1) for _ in range(draw.randint(0, 3))])
+        makers.append(lambda: tuple(literals(draw, depth - 1) for _ in range(draw.randint(0, 3))))
+        makers.append(lambda: {str(n): literals(draw, depth - 1) for n in range(draw.randint(0, 3))})
+    return draw.choice(makers)()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_literal_reads_and_writes_as_in_python(seed: int) -> None:
+    raw = literals(random.Random(seed), 3)
     value = run(repr(raw))
     assert (native(value), written(value), shown(value)) == (raw, repr(raw), str(raw))
 
