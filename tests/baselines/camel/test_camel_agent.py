@@ -11,7 +11,8 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from programs_for_camel import Planner, block, fresh, run_camel, suite_of
 
-from agentsys.contracts import Defense, Described
+from agentsys.abilities import Described
+from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Tracer, tracing
