@@ -23,7 +23,7 @@ from agentsys.audit.traces.document import trace_sections, trace_sentences
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What was found of a benchmark."""
+    """The findings about a benchmark."""
 
     static: StaticAudit
     trace: TraceAudit | None = None
@@ -31,7 +31,7 @@ class AuditReport:
 
 
 def audit_sentences(report: AuditReport) -> list[str]:
-    """What a paper can quote."""
+    """Sentences that a paper can quote."""
     return sentences(report.static) + (trace_sentences(report.trace) if report.trace else [])
 
 
@@ -39,7 +39,7 @@ def audit_document(report: AuditReport, *, every_task: bool = False) -> Document
     """Everything but the sentences, as grids.
 
     Args:
-        report: What was found.
+        report: The findings.
         every_task: Whether tasks of which nothing was found are shown, too.
     """
     sections = static_sections(report.static, every_task=every_task)
@@ -49,14 +49,14 @@ def audit_document(report: AuditReport, *, every_task: bool = False) -> Document
 
 
 def audit_terminal(report: AuditReport, document: Document) -> RenderableType:
-    """For a terminal: what it is of, the sentences, and then the grids of its document."""
+    """Lay the report out for a terminal: what it is of, the sentences, and then the grids of its document."""
     head = Text(plain(f"Audit of {title(report.static)}"), style="bold")
     said = [Text(f"- {plain(sentence)}") for sentence in audit_sentences(report)]
     return Group(head, *said, Text(), terminal_document(document))
 
 
 def audit_json(report: AuditReport) -> str:
-    """As JSON, with the rows of every task; ends in a newline."""
+    """Write the report as JSON, with the rows of every task; ends in a newline."""
     data: dict[str, Any] = {**static_data(report.static), "sentences": audit_sentences(report)}
     if report.trace is not None:
         data["runs"] = report.trace.to_json()
@@ -64,7 +64,7 @@ def audit_json(report: AuditReport) -> str:
 
 
 def audit_markdown(report: AuditReport, *, every_task: bool = False) -> str:
-    """As Markdown: a title, the sentences as a quotation, then the grids; ends in a newline."""
+    """Write the report as Markdown: a title, the sentences quoted, then the grids; ends in a newline."""
     quoted = "\n>\n".join(f"> {markdown_cell(sentence)}" for sentence in audit_sentences(report))
     grids = markdown_document(audit_document(report, every_task=every_task))
     return f"# Audit of {markdown_cell(title(report.static))}\n\n{quoted}\n\n{grids}"

@@ -133,7 +133,7 @@ class CaseRow:
 
     @property
     def identity(self) -> tuple[str | int | None, ...]:
-        """What no two counted cases share; the same case in two folders is counted once."""
+        """The values that no two counted cases share; the same case in two folders is counted once."""
         identity: tuple[str | int | None, ...] = _identity(self)
         return identity
 

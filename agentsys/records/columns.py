@@ -38,7 +38,7 @@ def row_arrays(rows: Sequence[CaseRow | None]) -> list[pa.Array]:
     """The rows as columns, in the order of `ROW_FIELDS`.
 
     Args:
-        rows: None gives a line of nulls.
+        rows: The rows, in order; None gives a line of nulls.
     """
     whole = [_NO_CASE if row is None else row for row in rows]
     return [_array([*map(attrgetter(field.name), whole)], field) for field in ROW_FIELDS]
@@ -48,7 +48,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     """A data frame with the columns of `CaseRow` (no others), missing values kept apart from zeros.
 
     Args:
-        table: With at least the fields of `ROW_FIELDS` and `source`, and no line of nulls.
+        table: The rows with at least the fields of `ROW_FIELDS` and `source`, and no line of nulls.
     """
     import pandas as pd
 

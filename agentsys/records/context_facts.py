@@ -38,8 +38,8 @@ def trajectory(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
     """Look through one context.
 
     Args:
-        messages: As stored; roles `system`, `user`, `assistant`, `tool`.
-        lines: What to look for; empty in benign cases.
+        messages: The messages as stored; roles `system`, `user`, `assistant`, `tool`.
+        lines: The payload's lines to look for; empty in benign cases.
     """
     found = ContextFacts()
     calls: dict[str, int] = {}
@@ -64,7 +64,7 @@ def trajectory(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
 
 
 def own_words(messages: Sequence[Any]) -> list[str]:
-    """What the user and the system message say before the agent's first reply."""
+    """The user's and the system message's words before the agent's first reply."""
     said = []
     for message in messages:
         if not isinstance(message, dict) or message.get("role") not in ("system", "user"):
@@ -84,7 +84,7 @@ def text_of(content: object) -> str:
 
 
 def shown_text(message: Mapping[str, Any]) -> str:
-    """What a model is shown of a tool result: the error in place of the content where there is one."""
+    """The text of a tool result as a model sees it: the error in place of the content where there is one."""
     error = message.get("error")
     return error if isinstance(error, str) and error else text_of(message.get("content"))
 

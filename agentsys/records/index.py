@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class Stamps(NamedTuple):
-    """What files are known by; three lists of one length."""
+    """The marks that files are known by; three lists of one length."""
 
     file: list[bytes]
     """Path below the folder."""
@@ -73,7 +73,7 @@ def indexed(listing: Listing) -> pa.Table:
     """One line per file of a listing, in its order.
 
     Args:
-        listing: Of a folder, whole: an index is kept for the folder.
+        listing: The whole of a folder: an index is kept for it.
 
     Returns:
         Columns `file` (the path below the folder, as bytes), `size`, `mtime_ns`, `kind` (`CASE`,
@@ -101,7 +101,7 @@ def indexed(listing: Listing) -> pa.Table:
 
 
 def stamps_of(files: Sequence[str], root: str) -> Stamps:
-    """What files are known by at this moment; one that is gone or out of reach has the size -1."""
+    """Take what files are known by at this moment; one that is gone or out of reach has the size -1."""
     cut = len(os.fsencode(os.path.join(root, "")))  # noqa: PTH118
     found = [_status(file) for file in files]
     return Stamps(
@@ -116,7 +116,7 @@ def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:
 
     Args:
         files: Their paths.
-        stamps: What they are known by, in the same order, taken before they are read.
+        stamps: The marks they are known by, in the same order, taken before they are read.
     """
     rows: list[CaseRow | None] = []
     reasons: list[str | None] = []
@@ -137,7 +137,7 @@ def lines_of(rows: Sequence[CaseRow | None], reasons: Sequence[str | None], stam
     Args:
         rows: The cases; None where there is none.
         reasons: Why there is none; None where the file is something else. As long as `rows`.
-        stamps: What the files are known by, in the same order.
+        stamps: The marks the files are known by, in the same order.
     """
     kinds = [
         CASE if row is not None else OTHER if reason is None else SKIPPED
@@ -197,7 +197,7 @@ def _write(root: Path, table: pa.Table) -> None:
 
 
 def index_place(root: Path) -> Path:
-    """Where the index of a folder is written, and looked for first.
+    """The place where a folder's index is written, and looked for first.
 
     A folder that is not ours is never written to.
     """

@@ -27,7 +27,7 @@ class Skipped(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What one given path holds."""
+    """The contents of one given path."""
 
     root: str
     """The path as it was given; every file's path begins with it."""

@@ -28,7 +28,7 @@ BESIDE = "agentsys_names.yaml"
 
 
 class Said(BaseModel):
-    """What is said of the folders that one pattern matches; None: nothing."""
+    """The user's word on the folders that one pattern matches; None: nothing is said."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -70,10 +70,10 @@ class Names:
         self._entries = () if self.given is None else _read(Path(self.given))
 
     def of(self, folder: str) -> Said:
-        """What is said of a pipeline's folder: of each of the three the first entry that says it.
+        """Look up a pipeline's folder: for each of the three facts the first entry that says it.
 
         Args:
-            folder: Its absolute path. A pattern matches its name, or the end of its path.
+            folder: Absolute path of the folder. A pattern matches its name, or the end of its path.
         """
         found: dict[str, str] = {}
         for entry in (*self._entries, *self._entries_beside(os.path.dirname(folder))):  # noqa: PTH120

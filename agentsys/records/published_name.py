@@ -44,7 +44,7 @@ OTHER_WORDS = frozenset({"tool_filter", "melon", "drift", "progent", "camel"})
 
 
 class PublishedName(NamedTuple):
-    """What a published pipeline's name says."""
+    """The model and the defense that a published pipeline's name tells of."""
 
     model: str
     defense: str
@@ -67,11 +67,11 @@ def victim_of(name: str) -> PublishedName:
 
 
 def settled_victim(folder: str, stored: PublishedName) -> PublishedName:
-    """What folder and file say together: where they disagree, the folder decides.
+    """Settle what folder and file say together: where they disagree, the folder decides.
 
     Args:
         folder: The pipeline folder's name.
-        stored: What the file's own fields say.
+        stored: Model and defense by the file's own fields.
 
     Returns:
         A folder whose name ends in no known defense says nothing about the defense: the file's stays. A

@@ -27,7 +27,7 @@ __all__ = ["Reading", "Skipped", "nothing_found", "read_cases", "skipped_lines"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What some folders hold. Cases, skipped, repeated and other files add up to the files seen."""
+    """The contents of some folders. Cases, skipped, repeated and other files add up to the files seen."""
 
     cases: tuple[CaseRow, ...]
     """In the order of the paths given, then by path, those from ASB's results last; each case once."""
@@ -53,7 +53,7 @@ def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = No
     Args:
         paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
             are read once. Hidden files and folders are passed over.
-        names: What the user says of other people's folders; files of names beside those are found without it.
+        names: The user's word on other people's folders; files of names beside those are found without it.
 
     Returns:
         The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
@@ -101,7 +101,7 @@ def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = No
 
 
 def told_of(row: CaseRow) -> Told:
-    """What `settle` looks at of a row."""
+    """Take from a row what `settle` looks at."""
     return Told(*_told(row))
 
 

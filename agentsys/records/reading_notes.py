@@ -25,8 +25,8 @@ def reading_notes(skipped: Sequence[Skipped], settled: Settled, cases: pd.DataFr
 
     Args:
         skipped: Files that could not be used.
-        settled: What became of the cases.
-        cases: Those that count, with the columns of `load_runs`.
+        settled: The cases' names and repetitions, as `settle` decided them.
+        cases: The cases that count, with the columns of `load_runs`.
     """
     return [
         *skipped_lines(skipped),
@@ -38,7 +38,7 @@ def reading_notes(skipped: Sequence[Skipped], settled: Settled, cases: pd.DataFr
 
 
 def settled_lines(notes: Sequence[str], limit: int = 12) -> list[str]:
-    """What was decided about whose runs these are: `limit` lines, then a count of the rest."""
+    """The decisions about whose runs these are: `limit` lines, then a count of the rest."""
     rest = len(notes) - limit
     return [*notes[:limit], f"{rest} more folders likewise."] if rest > 0 else list(notes)
 

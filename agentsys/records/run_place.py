@@ -1,4 +1,4 @@
-"""Where a stored case lies: the folder of its pipeline, and the folder that holds the pipelines."""
+"""The place of a stored case: the folder of its pipeline, and the folder that holds the pipelines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class RunPlace(NamedTuple):
 
 
 def place_of(source: str, suite: str, user_task_id: str) -> RunPlace:
-    """Where the file of a case lies.
+    """Find the two folders of a case's file.
 
     Args:
         source: Path of the file (of ASB's: with `#` and the row's number).
-        suite: As the file says; the layout is AgentDojo's where the folders say so too.
-        user_task_id: Likewise.
+        suite: The suite by the file; the layout is AgentDojo's where the folders say so too.
+        user_task_id: The user task by the file, likewise.
     """
     return _of_folder(source.rpartition("/")[0], suite, user_task_id)
 

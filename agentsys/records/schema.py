@@ -48,7 +48,7 @@ class Exposure(_Stored):
 
 
 class RoleUsage(_Stored):
-    """What one role cost in one case, retries and questions that ended in an error included."""
+    """The cost of one role in one case, retries and questions that ended in an error included."""
 
     calls: int = 0
     """Replies received."""

@@ -44,7 +44,7 @@ _EVIDENCE = (
 
 
 class Told(NamedTuple):
-    """What is looked at of one case, by the names of `CaseRow`'s fields."""
+    """The facts looked at of one case, by the names of `CaseRow`'s fields."""
 
     benchmark: str
     version: str
@@ -73,7 +73,7 @@ class Told(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """As `CaseRow.identity`."""
+        """The same values as `CaseRow.identity`."""
         found: tuple[Any, ...] = _identity(self)
         return found
 
@@ -90,7 +90,7 @@ class RepeatedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Settled:
-    """What became of the cases."""
+    """The cases with their names settled, and those that count."""
 
     told: list[Told]
     """As they were given, under their settled names."""
@@ -106,8 +106,8 @@ def settle(cases: Sequence[Told], names: Names) -> Settled:
     """Settle names and versions, keep pipelines apart, and count each case once.
 
     Args:
-        cases: In the order in which they were read.
-        names: What the user says of folders.
+        cases: The cases in the order in which they were read.
+        names: The user's word on folders.
     """
     places = [place_of(case.source, case.suite, case.user_task_id) for case in cases]
     notes: list[str] = []
@@ -276,7 +276,7 @@ def _are_several(folders: Mapping[str, Sequence[Told]], names: Names) -> bool:
 
 
 def _evidence_of(case: Told) -> Any:
-    """What must be alike in two files of one case; None where they may differ.
+    """The facts that must be alike in two files of one case; None where they may differ.
 
     Of ours the settings: the same ones may well give another outcome the next time.
     """
@@ -286,7 +286,7 @@ def _evidence_of(case: Told) -> Any:
 
 
 def _first_of_each(cases: Sequence[Told]) -> list[int]:
-    """Which of several stored cases count: of each case the first file, or the first of the better ones.
+    """Choose which stored cases count: of each case the first file, or the first of the better ones.
 
     One without error is better than one with, and messages are better than scores alone.
     """

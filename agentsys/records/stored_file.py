@@ -71,7 +71,7 @@ def case_in(path: str) -> StoredCase | None:
 
 
 def json_of(path: str) -> object:
-    """What a file holds, with everything replaced that no file of ours could hold.
+    """Read a file's JSON, with everything replaced that no file of ours could hold.
 
     Raises:
         UnreadableRecord: If it cannot be read or is not JSON.

@@ -1,4 +1,4 @@
-"""What runs into a log folder were to do, kept beside the records, so that readers can name what is missing.
+"""`StoredPlan`: the cases planned into a log folder, kept there so that readers can name what is missing.
 
 One small file per plan, named by its content: the same command writes the same file, other commands add
 theirs, and what was planned is all of them together. Grids are kept as grids, not as lists of cases.
@@ -93,7 +93,7 @@ def as_stored(cases: Iterable[Case]) -> StoredPlan:
 
 
 def plan_file(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
-    """Where a plan is to be kept, and what its file holds."""
+    """The place where a plan is to be kept, and the content of its file."""
     data = orjson.dumps(plan.model_dump())
     return logdir / FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
 

@@ -1,4 +1,4 @@
-"""What was planned into the folders that are read, and has no record yet."""
+"""Cases that were planned into the folders that are read and have no record yet."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Unfinished(NamedTuple):
 
 
 def unfinished_in(paths: Iterable[Path], logdirs: Iterable[Path] = ()) -> tuple[Unfinished, ...]:
-    """What is missing under some paths, by the plans kept in their log folders.
+    """Find what is missing under some paths, by the plans kept in their log folders.
 
     Args:
-        paths: As given to a reader: log, pipeline or suite folders, or single files. One that does not exist
-            (a pipeline not begun) counts as well.
+        paths: Paths as given to a reader: log, pipeline or suite folders, or single files. One that does not
+            exist (a pipeline not begun) counts as well.
         logdirs: Log folders that are known to lie below them.
     """
     roots = [path.absolute() for path in paths]

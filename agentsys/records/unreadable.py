@@ -1,4 +1,4 @@
-"""What of a stored file cannot be used: `UnreadableRecord`, and fields that this version does not know."""
+"""`UnreadableRecord`: a stored file that cannot be used; and the note of fields that are not known here."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def recorded_now(trajectory: Trajectory) -> datetime.datetime | None:
 
 
 def _difference_in_data(trajectory: Trajectory, version: str) -> str:
-    """What of the data is not as it was, in a few words; empty if nothing is known to differ."""
+    """Say in a few words what of the data is not as it was; empty if nothing is known to differ."""
     suite = suite_for(trajectory, version)
     if trajectory.data_hash is not None:
         return "the data's hash is another" if trajectory.data_hash != data_hash(suite) else ""

@@ -80,12 +80,12 @@ def fixed_verdict(
     """Score an execution once more.
 
     Args:
-        trajectory: What was executed.
-        tasks: Its tasks in the suite's version.
-        suite: Of `agentsys.benchmarks.agentdojo.AgentDojo`.
+        trajectory: The record that was executed.
+        tasks: The record's tasks in the suite's version.
+        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`.
         done: The environments before and after; they stay as they are.
         official: The scores without fixes.
-        fixes: From `fixes_of_checks`.
+        fixes: Names of fixes, from `fixes_of_checks`.
 
     Returns:
         None for an injection task that was run alone: fixes are of user tasks and attacks.

@@ -37,12 +37,12 @@ def reexecute(
     """Do again what was done.
 
     Args:
-        trajectory: From `read_trajectory`. Where it does not know what was injected, the vectors keep
-            their defaults: then tools return other texts, and the checks judge the same calls.
+        trajectory: A record from `read_trajectory`. Where it does not know what was injected, the vectors
+            keep their defaults: then tools return other texts, and the checks judge the same calls.
         tasks: The record's tasks in the suite's version.
-        suite: Of `agentsys.benchmarks.agentdojo.AgentDojo`.
-        clock: Where the clock that tools read begins; None: where the record's began, or, if it does not
-            say, where any case's begins.
+        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`.
+        clock: Time at which the clock that tools read begins; None: where the record's began, or, if it does
+            not say, where any case's begins.
 
     Raises:
         ValueError: If an injection vector is not one of the suite's.
@@ -55,12 +55,12 @@ def reexecute(
 
 
 def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
-    """What the tools return to a record's calls today: errors in place of contents, as models are shown.
+    """Collect what tools return to a record's calls today: errors in place of contents, as models see them.
 
     Args:
-        trajectory: From `read_trajectory`.
+        trajectory: A record from `read_trajectory`.
         tasks: The record's tasks in the suite's version.
-        suite: As for `reexecute`, which raises the same.
+        suite: The suite, as `reexecute` takes it, which raises the same.
     """
     environment = _fresh(trajectory, tasks, suite)
     with reading(_clock(trajectory)):

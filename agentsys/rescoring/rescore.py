@@ -36,7 +36,7 @@ class RescoredCase:
 
 @dataclass
 class Rescoring:
-    """What became of the records. Cases, skipped and other files add up to the files seen."""
+    """The outcome of a re-scoring. Cases, skipped and other files add up to the files seen."""
 
     cases: list[RescoredCase] = field(default_factory=list)
     skipped: list[SkippedRecord] = field(default_factory=list)
@@ -60,7 +60,7 @@ def rescore(
         paths: Log, pipeline or suite folders or single files, in any mixture.
         version: The benchmark's version; None takes the one that each record names.
         fixes: Fixes to score under beside the official checks; empty means every fix of a check.
-        names: What the user says of other people's folders.
+        names: The user's word on other people's folders.
 
     Raises:
         ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
@@ -100,7 +100,7 @@ def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) 
     Args:
         trajectory: The record.
         version: The benchmark's version.
-        fixes: Of checks; empty means all of them.
+        fixes: Names of fixes of checks; empty means all of them.
 
     Raises:
         Unusable: If it cannot be scored under this version.

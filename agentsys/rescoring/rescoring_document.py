@@ -41,7 +41,7 @@ def rescoring_document(found: Rescoring) -> Document:
     """Tables and notes for every writer.
 
     Args:
-        found: From `agentsys.rescoring.rescore.rescore`.
+        found: The outcome, from `agentsys.rescoring.rescore.rescore`.
     """
     fixed = fixed_grids(found.cases)
     sections = [
@@ -127,7 +127,7 @@ def fixed_grids(cases: Sequence[RescoredCase]) -> dict[tuple[str, str], Grid]:
     """(Pipeline, version) -> official and fixed scores side by side.
 
     Args:
-        cases: From `agentsys.rescoring.rescore.rescore`.
+        cases: The re-scored records, from `agentsys.rescoring.rescore.rescore`.
     """
     grouped: dict[tuple[str, str], list[FixedRow]] = {}
     for row in fixed_rows(cases):
@@ -168,7 +168,7 @@ def changed_grid(cases: Sequence[RescoredCase]) -> Grid:
     """Every record of which a fix turned a score.
 
     Args:
-        cases: From `agentsys.rescoring.rescore.rescore`.
+        cases: The re-scored records, from `agentsys.rescoring.rescore.rescore`.
     """
     tasks = ("Pipeline", "Suite", "User task", "Injection task", "Attack")
     header = (*tasks, "Utility", "Attack success", "Fixes")
@@ -196,7 +196,7 @@ def _turned(official: bool | None, fixed: bool | None) -> str:
 
 
 def fixed_notes(found: Rescoring) -> Iterator[str]:
-    """What has to be said below these grids."""
+    """Say what has to stand below these grids."""
     scored = [case for case in found.cases if has_both(case)]
     if scored:
         yield (

@@ -14,7 +14,7 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 class Scores(NamedTuple):
-    """What a version's checks say."""
+    """The verdicts of a version's checks."""
 
     utility: bool
     security: bool | None
@@ -34,7 +34,7 @@ def score(trajectory: Trajectory, version: str) -> Scores:
 
 
 def score_and_execution(trajectory: Trajectory, version: str) -> tuple[Scores, Reexecution]:
-    """As `score`, and with the two environments."""
+    """Score a record as `score` does, and give the two environments, too."""
     if trajectory.error is not None:
         raise Unusable(RecordFault.ERROR, f"recorded with an error: {trajectory.error[:80]}")
     suite = suite_for(trajectory, version)
@@ -54,9 +54,9 @@ def checked(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: R
     """The checks' verdicts on an execution.
 
     Args:
-        trajectory: What was executed; its answer and calls are judged, too.
-        tasks: Its tasks in the suite's version.
-        suite: Of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
+        trajectory: The record that was executed; its answer and calls are judged, too.
+        tasks: The record's tasks in the suite's version.
+        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
         done: The environments before and after.
     """
     facts = list(trajectory.answer), done.before, done.after, as_calls(trajectory.seen_by_checks)

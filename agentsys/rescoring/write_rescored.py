@@ -26,7 +26,7 @@ def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:
     """Write one file per re-scored record: `<pipeline>/<suite>/<task>/<attack>/<injection>.json`.
 
     Args:
-        cases: From `rescore`.
+        cases: The re-scored records, from `rescore`.
         out: The folder; made if it is not there.
 
     Returns:
@@ -63,7 +63,7 @@ def _places(cases: Iterable[RescoredCase], out: Path) -> dict[Path, RescoredCase
 
 
 def relative_path(case: RescoredCase) -> str:
-    """Where a re-scored record stands below the folder. Names from a file cannot lead out of it."""
+    """The path of a re-scored record below the folder. Names from a file cannot lead out of it."""
     done = case.trajectory
     if done.form == "agentsys":
         return _relabelled(json_of(done.source), case.version).key
@@ -126,7 +126,7 @@ def _own(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
 
 
 def _note(case: RescoredCase) -> dict[str, Any]:
-    """What a reader of the file should know."""
+    """Note down what a reader of the file should know."""
     done = case.trajectory
     return {
         "from": done.source,

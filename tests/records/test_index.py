@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -232,3 +234,20 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
         thread.join()
     assert wrong == []
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def _ours_behind(module: str, met: set[str]) -> set[str]:
+    """A module of ours and every module of ours that it cannot do without."""
+    if module not in met and (spec := find_spec(module)) and spec.origin:
+        met.add(module)
+        for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentsys."):
+                _ours_behind(str(node.module), met)
+    return met
+
+
+def test_the_index_is_of_another_version_once_any_code_behind_its_rows_has_changed() -> None:
+    behind = _ours_behind("agentsys.records.stored_file", _ours_behind("agentsys.records.columns", set()))
+    assert len(behind) > 8
+    elsewhere = {module for module in behind if not module.startswith("agentsys.records.")}
+    assert elsewhere == {f"agentsys.{name.removesuffix('.py')}" for name in index._ELSEWHERE}

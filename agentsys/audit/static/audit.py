@@ -119,12 +119,12 @@ class _Auditor:
 
 
 def audit_user_task(user: Subject, attacks: Sequence[Subject], words: VectorWords) -> UserTaskAudit:
-    """Every check on a user task.
+    """Put every check to a user task.
 
     Args:
-        user: The task.
-        attacks: Its suite's injection tasks.
-        words: Of its suite.
+        user: The user task.
+        attacks: The injection tasks of its suite.
+        words: The words of its suite's vectors.
     """
     path = vectors_on_path(user)
     return UserTaskAudit(
@@ -145,7 +145,7 @@ def audit_user_task(user: Subject, attacks: Sequence[Subject], words: VectorWord
 
 
 def audit_injection_task(attack: Subject) -> InjectionTaskAudit:
-    """Every check on an injection task."""
+    """Put every check to an injection task."""
     return InjectionTaskAudit(
         task=attack.task.ID,
         noop_security=noop_passes(attack),

@@ -35,7 +35,7 @@ class Stage:
     """Plays calls on one suite's environments. Keeps nothing that a later call could change.
 
     Args:
-        suite: As a benchmark gives it: environments load fast, checks see copies.
+        suite: A suite as a benchmark gives it: environments load fast, checks see copies.
     """
 
     def __init__(self, suite: TaskSuite[Any]) -> None:
@@ -71,8 +71,8 @@ class Stage:
         """Play calls on a copy of `start`.
 
         Args:
-            start: Left as it is.
-            calls: Played in order.
+            start: The environment to begin in; it stays as it is.
+            calls: Calls to play, in order.
             answer: The agent's last words.
             strict: Whether a call that ends in an error ends the play; an agent would go on.
 
@@ -143,7 +143,7 @@ class Subject:
         """Whether the task passes after these calls and the ground truth's answer.
 
         Args:
-            calls: Played in order, from where the task begins.
+            calls: Calls to play in order, from where the task begins.
             strict: Whether a call that ends in an error makes the question void.
 
         Returns:

@@ -150,7 +150,7 @@ def overwritten(subject: Subject, on_path: Iterable[str], words: VectorWords) ->
     Args:
         subject: A user task.
         on_path: Vectors that an attack on this task writes into.
-        words: What each vector's default adds to the data.
+        words: The words that each vector's default adds to the data.
     """
     if subject.own is None:
         return ()

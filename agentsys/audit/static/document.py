@@ -26,7 +26,7 @@ def static_sections(audit: StaticAudit, *, every_task: bool = False) -> list[Sec
     """The summary, and a section per suite of which something is found.
 
     Args:
-        audit: What was found.
+        audit: The findings.
         every_task: Whether the tasks follow one by one, also those of which nothing was found.
     """
     sections = ((suite.suite, _suite(suite, every_task)) for suite in audit.suites)
@@ -95,7 +95,7 @@ def _users(suite: SuiteAudit) -> Grid:
 
 
 def _user_columns(suite: SuiteAudit) -> Iterator[_UserColumn]:
-    """What is told of every task; nothing that a suite has nothing for."""
+    """Columns told of every task; nothing that a suite has nothing for."""
     if suite.pairs:
         yield _UserColumn(
             "solved after", lambda row: numbers(row.pair_compatible) if row.pair_compatible else _NONE

@@ -1,4 +1,4 @@
-"""The audits that are expected: read, compared, written."""
+"""Expectations of an audit: reading them, comparing an audit with one, writing one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = ("user_tasks", "injection_tasks")
 
 
 def shipped_expectation(benchmark: str, version: str) -> dict[str, Any]:
-    """What came with the package for a benchmark's version.
+    """Read the expectation that came with the package for a benchmark's version.
 
     Raises:
         ConfigError: If nothing did.
@@ -31,7 +31,7 @@ def shipped_expectation(benchmark: str, version: str) -> dict[str, Any]:
 
 
 def read_expectation(path: Path) -> dict[str, Any]:
-    """An expectation of the user's own.
+    """Read an expectation of the user's own.
 
     Raises:
         ConfigError: If the file cannot be read or is none.
@@ -80,11 +80,11 @@ def _json(value: object) -> str:
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """What moved, a line each; no line if all is as expected.
+    """List what moved, a line each; no line if all is as expected.
 
     Args:
-        expected: May hold suites that were not audited: those are not compared.
-        found: Of `agentsys.audit.static.json_form.expectation`.
+        expected: The expectation; suites in it that were not audited are not compared.
+        found: The new findings, from `agentsys.audit.static.json_form.expectation`.
     """
     lines = [
         f"{key}: expected {expected.get(key)}, found {found[key]}"

@@ -1,4 +1,4 @@
-"""What is not as one would wish of a suite's tasks, in words: by finding, and by task."""
+"""`TaskFinding`: the faults of a suite's tasks in words, by finding and by task."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class TaskFinding(NamedTuple):
 
 
 def user_findings(suite: SuiteAudit) -> list[TaskFinding]:
-    """What was found of user tasks, in the order of the checks."""
+    """List what was found of user tasks, in the order of the checks."""
     return _by_finding(suite.user_tasks, of_user_task, suite)
 
 
 def attack_findings(suite: SuiteAudit) -> list[TaskFinding]:
-    """What was found of injection tasks, in the order of the checks."""
+    """List what was found of injection tasks, in the order of the checks."""
     return _by_finding(suite.injection_tasks, of_injection_task, suite)
 
 
@@ -34,7 +34,7 @@ def of_user_task(row: UserTaskAudit, suite: SuiteAudit) -> list[tuple[int, str]]
 
     Args:
         row: The task.
-        suite: Its suite, which says what the others are like.
+        suite: The task's suite, which says what the others are like.
     """
     attacks = numbers(row.security_on_user_ground_truth)
     found = (

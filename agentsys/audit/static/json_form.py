@@ -49,7 +49,7 @@ def _summary(suite: SuiteAudit) -> dict[str, Any]:
 
 
 def expectation(audit: StaticAudit) -> dict[str, Any]:
-    """What a later audit has to find again: only what is not as one would wish, task by task.
+    """State what a later audit has to find again: only what is not as one would wish, task by task.
 
     Verdicts of our own (a mutation's kind and review) are not in it.
     """

@@ -88,7 +88,7 @@ def altered(value: Any) -> list[list[Any]]:
     """Ways to get an argument wrong.
 
     Args:
-        value: What the ground truth gives.
+        value: The value that the ground truth gives.
 
     Returns:
         One entry per way (a list can be wrong in each of its items); an entry holds values to
@@ -171,8 +171,8 @@ def kind_of(name: str, value: object) -> ArgumentKind:
     """The kind of an argument.
 
     Args:
-        name: Its name; the last word that is known decides (`user_email` is an e-mail).
-        value: What the ground truth gives.
+        name: The argument's name; the last word that is known decides (`user_email` is an e-mail).
+        value: The value that the ground truth gives.
     """
     if isinstance(value, bool):
         return ArgumentKind.FLAG

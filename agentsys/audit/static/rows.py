@@ -1,4 +1,4 @@
-"""What a static audit finds: a row per task, the rows of a suite, and the suites of a benchmark."""
+"""Findings of a static audit: a row per task, the rows of a suite, and the suites of a benchmark."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def asks_before_to_change(task: Task, environment: TaskEnvironment) -> bool:
     one, at a point where it has been made sure that it does nothing.
 
     Args:
-        task: Its checks are read.
-        environment: One that it begins in; copies are used.
+        task: The task whose checks are read.
+        environment: An environment that the task begins in; copies are used.
     """
     paths = {path for name in _CHECKS for path in _calls_on_before(task, name)}
     return any(_changes(environment, path) for path in sorted(paths))

@@ -50,7 +50,7 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 @dataclass(frozen=True)
 class TraceAudit:
-    """What was found. Counts are of records; nothing that errored or is hollow is part of a rate."""
+    """Findings in stored runs. Counts are of records; nothing that errored or is hollow counts in a rate."""
 
     version: str | None
     """The version they were scored with again; None: each one's own."""
@@ -97,7 +97,7 @@ def trace_audit(
         paths: Folders or files of AgentDojo, of DRIFT or of ours.
         version: The benchmark's version that benign records are scored with again; None takes the one each
             names.
-        names: What the user says of other people's folders.
+        names: The user's word on other people's folders.
 
     Raises:
         ConfigError: If a path or the version does not exist, there is no record, or a benign one names no
@@ -119,7 +119,7 @@ def trace_audit(
 
 @dataclass
 class _Looked:
-    """What is kept of the records, each looked at once."""
+    """The facts kept of the records, each looked at once."""
 
     version: str | None
     attacked: list[AttackedTrace] = field(default_factory=list)

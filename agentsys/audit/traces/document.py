@@ -21,7 +21,7 @@ def trace_sections(found: TraceAudit, *, every_task: bool = False) -> list[Secti
     """One section per finding; findings of nothing are left out. Names are as in the files, unescaped.
 
     Args:
-        found: What was found.
+        found: The findings.
         every_task: Whether there is a row per user task, too, where the sentences name the tasks.
     """
     makers = (*_GRIDS, *_BY_TASK) if every_task else _GRIDS
@@ -30,7 +30,7 @@ def trace_sections(found: TraceAudit, *, every_task: bool = False) -> list[Secti
 
 
 def trace_sentences(found: TraceAudit) -> list[str]:
-    """What a reader has to know of these runs before their numbers."""
+    """Say what a reader has to know of these runs before their numbers."""
     return [
         f"The stored runs hold {found.attacked} attacked and {found.benign} benign records and {found.alone}"
         f" injection tasks run alone; {sum(row.records for row in found.hollow)} hollow records and"

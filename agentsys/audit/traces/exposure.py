@@ -61,7 +61,7 @@ class AttackedTrace(NamedTuple):
 
 
 def attacked_trace(trajectory: Trajectory) -> AttackedTrace:
-    """What is kept of an attacked record."""
+    """Take from an attacked record what is kept of it."""
     return AttackedTrace(
         named(trajectory),
         bool(trajectory.security),

@@ -1,4 +1,4 @@
-"""What records tell when they are done again: benign ones, destroyed user tasks, answer sections."""
+"""Findings in records that are done again: benign ones, destroyed user tasks, answer sections."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _CLOCK_YEAR = 2025
 
 
 class GroundTruthState(NamedTuple):
-    """Where a user task's ground truth leads."""
+    """The state that a user task's ground truth leads to."""
 
     after: Any
     """The comparable dump of its environment."""
@@ -43,7 +43,7 @@ def _unstamped(value: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def ground_truth_state(version: str, suite_name: str, user_task_id: str) -> GroundTruthState | None:
-    """Where the ground truth of a user task leads, without injections; None where it cannot be worked out.
+    """Play the ground truth of a user task, without injections; None where it cannot be worked out.
 
     Raises:
         ConfigError: If there is no such version or suite.

@@ -1,4 +1,4 @@
-"""What the audit finds in stored runs: one small frozen type per finding, all JSON-ready by `asdict`."""
+"""Findings in stored runs: one small frozen type per finding, all JSON-ready by `asdict`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TraceCase:
 
 
 def named(trajectory: Trajectory) -> TraceCase:
-    """What a report says of a record."""
+    """Name a record as a report does."""
     return TraceCase(
         trajectory.shown_pipeline,
         trajectory.suite,
@@ -35,7 +35,7 @@ def named(trajectory: Trajectory) -> TraceCase:
 
 @dataclass(frozen=True)
 class ExposureRow:
-    """How often an attack was met at all, over all pipelines and attacks of the traces."""
+    """Counts of records in which an attack was met at all, over all pipelines and attacks of the traces."""
 
     suite: str
     user_task_id: str | None
@@ -73,7 +73,7 @@ class AsrRow:
 
 @dataclass(frozen=True)
 class SolvedRow:
-    """How often a user task was solved in benign records."""
+    """Counts of benign records in which a user task was solved."""
 
     suite: str
     user_task_id: str

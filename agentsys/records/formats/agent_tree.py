@@ -37,8 +37,8 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
     """Look through the spans of a record.
 
     Args:
-        spans: Of a `StoredBlock` (`StoredSpan` as plain data), their form checked.
-        lines: What to look for in workers' contexts; empty in benign cases.
+        spans: The spans of a `StoredBlock`: plain data whose form was checked.
+        lines: The payload's lines to look for in workers' contexts; empty in benign cases.
     """
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
@@ -62,7 +62,7 @@ def replies(spans: Sequence[Any]) -> dict[str, str]:
     """Model id that replies named -> the role that was answered first.
 
     Args:
-        spans: As for `agent_tree`.
+        spans: The spans of a `StoredBlock`.
     """
     found: dict[str, str] = {}
     for span in spans:

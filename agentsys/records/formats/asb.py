@@ -59,7 +59,7 @@ def asb_rows(path: str) -> Iterator[Row]:
     """Every row of a results file; a bad row does not stop the others.
 
     Args:
-        path: Of a file that `is_asb_result`.
+        path: Path of a file that `is_asb_result`.
     """
     run, number = _Run.of(Path(path)), 0
     try:
@@ -91,7 +91,7 @@ def _long_fields() -> Iterator[None]:
 
 @dataclass
 class _Run:
-    """What the file's place says of all its rows, and what was met so far."""
+    """Facts of one results file: what its place says of all its rows, and the cases met so far."""
 
     model: str
     defense: str

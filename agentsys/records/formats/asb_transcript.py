@@ -32,7 +32,7 @@ _PROLOGUE = 4
 
 @dataclass(frozen=True)
 class Transcript:
-    """What happened, as far as the messages show."""
+    """The course of one case, as far as its messages show it."""
 
     task: str
     offered: tuple[str, ...]
@@ -47,7 +47,7 @@ class Transcript:
     """Whether a request failed: ASB counts such a case as a failure."""
 
     def ran(self, tool: str) -> int:
-        """How often a tool ran."""
+        """Count the runs of a tool."""
         return sum(called.count(tool) for called in self.rounds)
 
 

@@ -36,8 +36,8 @@ def conversation(stored: object, error: str | None) -> ToldMessages:
     """Take a stored list of messages apart.
 
     Args:
-        stored: As it stands in the file's JSON.
-        error: What ended the run, if something did. Such a run may have said nothing.
+        stored: The messages as they stand in the file's JSON.
+        error: The error that ended the run, if one did. Such a run may have said nothing.
 
     Raises:
         Unusable: If it is no list of messages; if a run without error has none, or no answer at the end.

@@ -35,9 +35,9 @@ def utility_of_final_answer(
     """The utility had only the answer section been judged.
 
     Args:
-        trajectory: What was executed.
-        tasks: Its tasks in the suite's version.
-        suite: Of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
+        trajectory: The record that was executed.
+        tasks: The record's tasks in the suite's version.
+        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
         done: The environments before and after.
 
     Returns:

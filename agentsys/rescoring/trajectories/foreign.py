@@ -19,7 +19,7 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 def agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
-    """What a record of AgentDojo's own runner did.
+    """Read what a record of AgentDojo's own runner did.
 
     Args:
         stored: The file's JSON object.
@@ -38,7 +38,7 @@ def agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
 
 
 def drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
-    """What a record of DRIFT's own driver did; it does not say what was injected.
+    """Read what a record of DRIFT's own driver did; it does not say what was injected.
 
     Args:
         stored: The file's JSON object.

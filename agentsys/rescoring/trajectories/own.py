@@ -17,7 +17,7 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
-    """What one of our records did.
+    """Read what one of our records did.
 
     The environment saw the calls of every run of the pipeline (AgentDojo makes up to three), checks
     only see those of the last.

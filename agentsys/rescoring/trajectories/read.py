@@ -24,7 +24,7 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 def read_trajectory(path: str) -> Trajectory | None:
-    """What the case in a file did.
+    """Read what the case in a file did.
 
     Args:
         path: The file's path.
@@ -104,7 +104,7 @@ def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None)
 
     Args:
         paths: Log, pipeline or suite folders or single files, in any mixture; overlaps are read once.
-        names: What the user says of other people's folders.
+        names: The user's word on other people's folders.
 
     Raises:
         ConfigError: If a path does not exist, or a file of names is not one.

@@ -30,8 +30,8 @@ class Unusable(Exception):
     """A record that is skipped.
 
     Args:
-        obstacle: Its kind.
-        reason: One short line; it may quote names from the file.
+        obstacle: Kind of fault that was found.
+        reason: The reason in one short line; it may quote names from the file.
     """
 
     def __init__(self, obstacle: RecordFault, reason: str) -> None:
