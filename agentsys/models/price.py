@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
+from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.models.chat import Usage
+from agentsys.models.chat import ChatReply, Usage
 from agentsys.models.errors import ModelError
 
 _PER_MILLION = 1_000_000
@@ -42,12 +42,26 @@ def cost_usd(usage: Usage, price: Price | None) -> float | None:
     return millionths / _PER_MILLION
 
 
-@contextmanager
-def billed(usage: Usage, price: Price | None) -> Iterator[None]:
-    """An answer that turns out to be unusable inside this block was paid for: its error says how much."""
+def priced_reply(
+    read: Callable[[], ChatAssistantMessage], usage: Usage, price: Price | None, model_id: object
+) -> ChatReply:
+    """A reply with what it cost.
+
+    Args:
+        read: Gives the message. An answer that turns out to be unusable was paid for, and its error says
+            how much.
+        usage: Tokens the provider counted.
+        price: The model's price.
+        model_id: The name under which the provider answered, or nothing.
+
+    Raises:
+        ModelError: As `read` does, with usage and cost.
+    """
+    cost = cost_usd(usage, price)
     try:
-        yield
+        message = read()
     except ModelError as error:
         error.usage = usage
-        error.cost_usd = 0.0 if usage == Usage() else cost_usd(usage, price)
+        error.cost_usd = 0.0 if usage == Usage() else cost
         raise
+    return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""))

@@ -43,9 +43,7 @@ def _built(vendor: str, base_url: str, key_env: str | None, arguments: dict[str,
     if vendor == "openai":
         return OpenAIModel("m", "m-1", key_env, base_url=f"{base_url}/v1", **arguments)
     if vendor == "anthropic":
-        return AnthropicModel(
-            "m", "m-1", key_env, arguments.pop("max_tokens", 100), base_url=base_url, **arguments
-        )
+        return AnthropicModel("m", "m-1", key_env, base_url=base_url, **{"max_tokens": 100, **arguments})
     return GoogleModel("m", "m-1", key_env, base_url=base_url, **arguments)
 
 

@@ -10,7 +10,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlo
 
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, billed, cost_usd
+from agentsys.models.price import Price, priced_reply
 from agentsys.models.providers.openai_wire import as_object
 from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.wire_text import (
@@ -120,14 +120,7 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     if body.get("type") == "error":
         raise http_error(500, body, None, key)
     usage = _usage(mapping_of(body.get("usage")))
-    with billed(usage, price):
-        message = _reply_message(body)
-    return ChatReply(
-        message=message,
-        usage=usage,
-        cost_usd=cost_usd(usage, price),
-        model_id=str(body.get("model") or ""),
-    )
+    return priced_reply(lambda: _reply_message(body), usage, price, body.get("model"))
 
 
 def _reply_message(body: Mapping[str, Any]) -> ChatAssistantMessage:

@@ -12,7 +12,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, billed, cost_usd
+from agentsys.models.price import Price, priced_reply
 from agentsys.models.providers.openai_wire import as_object
 from agentsys.models.providers.wire_text import (
     arguments_json,
@@ -117,22 +117,18 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> tup
     """
     body = as_object(data, key)
     usage = _usage(mapping_of(body.get("usageMetadata")))
-    with billed(usage, price):
-        message, signatures = _message(body)
-    return ChatReply(
-        message=message,
-        usage=usage,
-        cost_usd=cost_usd(usage, price),
-        model_id=str(body.get("modelVersion") or ""),
-    ), signatures
+    signatures: dict[str, str] = {}
+    reply = priced_reply(lambda: _message(body, signatures), usage, price, body.get("modelVersion"))
+    return reply, signatures
 
 
-def _message(body: Mapping[str, Any]) -> tuple[ChatAssistantMessage, dict[str, str]]:
+def _message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatAssistantMessage:
+    """The message; the thought signatures of its calls are put into `signatures`."""
     candidate = _candidate(body)
     parts = mapping_of(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):
         raise malformed("the reply's parts are not a list")
-    said, calls, signatures = [], [], {}
+    said, calls = [], []
     for part in map(mapping_of, parts):
         if "functionCall" in part:
             call = _call(mapping_of(part["functionCall"]))
@@ -143,7 +139,7 @@ def _message(body: Mapping[str, Any]) -> tuple[ChatAssistantMessage, dict[str, s
             said.append(str(part["text"]))
     if not calls and not said:
         _check_finish(str(candidate.get("finishReason") or ""))
-    return reply_message("".join(said), calls), signatures
+    return reply_message("".join(said), calls)
 
 
 def _candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:

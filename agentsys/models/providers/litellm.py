@@ -6,26 +6,18 @@ Only a fallback: litellm reports a lost connection as a server error 500 and tak
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from agentsys.extras import not_installed
-from agentsys.models.chat import ChatReply, ChatRequest
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.headers import ROLE_HEADER
-from agentsys.models.price import Price
-from agentsys.models.providers.api_key import read_key
-from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, Bounds, bounded_client
+from agentsys.models.providers.bounded_http import Bounds, bounded_client
 from agentsys.models.providers.openai_wire import read_reply, response_format, wire_messages, wire_tools
-from agentsys.models.providers.sdk_errors import (
-    http_error,
-    one_line,
-    own_error,
-    retry_after_s,
-    transport_error,
-)
-from agentsys.models.providers.wire_tools import ToolLists
+from agentsys.models.providers.sdk_errors import http_error, one_line, own_error, retry_after_s
+from agentsys.models.providers.sdk_model import SdkModel
 
 _BY_CLASS = {
     "ContextWindowExceededError": ErrorKind.CONTEXT_LENGTH,
@@ -35,69 +27,36 @@ _BY_CLASS = {
 }
 
 
-class LiteLLMModel:
+@dataclass(repr=False, eq=False, kw_only=True)
+class LiteLLMModel(SdkModel):
     """A model behind litellm.
 
-    Args:
-        name: The model's name in configs, records and tables.
-        model_id: litellm's id, provider first: `together_ai/meta-llama/...`.
-        api_key_env: Variable that holds the key; None: litellm looks for the provider's own variable.
-        base_url: Address of another server; None for the provider's.
-        temperature: Sent as it is, 0.0 too; None: never sent, whatever a request asks.
-        max_tokens: Most output tokens; None: not sent.
-        timeout_s: Seconds until a whole reply must be there; see docs/errors.md for what litellm holds to.
-        max_reply_bytes: Longest reply's body that is read; of the first of several such models.
-        price: For the cost of each call.
-        send_role: Whether the asking role goes along in a header (for our own served models).
-        extra_body: More arguments for every `litellm.completion` call.
+    `model_id` is litellm's, provider first: `together_ai/meta-llama/...`. `extra_body` holds more arguments
+    for every `litellm.completion` call. All models that litellm asks in OpenAI's format share one HTTP
+    client: the first one's `timeout_s` and `max_reply_bytes` hold; docs/errors.md says how far.
 
     Raises:
         Unavailable: If litellm is not installed or the key's variable is not set.
     """
 
-    def __init__(
-        self,
-        name: str,
-        model_id: str,
-        api_key_env: str | None = None,
-        *,
-        base_url: str | None = None,
-        temperature: float | None = 0.0,
-        max_tokens: int | None = None,
-        timeout_s: float = 300.0,
-        max_reply_bytes: int = MOST_REPLY_BYTES,
-        price: Price | None = None,
-        send_role: bool = False,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._key = read_key(name, api_key_env)
-        self._litellm = _import_litellm(name)
-        if self._litellm.client_session is None:
-            # One client for all models that litellm asks in OpenAI's format: the first one's bounds hold.
-            bounds = Bounds(timeout_s, max_reply_bytes)
-            self._litellm.client_session = bounded_client(import_module("httpx").Client, bounds, None)
-        self.name = name
-        self.model_id = model_id
-        self.base_url = base_url
-        self.temperature = temperature
-        self.max_tokens = max_tokens
-        self.timeout_s = timeout_s
-        self.price = price
-        self.send_role = send_role
-        self._fixed = dict(extra_body or {})
-        self._tools = ToolLists(wire_tools)
+    api_key_env: str | None = field(default=None, kw_only=False)
+    """Variable that holds the key; None: litellm looks for the provider's own variable."""
 
-    def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one HTTP request.
+    def _connected(self) -> Any:
+        litellm = _import_litellm(self.name)
+        if litellm.client_session is None:
+            bounds = Bounds(self.timeout_s, self.max_reply_bytes)
+            litellm.client_session = bounded_client(import_module("httpx").Client, bounds, None)
+        return litellm
 
-        Raises:
-            ModelError: If it fails or the reply is not one.
-        """
-        try:
-            response = self._litellm.completion(**self._arguments(request))
-        except Exception as error:  # noqa: BLE001 - translated, or raised again
-            raise self._translated(error) from None
-        return read_reply(response.model_dump(), self.price, self._key)
+    def _wire_tools(self, tools: Sequence[ToolSpec]) -> Any:
+        return wire_tools(tools)
+
+    def _send(self, request: ChatRequest) -> Any:
+        return self._client.completion(**self._arguments(request))
+
+    def _read(self, answer: Any, request: ChatRequest) -> ChatReply:
+        return read_reply(answer.model_dump(), self.price, self._key)
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -109,16 +68,14 @@ class LiteLLMModel:
             "api_key": self._key,
             "api_base": self.base_url,
             "max_tokens": request.max_tokens or self.max_tokens,
+            **self._temperature(request),
         }
-        if self.temperature is not None:
-            asked = request.temperature
-            arguments["temperature"] = self.temperature if asked is None else asked
         if request.tools:
             arguments |= {"tools": self._tools.get(request.tools), "tool_choice": request.tool_choice}
         if request.reply_schema is not None:
             arguments["response_format"] = response_format(request.reply_schema)
-        if self.send_role:
-            arguments["extra_headers"] = {ROLE_HEADER: request.role}
+        if headers := self._role_header(request):
+            arguments["extra_headers"] = headers
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed
 
     def _translated(self, error: Exception) -> Exception:
@@ -132,7 +89,7 @@ class LiteLLMModel:
         if kind is not None:
             return ModelError(kind, message)
         if not isinstance(status, int):
-            return transport_error(error) or error
+            return super()._translated(error)
         headers = getattr(error, "litellm_response_headers", None)
         if headers is None:
             headers = getattr(getattr(error, "response", None), "headers", None)

@@ -9,7 +9,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, billed, cost_usd
+from agentsys.models.price import Price, priced_reply
 from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.wire_text import (
     CallIds,
@@ -116,14 +116,7 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     if body.get("error"):
         raise http_error(_status_of(body["error"]), body, None, key)
     usage = _usage(mapping_of(body.get("usage")))
-    with billed(usage, price):
-        message = _message(body)
-    return ChatReply(
-        message=message,
-        usage=usage,
-        cost_usd=cost_usd(usage, price),
-        model_id=str(body.get("model") or ""),
-    )
+    return priced_reply(lambda: _message(body), usage, price, body.get("model"))
 
 
 def _message(body: Mapping[str, Any]) -> ChatAssistantMessage:

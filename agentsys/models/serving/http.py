@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import orjson
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.headers import ROLE_HEADER
+from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.openai_wire import OPENAI, models

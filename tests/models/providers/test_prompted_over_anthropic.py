@@ -14,7 +14,7 @@ from agentsys.models.providers.anthropic import AnthropicModel
 
 @pytest.fixture
 def model() -> AnthropicModel:
-    return AnthropicModel("m", "m-1", None, 100, base_url="http://127.0.0.1:9")
+    return AnthropicModel("m", "m-1", None, max_tokens=100, base_url="http://127.0.0.1:9")
 
 
 def body(model: AnthropicModel, request: ChatRequest) -> dict[str, Any]:

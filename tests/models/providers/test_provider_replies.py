@@ -77,7 +77,7 @@ def test_missing_key_is_one_line_that_names_the_variable(
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ConfigError, match=r"^Model 'm' needs the variable NO_SUCH_KEY: export NO_SUCH_KEY="):
         if vendor == "anthropic":
-            AnthropicModel("m", "m", "NO_SUCH_KEY", 9)
+            AnthropicModel("m", "m", "NO_SUCH_KEY", max_tokens=9)
         elif vendor == "google":
             GoogleModel("m", "m", "NO_SUCH_KEY")
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripted_for_serving import WEATHER, Scripted, anthropic_client, calls, says
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
-from agentsys.models.headers import ROLE_HEADER
+from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving import serve
 
 TOOLS = [{"name": "weather", "description": "Tells.", "input_schema": WEATHER}]

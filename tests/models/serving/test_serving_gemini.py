@@ -9,7 +9,7 @@ from google.genai import types
 from scripted_for_serving import WEATHER, Scripted, calls, generate, google_client, says
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
-from agentsys.models.headers import ROLE_HEADER
+from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving import serve
 
 AS_JSON_SCHEMA = types.FunctionDeclaration(
