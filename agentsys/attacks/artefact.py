@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from agentsys.errors import ConfigError
 
 
-class _Part(BaseModel):
+class _ArtefactPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ArtefactEntry(_Part):
+class ArtefactEntry(_ArtefactPart):
     """What one search came to."""
 
     suite: str
@@ -35,7 +35,7 @@ class ArtefactEntry(_Part):
     """The user tasks it was searched on, in mode `transfer`."""
 
 
-class Artefact(_Part):
+class Artefact(_ArtefactPart):
     """The searches of one attack against one agent (docs/attacks.md has the format in words)."""
 
     format: Literal[1] = 1

@@ -35,7 +35,7 @@ class Key(NamedTuple):
     injection_task: str
 
 
-class _Entry(NamedTuple):
+class _FileEntry(NamedTuple):
     where: str
     """E.g. `line 3` or `entry 7`."""
     value: object
@@ -77,7 +77,7 @@ class _Fault(Exception):
     """What is wrong in one place of the file."""
 
 
-def _entries(path: Path, content: str) -> Iterator[_Entry]:
+def _entries(path: Path, content: str) -> Iterator[_FileEntry]:
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return _lines(content)
     try:
@@ -92,13 +92,13 @@ def _entries(path: Path, content: str) -> Iterator[_Entry]:
     return _in_document(document)
 
 
-def _lines(content: str) -> Iterator[_Entry]:
+def _lines(content: str) -> Iterator[_FileEntry]:
     # Not splitlines(): a JSON text may hold other separators, such as U+2028, unescaped.
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            yield _Entry(f"line {number}", _parsed(line))
+            yield _FileEntry(f"line {number}", _parsed(line))
         except _TwiceInOneObject as error:
             raise _Fault(f"line {number}: {error}") from None
         except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _in_document(document: object) -> Iterator[_Entry]:
+def _in_document(document: object) -> Iterator[_FileEntry]:
     if isinstance(document, dict) and "entries" in document:
         if document.get("format", FORMAT) != FORMAT:
             raise _Fault(
@@ -128,20 +128,20 @@ def _in_document(document: object) -> Iterator[_Entry]:
     if isinstance(document, dict) and isinstance(document.get("text"), str):
         document = [document]  # JSONL of a single line
     if isinstance(document, list):
-        yield from (_Entry(f"entry {number}", value) for number, value in enumerate(document, start=1))
+        yield from (_FileEntry(f"entry {number}", value) for number, value in enumerate(document, start=1))
     elif isinstance(document, dict):
         yield from _in_mapping(document)
     else:
         raise _Fault(f"it holds {_kind(document)}; {_FORMS}")
 
 
-def _in_mapping(document: Mapping[str, Any]) -> Iterator[_Entry]:
+def _in_mapping(document: Mapping[str, Any]) -> Iterator[_FileEntry]:
     for suite, users in document.items():
         for user, injections in _level(users, f"{_shown(suite)}", "user tasks").items():
             where = f"{_shown(suite)} > {_shown(user)}"
             for injection, text in _level(injections, where, "injection tasks").items():
                 value = {"suite": suite, "user_task": user, "injection_task": injection, "text": text}
-                yield _Entry(f"{where} > {_shown(injection)}", value)
+                yield _FileEntry(f"{where} > {_shown(injection)}", value)
 
 
 def _level(value: object, where: str, of: str) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ def _level(value: object, where: str, of: str) -> Mapping[str, Any]:
     return value
 
 
-def _collected(entries: Iterator[_Entry]) -> dict[Key, str]:
+def _collected(entries: Iterator[_FileEntry]) -> dict[Key, str]:
     found: dict[Key, str] = {}
     for where, value in entries:
         key, text = _checked(where, value)

@@ -69,7 +69,7 @@ class Proposal:
     refused: str | None = None
     """Why it is not to be tried; then it costs an attempt and no query."""
     fault: str | None = None
-    """Where the attacker gave no text: a value of `agentsys.attacks.attacker.reply.Fault`."""
+    """Where the attacker gave no text: a value of `agentsys.attacks.attacker.reply.ReplyFault`."""
     proposed: str | None = None
     """The text as the attacker wrote it, where `text` had to be mended."""
     ahead: Proposal | None = None

@@ -16,7 +16,7 @@ from agentsys.defense.main_agent import MainAgent
 from agentsys.defense.no_isolation import GuardedAgent
 from agentsys.defense.privileges import book_at
 from agentsys.defense.prompts import MAIN, prompts_of
-from agentsys.defense.settings import Settings
+from agentsys.defense.settings import AgentSysSettings
 from agentsys.defense.simulated.roles import ROLES
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message
@@ -30,7 +30,7 @@ class AgentSys:
         name: The defense's name in configs, records and tables.
         privileges_dir: Folder in which the tools' labels are kept. None keeps them in memory; a run puts
             them beside its records instead.
-        options: See `agentsys.defense.settings.Settings`; without any, the paper's system.
+        options: See `agentsys.defense.settings.AgentSysSettings`; without any, the paper's system.
 
     Raises:
         ConfigError: If an option has a value it cannot have, or options contradict each other.
@@ -39,7 +39,7 @@ class AgentSys:
     def __init__(self, name: str = "agentsys", *, privileges_dir: str | None = None, **options: Any) -> None:
         self.name = name
         self.privileges_dir = None if privileges_dir is None else Path(privileges_dir)
-        self.settings = Settings.of(options)
+        self.settings = AgentSysSettings.of(options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""

@@ -17,16 +17,18 @@ from agentsys.defense.gate import Accepted
 from agentsys.defense.intent import PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.session import Session
+from agentsys.defense.session import AgentSession
 from agentsys.defense.settings import Repeats, Retry
 from agentsys.defense.tool_errors import shown_error
 from agentsys.defense.tool_turn import Arguments, ToolOutput, read_arguments, run_tool, tool_message
-from agentsys.defense.worker import Agent, CallDenied, Task, work
+from agentsys.defense.worker import CallDenied, Caller, Task, work
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 
 
-def serve_turn(session: Session, calls: Sequence[FunctionCall], agent: Agent) -> list[ChatToolResultMessage]:
+def serve_turn(
+    session: AgentSession, calls: Sequence[FunctionCall], agent: Caller
+) -> list[ChatToolResultMessage]:
     """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
 
     Raises:
@@ -40,7 +42,7 @@ def serve_turn(session: Session, calls: Sequence[FunctionCall], agent: Agent) ->
     return [*served, *(tool_message(call, refused) for call in calls[most:])]
 
 
-def serve(session: Session, call: FunctionCall, agent: Agent) -> str:
+def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
     """Run a call and have a fresh worker read its output.
 
     Args:
@@ -71,7 +73,7 @@ def serve(session: Session, call: FunctionCall, agent: Agent) -> str:
     return _carried_out(session, traced, arguments, agent)
 
 
-def _serve_main(session: Session, call: TracedCall, arguments: Arguments, agent: Agent) -> str:
+def _serve_main(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> str:
     """A call of the main agent: begins a subtask, and ends it where its model calls are used up."""
     session.begin_subtask()
     kept = session.settings.repeats is Repeats.KEPT
@@ -88,7 +90,7 @@ def _serve_main(session: Session, call: TracedCall, arguments: Arguments, agent:
     return text
 
 
-def _carried_out(session: Session, call: TracedCall, arguments: Arguments, agent: Agent) -> str:
+def _carried_out(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> str:
     agent.trace.add(call)
     output = _output(session, call, arguments, agent)
     if output.error is not None:
@@ -102,7 +104,7 @@ def _carried_out(session: Session, call: TracedCall, arguments: Arguments, agent
     return outcome.text
 
 
-def _output(session: Session, call: TracedCall, arguments: Arguments, agent: Agent) -> ToolOutput:
+def _output(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> ToolOutput:
     """What the tool brings; of a command that a worker given up had run already, what it brought then."""
     if agent.is_main or not session.settings.judged or session.reads(call.tool):
         return run_tool(session.runtime, session.env, call.tool, arguments.given)
@@ -113,7 +115,7 @@ def _output(session: Session, call: TracedCall, arguments: Arguments, agent: Age
     return output
 
 
-def _value(session: Session, call: TracedCall, output: ToolOutput, agent: Agent) -> Accepted | Failure:
+def _value(session: AgentSession, call: TracedCall, output: ToolOutput, agent: Caller) -> Accepted | Failure:
     assert call.intent is not None
     filled = fill(output.value, call.intent, session.settings.fill)
     if filled.fields:
@@ -135,7 +137,7 @@ def _merged(read: Accepted, filled: Mapping[str, Any], intent: Intent) -> Accept
     return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
-def _read_output(session: Session, task: Task, agent: Agent) -> Accepted | Failure:
+def _read_output(session: AgentSession, task: Task, agent: Caller) -> Accepted | Failure:
     """Have a worker extract the fields; on a denial clean the output and start again with a fresh one."""
     try:
         return _extracted(session, task, agent)
@@ -149,7 +151,7 @@ def _read_output(session: Session, task: Task, agent: Agent) -> Accepted | Failu
         return Failure.WORKER_FAILED
 
 
-def _extracted(session: Session, task: Task, agent: Agent) -> Accepted | Failure:
+def _extracted(session: AgentSession, task: Task, agent: Caller) -> Accepted | Failure:
     settings = session.settings
     if settings.sanitizes_first:
         cleaned = sanitize(session.model, task.raw, task.tool)
@@ -169,7 +171,7 @@ def _extracted(session: Session, task: Task, agent: Agent) -> Accepted | Failure
     return Failure.DENIED
 
 
-def _asked(session: Session, task: Task, trace: CallTrace, above: CallTrace) -> Accepted | Failure:
+def _asked(session: AgentSession, task: Task, trace: CallTrace, above: CallTrace) -> Accepted | Failure:
     """One worker's outcome; with `gate_retry: fresh_context`, of the first that the gate lets pass."""
     fresh = session.settings.gate_retry is Retry.FRESH
     for _ in range(session.settings.gate_retries if fresh else 0):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from agentsys.defense.gate import GateRule
-from agentsys.defense.settings import Fill, Judge, Sanitizing, Settings, WorkerTools
+from agentsys.defense.settings import AgentSysSettings, Fill, Judge, Sanitizing, WorkerTools
 
 
-def described(settings: Settings) -> str:
+def described(settings: AgentSysSettings) -> str:
     """5 to 10 sentences: what is kept apart, what crosses, which checks there are, how far it goes."""
     parts = _isolated(settings) if settings.isolation else _not_isolated(settings)
     return " ".join(parts)
 
 
-def _isolated(settings: Settings) -> list[str]:
+def _isolated(settings: AgentSysSettings) -> list[str]:
     return [
         "The main agent reads the user's request and never a raw tool output.",
         "With every tool call it declares an intent: names of fields and their types, fixed before anything"
@@ -40,7 +40,7 @@ _GATES = {
 }
 
 
-def _tools(settings: Settings) -> str:
+def _tools(settings: AgentSysSettings) -> str:
     if settings.max_depth == 1 or settings.worker_tools is WorkerTools.NEVER:
         return "A worker has no tools."
     if settings.worker_tools is WorkerTools.ON_REQUEST:
@@ -55,7 +55,7 @@ def _tools(settings: Settings) -> str:
     )
 
 
-def _by_code(settings: Settings) -> list[str]:
+def _by_code(settings: AgentSysSettings) -> list[str]:
     if settings.fill is Fill.NONE:
         return []
     typed = (
@@ -77,7 +77,7 @@ _JUDGES = {
 }
 
 
-def _checks(settings: Settings) -> str:
+def _checks(settings: AgentSysSettings) -> str:
     if not settings.judged:
         return "No validator judges the calls that a worker proposes."
     both = settings.validate_main is settings.validator
@@ -91,7 +91,7 @@ def _checks(settings: Settings) -> str:
     )
 
 
-def _cleaning(settings: Settings) -> str:
+def _cleaning(settings: AgentSysSettings) -> str:
     first = (
         "Every output is read by a sanitizer model first, which names passages that give instructions;"
         " those are cut out before the worker reads the rest."
@@ -108,7 +108,7 @@ def _cleaning(settings: Settings) -> str:
     return first if settings.sanitizes_first else again
 
 
-def _not_isolated(settings: Settings) -> list[str]:
+def _not_isolated(settings: AgentSysSettings) -> list[str]:
     cleaning = (
         "After a denial all tool results in the conversation are read by a sanitizer model, the passages it"
         f" names as instructions are cut out and the step is tried again, at most"

@@ -11,10 +11,10 @@ from agentdojo.types import ChatMessage
 
 from agentsys.defense.delegation import serve_turn
 from agentsys.defense.privileges import PrivilegeBook
-from agentsys.defense.session import Session
-from agentsys.defense.settings import Settings
+from agentsys.defense.session import AgentSession
+from agentsys.defense.settings import AgentSysSettings
 from agentsys.defense.tool_turn import next_message
-from agentsys.defense.worker import Agent
+from agentsys.defense.worker import Caller
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import QueryResult
 from agentsys.models.trace import span
@@ -33,7 +33,7 @@ class MainAgent(BasePipelineElement):  # type: ignore[misc]
 
     name = "agentsys_main"
 
-    def __init__(self, model: ChatModel, settings: Settings, book: PrivilegeBook) -> None:
+    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeBook) -> None:
         self.model = model
         self.settings = settings
         self.book = book
@@ -47,7 +47,7 @@ class MainAgent(BasePipelineElement):  # type: ignore[misc]
         extra_args: dict[str, Any] | None = None,
     ) -> QueryResult:
         """Work on the user's request until the model answers or its steps are used up."""
-        session = Session(self.model, self.settings, self.book, query, runtime, env)
+        session = AgentSession(self.model, self.settings, self.book, query, runtime, env)
         context = list(messages)
         with span("main") as opened:
             opened.messages = context  # The same list: the span holds the context however this ends.
@@ -55,13 +55,13 @@ class MainAgent(BasePipelineElement):  # type: ignore[misc]
         return query, runtime, env, context, extra_args or {}
 
 
-def _converse(session: Session, context: list[ChatMessage]) -> bool:
+def _converse(session: AgentSession, context: list[ChatMessage]) -> bool:
     """Extend the context turn by turn; returns whether the model stopped by itself.
 
     Bounded like AgentDojo's loop, so that variants and baselines are compared under one limit: a first
     message, then at most `main_steps` rounds of calls, each followed by one more message.
     """
-    agent = Agent()
+    agent = Caller()
     for step in range(session.settings.main_steps + 1):
         message = next_message(session.main_model, ROLE, context, session.tools)
         context.append(message)

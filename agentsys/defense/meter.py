@@ -1,4 +1,4 @@
-"""`Meter`: counts a case's model calls, so that no output can make the agents ask without end."""
+"""`CallMeter`: counts a case's model calls, so that no output can make the agents ask without end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class OutOfCalls(Exception):
     """An agent below the main one wanted to ask a model and may not any more."""
 
 
-class Meter:
+class CallMeter:
     """Model calls of one run of the pipeline: those of the main agent, and those of everybody it set to work.
 
     What the main agent may need is kept back, so an output that uses up the rest cannot keep it from
@@ -63,7 +63,7 @@ class Meter:
 class _Face:
     """The model, each call counted first."""
 
-    def __init__(self, meter: Meter, model: ChatModel, *, main: bool) -> None:
+    def __init__(self, meter: CallMeter, model: ChatModel, *, main: bool) -> None:
         self._meter, self._model, self._main = meter, model, main
 
     @property

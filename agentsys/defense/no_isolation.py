@@ -19,8 +19,8 @@ from agentsys.defense.failures import Failure
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.privileges import PrivilegeBook
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.session import Session
-from agentsys.defense.settings import Settings
+from agentsys.defense.session import AgentSession
+from agentsys.defense.settings import AgentSysSettings
 from agentsys.defense.tool_turn import Arguments, next_message, read_arguments, run_tool, tool_message
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.element import QueryResult
@@ -40,7 +40,7 @@ class GuardedAgent(BasePipelineElement):  # type: ignore[misc]
 
     name = "agentsys_no_isolation"
 
-    def __init__(self, model: ChatModel, settings: Settings, book: PrivilegeBook) -> None:
+    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeBook) -> None:
         self.model = model
         self.settings = settings
         self.book = book
@@ -54,7 +54,7 @@ class GuardedAgent(BasePipelineElement):  # type: ignore[misc]
         extra_args: dict[str, Any] | None = None,
     ) -> QueryResult:
         """Work on the user's request until the model answers or its steps are used up."""
-        session = Session(self.model, self.settings, self.book, query, runtime, env)
+        session = AgentSession(self.model, self.settings, self.book, query, runtime, env)
         context = list(messages)
         with span("main") as opened:
             opened.messages = context
@@ -62,7 +62,7 @@ class GuardedAgent(BasePipelineElement):  # type: ignore[misc]
         return query, runtime, env, context, extra_args or {}
 
 
-def _converse(session: Session, context: list[ChatMessage]) -> bool:
+def _converse(session: AgentSession, context: list[ChatMessage]) -> bool:
     trace = CallTrace()
     for step in range(session.settings.main_steps + 1):
         message, refused = _judged_step(session, context, trace)
@@ -77,7 +77,7 @@ def _converse(session: Session, context: list[ChatMessage]) -> bool:
 
 
 def _judged_step(
-    session: Session, context: list[ChatMessage], trace: CallTrace
+    session: AgentSession, context: list[ChatMessage], trace: CallTrace
 ) -> tuple[ChatAssistantMessage, Mapping[int, Failure]]:
     """The agent's next message and, by place, why some of its calls may not run.
 
@@ -99,7 +99,7 @@ def _judged_step(
     return message, refused
 
 
-def _refused(session: Session, message: ChatAssistantMessage, trace: CallTrace) -> Mapping[int, Failure]:
+def _refused(session: AgentSession, message: ChatAssistantMessage, trace: CallTrace) -> Mapping[int, Failure]:
     earlier = trace.branch()
     refused: dict[int, Failure] = {}
     for place, call in enumerate(message["tool_calls"] or ()):
@@ -115,14 +115,14 @@ def _refused(session: Session, message: ChatAssistantMessage, trace: CallTrace) 
     return refused
 
 
-def _allowed(session: Session, call: TracedCall, earlier: CallTrace, arguments: Arguments) -> bool:
+def _allowed(session: AgentSession, call: TracedCall, earlier: CallTrace, arguments: Arguments) -> bool:
     try:
         return session.allows(session.settings.validator, call, earlier, arguments.undeclared)
     except OutOfCalls:
         return False
 
 
-def _cleaned(session: Session, message: ChatMessage) -> ChatMessage:
+def _cleaned(session: AgentSession, message: ChatMessage) -> ChatMessage:
     if message["role"] != "tool":
         return message
     tool = message["tool_call"].function
@@ -133,7 +133,7 @@ def _cleaned(session: Session, message: ChatMessage) -> ChatMessage:
 
 
 def _answered(
-    session: Session, call: FunctionCall, trace: CallTrace, refused: Failure | None
+    session: AgentSession, call: FunctionCall, trace: CallTrace, refused: Failure | None
 ) -> ChatToolResultMessage:
     arguments = read_arguments(session.runtime, call)
     if isinstance(arguments, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.defense.settings import Judge, Retry, Sanitizing, Settings, WorkerTools
+from agentsys.defense.settings import AgentSysSettings, Judge, Retry, Sanitizing, WorkerTools
 
 INTENT = """\
 Every tool also takes `intent`, an object that names the fields you need and their types. A type is \
@@ -145,7 +145,7 @@ PRIVILEGES_SECTIONS = ("TOOLS",)
 """The question holds one JSON line per tool."""
 
 
-def prompts_of(settings: Settings) -> dict[str, str]:
+def prompts_of(settings: AgentSysSettings) -> dict[str, str]:
     """Every text that a variant says to a model, by name, for `agentsys show prompts`."""
     calls = settings.isolation and settings.max_depth > 1
     retries = settings.isolation and settings.gate_retries > 0 and settings.gate_retry is Retry.SAME

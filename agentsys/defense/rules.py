@@ -41,7 +41,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ProposedCommand:
     """A command that an agent wants to run."""
 
     call: TracedCall
@@ -69,17 +69,17 @@ class Ruling:
     """The rule that decided; of an ALLOW, the last."""
 
 
-def declared_args(proposal: Proposal) -> Decision:
+def declared_args(proposal: ProposedCommand) -> Decision:
     """A worker that adds arguments which the tool does not have speaks to whoever reads the call."""
     return Decision.DENY if proposal.undeclared else Decision.ALLOW
 
 
-def command_budget(proposal: Proposal) -> Decision:
+def command_budget(proposal: ProposedCommand) -> Decision:
     """Reading one output rarely takes a command, and hardly ever two."""
     return Decision.DENY if proposal.run >= proposal.limit else Decision.ALLOW
 
 
-def destination(proposal: Proposal) -> Decision:
+def destination(proposal: ProposedCommand) -> Decision:
     """Where a worker's command goes to, and how much, has to come from the user and not from an output."""
     found = list(_destinations(proposal.call.args))
     if not found:
@@ -87,13 +87,13 @@ def destination(proposal: Proposal) -> Decision:
     return Decision.ALLOW if all(proposal.grounded(leaf) for leaf in found) else Decision.DENY
 
 
-def user_words(proposal: Proposal) -> Decision:
+def user_words(proposal: ProposedCommand) -> Decision:
     """A command of which the user said no word at all comes from an output alone."""
     texts = _texts(proposal)
     return Decision.DENY if texts and not any(map(proposal.grounded, texts)) else Decision.ALLOW
 
 
-def own_words(proposal: Proposal) -> Decision:
+def own_words(proposal: ProposedCommand) -> Decision:
     """A command that says only what the user said needs no judge; any other text needs one.
 
     So does a short number that names something and that the main agent was not given: the 13 of "June 13" is
@@ -103,7 +103,7 @@ def own_words(proposal: Proposal) -> Decision:
     return Decision.ALLOW if said and not _numbered_by_chance(proposal) else Decision.ASK
 
 
-def _numbered_by_chance(proposal: Proposal) -> bool:
+def _numbered_by_chance(proposal: ProposedCommand) -> bool:
     named = {
         name: value
         for name, value in proposal.call.args.items()
@@ -114,22 +114,22 @@ def _numbered_by_chance(proposal: Proposal) -> bool:
     )
 
 
-def _texts(proposal: Proposal) -> list[str]:
+def _texts(proposal: ProposedCommand) -> list[str]:
     return [leaf for leaf in _leaves(proposal.call.args) if isinstance(leaf, str)]
 
 
-def main_destination(proposal: Proposal) -> Decision:
+def main_destination(proposal: ProposedCommand) -> Decision:
     """The main agent's own command: no destination, or one from the request or a closed format."""
     grounded = all(proposal.grounded(leaf) for leaf in _destinations(proposal.call.args))
     return Decision.ALLOW if grounded else Decision.ASK
 
 
-Rule = Callable[[Proposal], Decision]
+Rule = Callable[[ProposedCommand], Decision]
 OF_WORKERS: tuple[Rule, ...] = (declared_args, command_budget, destination, user_words, own_words)
 OF_MAIN: tuple[Rule, ...] = (main_destination,)
 
 
-def rule(proposal: Proposal) -> Ruling:
+def rule(proposal: ProposedCommand) -> Ruling:
     """What the rules for the proposal's agent say together."""
     rules = OF_WORKERS if proposal.call.by_worker else OF_MAIN
     said = [(each(proposal), each.__name__) for each in rules]

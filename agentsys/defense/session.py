@@ -1,4 +1,4 @@
-"""`Session`: what all agents of one run of the pipeline share."""
+"""`AgentSession`: what all agents of one run of the pipeline share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agentsys.defense.commands import Answers, Commands
 from agentsys.defense.failures import QuestionFailed
 from agentsys.defense.grounding import Request
 from agentsys.defense.intent import tools_with_intent
-from agentsys.defense.meter import Meter
+from agentsys.defense.meter import CallMeter
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeBook
-from agentsys.defense.rules import Decision, Known, Proposal, rule
-from agentsys.defense.settings import Judge, Settings
+from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
+from agentsys.defense.settings import AgentSysSettings, Judge
 from agentsys.defense.validator import note_ruling, validate
 from agentsys.models.chat import ChatModel, ToolSpec
 from agentsys.models.errors import ModelError
@@ -23,7 +23,7 @@ from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 
 
-class Session:
+class AgentSession:
     """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one.
 
     Args:
@@ -38,7 +38,7 @@ class Session:
     def __init__(
         self,
         model: ChatModel,
-        settings: Settings,
+        settings: AgentSysSettings,
         book: PrivilegeBook,
         query: str,
         runtime: FunctionsRuntime,
@@ -46,7 +46,7 @@ class Session:
     ) -> None:
         self.settings, self.runtime, self.env = settings, runtime, env
         self.request = Request(query)
-        self.meter = Meter(
+        self.meter = CallMeter(
             model,
             case_calls=settings.case_calls,
             subtask_calls=settings.subtask_calls,
@@ -114,7 +114,7 @@ class Session:
             return True
         if judge is not Judge.MODEL:
             ruling = rule(
-                Proposal(
+                ProposedCommand(
                     call,
                     tuple(undeclared),
                     self.request,

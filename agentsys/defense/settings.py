@@ -1,4 +1,4 @@
-"""`Settings`: which parts of AgentSys are on and how far its agents may go."""
+"""`AgentSysSettings`: which parts of AgentSys are on and how far its agents may go."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AgentSysSettings:
     """The checked options of one AgentSys variant, as its YAML names them (docs/agentsys.md has the table).
 
     Options that are a choice may be given by name; `validator`, `validate_main` and `sanitizer` also as
@@ -123,7 +123,7 @@ class Settings:
     worker_commands: int = 1
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Settings:
+    def of(cls, options: Mapping[str, Any]) -> AgentSysSettings:
         """The settings that a YAML's options say.
 
         Raises:

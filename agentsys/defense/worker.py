@@ -15,7 +15,7 @@ from agentsys.defense.intent import Intent
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.prompts import WORKER, WORKER_AGAIN, WORKER_MISSING, WORKER_SECTIONS, WORKER_TOOLS
 from agentsys.defense.reading.sections import write_sections
-from agentsys.defense.session import Session
+from agentsys.defense.session import AgentSession
 from agentsys.defense.settings import Retry, TraceView, WorkerTools
 from agentsys.defense.tool_turn import next_message
 from agentsys.models.chat import ToolSpec, system, text_of, user
@@ -36,7 +36,7 @@ class CallDenied(Exception):
 
 
 @dataclass(frozen=True)
-class Agent:
+class Caller:
     """Who makes calls: the main agent or a worker."""
 
     depth: int = MAIN_DEPTH
@@ -51,7 +51,7 @@ class Agent:
         return self.depth == MAIN_DEPTH
 
 
-ServeTurn = Callable[[Session, Sequence[FunctionCall], Agent], list[ChatToolResultMessage]]
+ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], Caller], list[ChatToolResultMessage]]
 """Carries out an agent's calls and gives the messages it may see. Raises `CallDenied`."""
 
 
@@ -69,7 +69,7 @@ class Task:
     """The calls from the main agent down to the one whose output this is."""
 
 
-def work(session: Session, task: Task, trace: CallTrace, serve_turn: ServeTurn) -> Accepted | Failure:
+def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeTurn) -> Accepted | Failure:
     """Extract the declared fields from an output.
 
     Args:
@@ -104,13 +104,13 @@ def work(session: Session, task: Task, trace: CallTrace, serve_turn: ServeTurn) 
     return outcome
 
 
-def _decision(session: Session, outcome: Accepted | Failure) -> dict[str, object]:
+def _decision(session: AgentSession, outcome: Accepted | Failure) -> dict[str, object]:
     if isinstance(outcome, Failure):
         return {"gate": None, "failure": outcome.value}
     return {"gate": session.settings.gate.value, "failure": None, "keys_dropped": outcome.dropped}
 
 
-def _context(session: Session, task: Task, trace: CallTrace, *, may_call: bool) -> list[ChatMessage]:
+def _context(session: AgentSession, task: Task, trace: CallTrace, *, may_call: bool) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
     bodies = [one_line(dict(task.intent)), shown.as_json(), task.raw]
     rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER
@@ -118,12 +118,12 @@ def _context(session: Session, task: Task, trace: CallTrace, *, may_call: bool) 
 
 
 def _converse(
-    session: Session, task: Task, trace: CallTrace, serve_turn: ServeTurn, opened: Span
+    session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeTurn, opened: Span
 ) -> Accepted | Failure:
     settings = session.settings
     tools, later = _offered(session, task)
     context = _context(session, task, trace, may_call=bool(tools))
-    agent = Agent(task.depth, trace, task.path)
+    agent = Caller(task.depth, trace, task.path)
     retries = settings.gate_retries if settings.gate_retry is Retry.SAME else 0
     failures: list[Failure] = []
     found: Accepted | None = None
@@ -148,7 +148,7 @@ def _converse(
     return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
 
 
-def _offered(session: Session, task: Task) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
+def _offered(session: AgentSession, task: Task) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
     """The tools on offer from the start, and those on offer once a field is missing."""
     choice = session.settings.worker_tools
     if task.depth >= session.settings.max_depth or choice is WorkerTools.NEVER:

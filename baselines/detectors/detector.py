@@ -31,7 +31,7 @@ class WindowedDetector(Detector, Protocol):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Detection:
     """What a detector said of one text."""
 
     injected: bool
@@ -43,11 +43,11 @@ class Verdict:
     """Windows read; 0 where the text is blank and nothing was read."""
 
 
-BLANK = Verdict(False, 0.0)
+BLANK = Detection(False, 0.0)
 """The verdict on a text with nothing in it."""
 
 
-def judge(detector: Detector, texts: Sequence[str], threshold: float) -> list[Verdict]:
+def judge(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
     """Verdicts on texts, in order.
 
     Args:
@@ -71,7 +71,7 @@ def _window_scores(detector: Detector, texts: Sequence[str]) -> list[list[float]
     return [[probability] for probability in detector.score(texts)]
 
 
-def _verdict(windows: Sequence[float], threshold: float) -> Verdict:
+def _verdict(windows: Sequence[float], threshold: float) -> Detection:
     worst = max(range(len(windows)), key=windows.__getitem__)
     probability = windows[worst]
-    return Verdict(1.0 - probability < threshold, probability, worst, len(windows))
+    return Detection(1.0 - probability < threshold, probability, worst, len(windows))

@@ -13,7 +13,7 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 from agentsys.models.element import QueryResult
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
-from baselines.detectors.detector import Detector, Verdict, judge
+from baselines.detectors.detector import Detection, Detector, judge
 from baselines.tool_results import new_results, rewrite_text
 
 Mode = Literal["message", "conversation"]
@@ -101,7 +101,7 @@ class DetectInjections(BasePipelineElement):  # type: ignore[misc]
         error = self.notice if result["error"] and self.read_errors else result["error"]
         return {**result, "content": content, "error": error}
 
-    def _note(self, result: ChatToolResultMessage, verdict: Verdict) -> None:
+    def _note(self, result: ChatToolResultMessage, verdict: Detection) -> None:
         raw = {"raw": visible_text(result), "raw_error": result["error"]} if verdict.injected else {}
         with span("detector", result["tool_call"].function) as node:
             node.decision = {

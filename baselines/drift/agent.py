@@ -20,15 +20,15 @@ from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 from baselines.drift import permission
 from baselines.drift.checklist import aligned, formatted
-from baselines.drift.fixes import Fix
+from baselines.drift.fixes import DriftFix
 from baselines.drift.isolator import isolate
 from baselines.drift.permission import Permission, PermissionBook
-from baselines.drift.plan import NO_CHECKLIST, Plan, make_plan
-from baselines.drift.progress import Progress
+from baselines.drift.plan import NO_CHECKLIST, DriftPlan, make_plan
+from baselines.drift.progress import PlanProgress
 from baselines.drift.prompts import ACTOR, GUIDELINES, RETRY, STOPPED
-from baselines.drift.refusal import MARK, Refusal, Repeated, calls_data
-from baselines.drift.reply import OPENING, Reply, made_before, numbered, read_reply
-from baselines.drift.settings import Settings
+from baselines.drift.refusal import MARK, Refusal, RepeatedActions, calls_data
+from baselines.drift.reply import OPENING, ActorReply, made_before, numbered, read_reply
+from baselines.drift.settings import DriftSettings
 from baselines.drift.validator import SPAN, Validator
 
 ROLE = "agent"
@@ -46,7 +46,9 @@ class DriftAgent(BasePipelineElement):  # type: ignore[misc]
 
     name = "drift_agent"
 
-    def __init__(self, model: ChatModel, settings: Settings, environment: str, book: PermissionBook) -> None:
+    def __init__(
+        self, model: ChatModel, settings: DriftSettings, environment: str, book: PermissionBook
+    ) -> None:
         self.model = model
         self.settings = settings
         self.environment = environment
@@ -80,11 +82,11 @@ class DriftAgent(BasePipelineElement):  # type: ignore[misc]
         return tool_specs(runtime.functions.values())
 
     def _permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, Permission]:
-        if not self.settings.dynamic_validation and Fix.TELL_REPEATS not in self.settings.fixes:
+        if not self.settings.dynamic_validation and DriftFix.TELL_REPEATS not in self.settings.fixes:
             return {}
         given = self.settings.permissions
         open_tools = [tool for tool in tools if tool.name not in given]
-        strictly = Fix.READ_VERDICTS_STRICTLY in self.settings.fixes
+        strictly = DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes
         asked = self.book.permissions(self.model, open_tools, strictly=strictly)
         known = {tool.name: given.get(tool.name) or asked[tool.name] for tool in tools}
         with span(permission.ROLE) as opened:
@@ -93,7 +95,7 @@ class DriftAgent(BasePipelineElement):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Turn:
+class ActorTurn:
     """The conversation after a reply of the actor."""
 
     messages: list[ChatMessage]
@@ -106,13 +108,13 @@ class _Task:
     """One task on its way."""
 
     model: ChatModel
-    settings: Settings
+    settings: DriftSettings
     environment: str
     query: str
     tools: list[ToolSpec]
     permissions: Mapping[str, Permission]
-    progress: Progress = field(default_factory=Progress)
-    first_plan: Plan = field(default_factory=Plan)
+    progress: PlanProgress = field(default_factory=PlanProgress)
+    first_plan: DriftPlan = field(default_factory=DriftPlan)
 
     def begin(self, permissions: Mapping[str, Permission]) -> None:
         """Plan, before anything is seen."""
@@ -121,12 +123,12 @@ class _Task:
             return
         self.first_plan = plan = make_plan(self.model, self.query, self.tools, self.environment)
         checklist = plan.checklist
-        if Fix.FORMAT_ONCE in self.settings.fixes and checklist != NO_CHECKLIST:
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and checklist != NO_CHECKLIST:
             text = formatted(self.model, self.query, checklist, self.settings.format_attempts)
             checklist = aligned(text or checklist, plan.trajectory)
-        self.progress = Progress(plan.trajectory, (), checklist)
+        self.progress = PlanProgress(plan.trajectory, (), checklist)
 
-    def turn(self, messages: Sequence[ChatMessage]) -> Turn:
+    def turn(self, messages: Sequence[ChatMessage]) -> ActorTurn:
         """Isolate what is new, ask the actor, and check what it wants to call."""
         stored = shown = list(messages)
         if self.settings.injection_isolation:
@@ -134,14 +136,16 @@ class _Task:
         outgoing = [system(self._instructions()), *shown]
         said = self._ask(outgoing)
         if not self.tools or OPENING not in said or len(outgoing) > self.settings.message_cap:
-            return Turn([*stored, assistant(said, [])])
+            return ActorTurn([*stored, assistant(said, [])])
         reply = self._read(said, outgoing)
         calls = numbered(reply.calls, len(stored))
         batch = [call for call in calls if not self._is_repeat(call, stored)]
         refusal = self._refusal(calls, batch)
         if refusal is not None:
-            return Turn([*stored, assistant(reply.text, []), user(refusal.words(self.query))], refused=True)
-        return Turn([*stored, assistant(reply.text, batch)])
+            return ActorTurn(
+                [*stored, assistant(reply.text, []), user(refusal.words(self.query))], refused=True
+            )
+        return ActorTurn([*stored, assistant(reply.text, batch)])
 
     def _instructions(self) -> str:
         """Built anew for each turn: the plan may have grown."""
@@ -160,9 +164,9 @@ class _Task:
     def _ask(self, messages: Sequence[ChatMessage]) -> str:
         return visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
 
-    def _read(self, said: str, outgoing: Sequence[ChatMessage]) -> Reply:
+    def _read(self, said: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
         """The reply, asked for again where its calls cannot be read; at last, the first one without calls."""
-        parse_first = Fix.PARSE_BEFORE_REPAIR in self.settings.fixes
+        parse_first = DriftFix.PARSE_BEFORE_REPAIR in self.settings.fixes
         latest = said
         for attempt in range(self.settings.parse_attempts):
             try:
@@ -170,11 +174,11 @@ class _Task:
             except CallSyntaxError as error:
                 if attempt + 1 < self.settings.parse_attempts:
                     latest = self._ask([*outgoing, user(RETRY.format(error=error))])
-        return Reply(said, ())
+        return ActorReply(said, ())
 
     def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
         reads = self.permissions.get(call.function) is Permission.READ
-        if reads and Fix.TELL_REPEATS in self.settings.fixes:
+        if reads and DriftFix.TELL_REPEATS in self.settings.fixes:
             return False
         return made_before(call, messages)
 
@@ -183,12 +187,12 @@ class _Task:
 
     def _refusal(self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]) -> Refusal | None:
         """Why the batch may not run, if so; what is accepted counts as achieved from now on."""
-        if calls and not batch and Fix.TELL_REPEATS in self.settings.fixes:
-            repeated = Repeated(tuple(calls))
+        if calls and not batch and DriftFix.TELL_REPEATS in self.settings.fixes:
+            repeated = RepeatedActions(tuple(calls))
             with span(SPAN) as opened:
                 opened.decision = {"calls": calls_data(calls), "refusal": repeated.decision()}
             return repeated
-        if Fix.FORMAT_ONCE in self.settings.fixes and not (batch and self._has_rules()):
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and not (batch and self._has_rules()):
             return None
         validator = Validator(
             self.model, self.settings, self.query, self.permissions, self.first_plan.trajectory
@@ -198,11 +202,11 @@ class _Task:
         return checked.refusal
 
 
-def goes_on(turn: Turn, settings: Settings) -> bool:
+def goes_on(turn: ActorTurn, settings: DriftSettings) -> bool:
     """Whether there is one more turn: calls to run, or a refusal to answer."""
     last = turn.messages[-1]
     marked = MARK in text_of(last)
-    if turn.refused if Fix.FLAG_REFUSALS in settings.fixes else marked:
+    if turn.refused if DriftFix.FLAG_REFUSALS in settings.fixes else marked:
         return True
     return last["role"] == "assistant" and bool(last["tool_calls"])
 

@@ -20,7 +20,7 @@ from baselines.drift.description import described
 from baselines.drift.fixes import ALL, NONE
 from baselines.drift.permission import Permission, PermissionBook
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
-from baselines.drift.settings import Settings, UnreadableDetection
+from baselines.drift.settings import DriftSettings, UnreadableDetection
 from baselines.drift.simulated import ROLES
 
 
@@ -71,7 +71,7 @@ class Drift:
                 f"{name}: message_cap is {message_cap} and max_rounds is {max_rounds}; give 1 or more."
             )
         self._book = PermissionBook()
-        self.settings = Settings(
+        self.settings = DriftSettings(
             build_constraints=build_constraints,
             dynamic_validation=dynamic_validation,
             injection_isolation=injection_isolation,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from baselines.drift.settings import Settings
+from baselines.drift.settings import DriftSettings
 
 
-def described(settings: Settings) -> str:
+def described(settings: DriftSettings) -> str:
     """5 to 10 sentences on planner, validator and isolator."""
     parts = [
         "One agent works through the request and reads tool results in one conversation.",
@@ -17,7 +17,7 @@ def described(settings: Settings) -> str:
     return " ".join(parts)
 
 
-def _plan(settings: Settings) -> list[str]:
+def _plan(settings: DriftSettings) -> list[str]:
     if not settings.build_constraints:
         return ["There is no plan, so that calls are held against nothing.", "No call is judged."]
     planned = [
@@ -36,7 +36,7 @@ def _plan(settings: Settings) -> list[str]:
     ]
 
 
-def _isolator(settings: Settings) -> list[str]:
+def _isolator(settings: DriftSettings) -> list[str]:
     if not settings.injection_isolation:
         return ["Nothing is cut out of tool results.", "No model looks through them before the agent does."]
     unreadable = {"withhold": "a notice stands for the result", "keep": "the result is kept"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Fix(Enum):
+class DriftFix(Enum):
     """One mended defect."""
 
     SCAN_ALL_RESULTS = "scan_all_results"
@@ -45,7 +45,7 @@ class Fix(Enum):
     """The loop goes on after a refusal. Reference: after any message that holds the refusal's mark."""
 
 
-NONE: frozenset[Fix] = frozenset()
+NONE: frozenset[DriftFix] = frozenset()
 """The reference implementation."""
-ALL: frozenset[Fix] = frozenset(Fix)
+ALL: frozenset[DriftFix] = frozenset(DriftFix)
 """What one would want."""

@@ -15,11 +15,11 @@ from agentsys.models.providers.wire_text import result_text
 from agentsys.models.tagged_calls import between, tagged
 from agentsys.models.trace import span
 from baselines.drift.asking import ask
-from baselines.drift.fixes import Fix
+from baselines.drift.fixes import DriftFix
 from baselines.drift.masking import Masked, mask
 from baselines.drift.prompts import DETECTOR, WITHHELD
 from baselines.drift.refusal import args_text
-from baselines.drift.settings import Settings
+from baselines.drift.settings import DriftSettings
 from baselines.tool_results import rewrite_text
 
 ROLE = "drift_isolator"
@@ -61,7 +61,7 @@ def read_detection(reply: str) -> list[Any] | None:
 
 
 def isolate(
-    model: ChatModel, settings: Settings, query: str, messages: Sequence[ChatMessage]
+    model: ChatModel, settings: DriftSettings, query: str, messages: Sequence[ChatMessage]
 ) -> tuple[list[ChatMessage], list[ChatMessage]]:
     """Clean the results the conversation ends with.
 
@@ -80,15 +80,17 @@ def isolate(
     return stored, shown
 
 
-def _first_new(messages: Sequence[ChatMessage], settings: Settings) -> int:
+def _first_new(messages: Sequence[ChatMessage], settings: DriftSettings) -> int:
     """Index of the first result to look through."""
     index = len(messages)
     while index and messages[index - 1]["role"] == "tool":
         index -= 1
-    return index if Fix.SCAN_ALL_RESULTS in settings.fixes else max(index, len(messages) - 1)
+    return index if DriftFix.SCAN_ALL_RESULTS in settings.fixes else max(index, len(messages) - 1)
 
 
-def _cleaned(model: ChatModel, settings: Settings, query: str, result: ChatToolResultMessage) -> Isolated:
+def _cleaned(
+    model: ChatModel, settings: DriftSettings, query: str, result: ChatToolResultMessage
+) -> Isolated:
     with span(ROLE, result["tool_call"].function) as opened:
         now, outcome, cut, asked = Isolated(result, result), "unreadable", 0, 0
         while asked < settings.detector_calls and outcome not in ("clean", "cut"):
@@ -102,7 +104,7 @@ def _cleaned(model: ChatModel, settings: Settings, query: str, result: ChatToolR
             else:
                 now, matched, worked = _cut(now, spans, settings)
                 outcome, cut = "cut" if worked else "unmatched", cut + matched
-        strictly = Fix.READ_DETECTION_STRICTLY in settings.fixes
+        strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
         withheld = outcome == "unreadable" and strictly and settings.unreadable_detection == "withhold"
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
         if cut or withheld:
@@ -110,25 +112,27 @@ def _cleaned(model: ChatModel, settings: Settings, query: str, result: ChatToolR
     return _withheld(result) if withheld else now
 
 
-def usable_spans(reply: str, settings: Settings) -> list[str] | None:
+def usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
     """What to cut according to a reply: nothing where it is clean; None where it is to be asked again."""
     items = read_detection(reply)
     if items is None:
-        strictly = Fix.READ_DETECTION_STRICTLY in settings.fixes
+        strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
         return None if strictly or between(reply, _DETECTED) is None else []
-    if Fix.SKIP_EMPTY_SPANS not in settings.fixes:
+    if DriftFix.SKIP_EMPTY_SPANS not in settings.fixes:
         return [item if isinstance(item, str) else "" for item in items]
     spans = [item for item in items if isinstance(item, str) and item.strip()]
     return None if items and not spans else spans
 
 
-def _cut(now: Isolated, spans: Sequence[str], settings: Settings) -> tuple[Isolated, int, bool]:
+def _cut(now: Isolated, spans: Sequence[str], settings: DriftSettings) -> tuple[Isolated, int, bool]:
     """The result without the spans, the places cut in what is read, and whether that counts as done."""
-    strict = Fix.REQUIRE_A_MATCH in settings.fixes
+    strict = DriftFix.REQUIRE_A_MATCH in settings.fixes
     before = result_text(now.shown)
     read = mask(before, spans, strip_unmatched=not strict)
     shown = _masked(now.shown, spans, strict, error=True)
-    stored = shown if Fix.MASK_ERRORS in settings.fixes else _masked(now.stored, spans, strict, error=False)
+    stored = (
+        shown if DriftFix.MASK_ERRORS in settings.fixes else _masked(now.stored, spans, strict, error=False)
+    )
     worked = read.matched > 0 if strict else len(read.text) != len(before)
     return Isolated(stored, shown), read.matched, worked
 

@@ -18,7 +18,7 @@ NO_CHECKLIST = "None"
 
 
 @dataclass(frozen=True)
-class Plan:
+class DriftPlan:
     """What a planner said."""
 
     trajectory: tuple[str, ...] = ()
@@ -27,11 +27,13 @@ class Plan:
     """The checklist as it was written: JSON, a Python literal, or neither."""
 
 
-def read_plan(reply: str) -> Plan:
+def read_plan(reply: str) -> DriftPlan:
     """The plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
     names = between(reply, TRAJECTORY)
     checklist = between(reply, CHECKLIST)
-    return Plan(_names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist)
+    return DriftPlan(
+        _names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -39,7 +41,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for piece in inside.split(",") if (name := piece.strip().strip("\"'`").strip()))
 
 
-def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> Plan:
+def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
     """Ask for the plan of a request.
 
     Args:

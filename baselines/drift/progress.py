@@ -14,7 +14,7 @@ Extend = Callable[[str, tuple[str, ...], tuple[str, ...]], bool]
 
 
 @dataclass(frozen=True)
-class Progress:
+class PlanProgress:
     """The plan as it stands, and what of it is done."""
 
     plan: tuple[str, ...] = ()
@@ -28,12 +28,12 @@ class Progress:
 class Followed:
     """Outcome of the check against the plan."""
 
-    progress: Progress
+    progress: PlanProgress
     """With the batch, if it was accepted; with what was accepted of it up to the refused name, if not."""
     refusal: Unplanned | None = None
 
 
-def follow(progress: Progress, names: Sequence[str], may_extend: Extend) -> Followed:
+def follow(progress: PlanProgress, names: Sequence[str], may_extend: Extend) -> Followed:
     """Hold the calls so far and a batch against the plan, place by place.
 
     A name that does not stand at its place is put in there, with an open entry in the checklist, if
@@ -48,7 +48,7 @@ def follow(progress: Progress, names: Sequence[str], may_extend: Extend) -> Foll
         if not may_extend(name, extended, plan):
             return Followed(progress, Unplanned(name, extended, plan, progress.achieved))
         opened = with_open_entry(progress.checklist, index, name)
-        progress = Progress(extended, walk[: index + 1], opened)
+        progress = PlanProgress(extended, walk[: index + 1], opened)
     return Followed(replace(progress, achieved=walk))
 
 

@@ -78,7 +78,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedActions:
     """Actions that have been made before, with nothing new beside them."""
 
     calls: tuple[FunctionCall, ...]
@@ -92,7 +92,7 @@ class Repeated:
         return REFUSED_REPEAT.format(mark=MARK, calls=calls_text(self.calls), query=query)
 
 
-Refusal = Unplanned | Mismatch | Repeated
+Refusal = Unplanned | Mismatch | RepeatedActions
 
 
 def calls_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ _NOTHING = {"None", "null"}
 
 
 @dataclass(frozen=True)
-class Reply:
+class ActorReply:
     """An actor's reply."""
 
     text: str
@@ -39,7 +39,7 @@ class Reply:
     calls: tuple[FunctionCall, ...]
 
 
-def read_reply(text: str, *, parse_first: bool) -> Reply:
+def read_reply(text: str, *, parse_first: bool) -> ActorReply:
     """The reply a text is.
 
     Args:
@@ -52,7 +52,7 @@ def read_reply(text: str, *, parse_first: bool) -> Reply:
     body = between(text, CALL)
     calls = _calls(NO_CALLS if body is None else body, parse_first)
     kept = write_reply(between(text, THOUGHT) or "", body or "", between(text, ANSWER) or "")
-    return Reply(kept, tuple(calls))
+    return ActorReply(kept, tuple(calls))
 
 
 def _calls(body: str, parse_first: bool) -> list[FunctionCall]:

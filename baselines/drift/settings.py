@@ -1,4 +1,4 @@
-"""`Settings`: one variant of DRIFT."""
+"""`DriftSettings`: one variant of DRIFT."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from baselines.drift.fixes import ALL, Fix
+from baselines.drift.fixes import ALL, DriftFix
 from baselines.drift.permission import Permission
 
 UnreadableDetection = Literal["withhold", "keep"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class DriftSettings:
     """What a variant of DRIFT does. Options as in `Drift`, which explains them."""
 
     build_constraints: bool = True
     dynamic_validation: bool = True
     injection_isolation: bool = True
-    fixes: frozenset[Fix] = ALL
+    fixes: frozenset[DriftFix] = ALL
     """Which of the reference's defects are mended."""
     permissions: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
     """Tool -> permission, where it is not to be asked for."""

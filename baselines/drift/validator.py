@@ -14,12 +14,12 @@ from agentsys.models.tagged_calls import between, tagged
 from agentsys.models.trace import span
 from baselines.drift.asking import ask
 from baselines.drift.checklist import compare, formatted
-from baselines.drift.fixes import Fix
+from baselines.drift.fixes import DriftFix
 from baselines.drift.permission import Permission
-from baselines.drift.progress import Progress, follow
+from baselines.drift.progress import PlanProgress, follow
 from baselines.drift.prompts import JUDGE
 from baselines.drift.refusal import Refusal, calls_data, calls_text
-from baselines.drift.settings import Settings
+from baselines.drift.settings import DriftSettings
 
 ROLE = "drift_judge"
 SPAN = "drift_validator"
@@ -38,7 +38,7 @@ _RESULT = "judge_result"
 class Checked:
     """Outcome of the validator for one batch."""
 
-    progress: Progress
+    progress: PlanProgress
     """What the next batch is checked against."""
     refusal: Refusal | None
 
@@ -56,12 +56,12 @@ class Validator:
     """
 
     model: ChatModel
-    settings: Settings
+    settings: DriftSettings
     query: str
     permissions: Mapping[str, Permission]
     first_plan: tuple[str, ...]
 
-    def check(self, progress: Progress, batch: Sequence[FunctionCall]) -> Checked:
+    def check(self, progress: PlanProgress, batch: Sequence[FunctionCall]) -> Checked:
         """Check one batch of calls, which is accepted or refused as a whole.
 
         Raises:
@@ -86,15 +86,15 @@ class _Walk:
     batch: tuple[FunctionCall, ...]
     deviations: list[dict[str, Any]] = field(default_factory=list)
 
-    def check(self, before: Progress) -> Checked:
+    def check(self, before: PlanProgress) -> Checked:
         mended = self.validator.settings.fixes
         progress, refusal = self._against_plan(before)
         if refusal is None:
             progress, refusal = self._against_checklist(progress)
-        kept = before if refusal is not None and Fix.COMMIT_ACCEPTED in mended else progress
+        kept = before if refusal is not None and DriftFix.COMMIT_ACCEPTED in mended else progress
         return Checked(kept, refusal)
 
-    def _against_plan(self, before: Progress) -> tuple[Progress, Refusal | None]:
+    def _against_plan(self, before: PlanProgress) -> tuple[PlanProgress, Refusal | None]:
         names = [call.function for call in self.batch]
         settings = self.validator.settings
         if settings.dynamic_validation:
@@ -102,18 +102,18 @@ class _Walk:
             return followed.progress, followed.refusal
         # Without the check of the plan the checklist alone holds calls to their places. The reference does
         # not count them then, and so compares every batch with the last entry.
-        counted = Fix.COUNT_FROM_BATCH in settings.fixes
+        counted = DriftFix.COUNT_FROM_BATCH in settings.fixes
         return replace(before, achieved=(*before.achieved, *names)) if counted else before, None
 
-    def _against_checklist(self, progress: Progress) -> tuple[Progress, Refusal | None]:
+    def _against_checklist(self, progress: PlanProgress) -> tuple[PlanProgress, Refusal | None]:
         settings = self.validator.settings
-        if Fix.FORMAT_ONCE not in settings.fixes:
+        if DriftFix.FORMAT_ONCE not in settings.fixes:
             model, query = self.validator.model, self.validator.query
             text = formatted(model, query, progress.checklist, settings.format_attempts)
             progress = replace(progress, checklist=text or "")
-        counted_back = len(self.batch) if Fix.COUNT_FROM_BATCH in settings.fixes else 1
+        counted_back = len(self.batch) if DriftFix.COUNT_FROM_BATCH in settings.fixes else 1
         start = len(progress.achieved) - counted_back
-        every = Fix.CHECK_EVERY_CALL in settings.fixes
+        every = DriftFix.CHECK_EVERY_CALL in settings.fixes
         return progress, compare(progress.checklist, start, self.batch, every_call=every)
 
     def _may_extend(self, name: str, extended: tuple[str, ...], plan: tuple[str, ...]) -> bool:
@@ -121,18 +121,18 @@ class _Walk:
         met = {"name": name, "permission": permission.value if permission else None}
         self.deviations.append(met)
         if permission is None:
-            allowed = Fix.REFUSE_UNKNOWN_TOOLS not in self.validator.settings.fixes
+            allowed = DriftFix.REFUSE_UNKNOWN_TOOLS not in self.validator.settings.fixes
         elif permission is Permission.READ:
             allowed = True
         else:
             met["judge"] = reply = ask(self.validator.model, ROLE, JUDGE, self._question(extended, plan))
-            allowed = is_yes(reply, strictly=Fix.READ_VERDICTS_STRICTLY in self.validator.settings.fixes)
+            allowed = is_yes(reply, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.validator.settings.fixes)
         return allowed
 
     def _question(self, extended: tuple[str, ...], plan: tuple[str, ...]) -> str:
         settings = self.validator.settings
         parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
-        if Fix.SHOW_FIRST_PLAN in settings.fixes:
+        if DriftFix.SHOW_FIRST_PLAN in settings.fixes:
             parts = {FIRST: str(list(self.validator.first_plan)), **parts}
         if settings.judge_arguments:
             parts[CALLS] = calls_text(self.batch)

@@ -22,7 +22,7 @@ from baselines.melon.embedder import Embedder
 from baselines.melon.masked_conversation import masked_conversation
 from baselines.melon.overhead import overhead
 from baselines.melon.prompts import NOTICE
-from baselines.melon.settings import Settings
+from baselines.melon.settings import MelonSettings
 
 ROLE = "agent"
 MASKED_ROLE = "melon_masked"
@@ -32,7 +32,7 @@ _BANK = "melon_bank"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class StepVerdict:
     """What was decided about one step."""
 
     blocked: bool
@@ -54,7 +54,9 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
 
     name = "melon"
 
-    def __init__(self, model: ChatModel, embedder: Embedder, threshold: float, settings: Settings) -> None:
+    def __init__(
+        self, model: ChatModel, embedder: Embedder, threshold: float, settings: MelonSettings
+    ) -> None:
         self.model = model
         self.embedder = embedder
         self.threshold = threshold
@@ -89,7 +91,7 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
 
     def _judged(
         self, reply: ChatReply, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: Bank
-    ) -> Verdict:
+    ) -> StepVerdict:
         """Masked pass, bank and comparison, under a span that holds exactly what they cost."""
         proposed = self._texts(reply.message["tool_calls"])
         with span("melon") as opened:
@@ -101,7 +103,7 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
                 opened.decision["failure"] = error.kind.value
                 if self.settings.on_failure == "error" or error.kind.consequence is Consequence.END_RUN:
                     raise
-                verdict = Verdict(bool(proposed), failure=error.kind.value)
+                verdict = StepVerdict(bool(proposed), failure=error.kind.value)
             _note(opened, verdict, bank, reply)
         return verdict
 
@@ -112,16 +114,16 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
         tools: Sequence[ToolSpec],
         bank: Bank,
         opened: Span,
-    ) -> Verdict:
+    ) -> StepVerdict:
         if not proposed and self.settings.skip_last_masked:
-            return Verdict(False)
+            return StepVerdict(False)
         conversation = masked_conversation(messages, show_errors=self.settings.show_errors)
         masked = self.model.complete(ChatRequest(conversation, tools, MASKED_ROLE)).message
         # Its words are kept for the record; only its calls count, and none of them is ever made.
         opened.messages = (masked,)
         bank.add(self._texts(masked["tool_calls"]))
         match = bank.nearest(proposed, self.embedder)
-        return Verdict(match is not None and match.similarity > self.threshold, match)
+        return StepVerdict(match is not None and match.similarity > self.threshold, match)
 
     def _texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
         options = self.settings
@@ -135,7 +137,7 @@ def _bank_of(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> Bank:
     return kept if isinstance(kept, Bank) and not first else Bank()
 
 
-def _note(opened: Span, verdict: Verdict, bank: Bank, reply: ChatReply) -> None:
+def _note(opened: Span, verdict: StepVerdict, bank: Bank, reply: ChatReply) -> None:
     """What the record keeps of a step. `allow` is only there where a call was to be judged."""
     if opened.decision["proposed"]:
         opened.decision["allow"] = not verdict.blocked

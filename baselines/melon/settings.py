@@ -1,4 +1,4 @@
-"""`Settings`: what a guarded turn depends on, checked once."""
+"""`MelonSettings`: what a guarded turn depends on, checked once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OnFailure = Literal["error", "block"]
 """What a failed masked pass or embedding means: the case errs, or the step is blocked."""
 
 
-class Settings(BaseModel):
+class MelonSettings(BaseModel):
     """The options of `Melon` that its turns look at; they are described there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,14 +30,14 @@ class Settings(BaseModel):
     skip_last_masked: StrictBool
 
 
-def checked_settings(**options: Any) -> Settings:
-    """Settings from a config's values.
+def checked_settings(**options: Any) -> MelonSettings:
+    """Check the options of a config.
 
     Raises:
         ConfigError: Naming the option, what it holds and what it may be.
     """
     try:
-        return Settings.model_validate(options)
+        return MelonSettings.model_validate(options)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

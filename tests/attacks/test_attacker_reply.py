@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker.reply import Fault, proposal_in
+from agentsys.attacks.attacker.reply import ReplyFault, proposal_in
 from agentsys.attacks.pair import PairAttack
 from agentsys.attacks.search import attackers_fault, chosen
 from agentsys.attacks.searched import OPENINGS, REASKS
@@ -57,7 +57,7 @@ def test_a_reply_is_read_with_whatever_stands_around_it(said: str, text: str) ->
 def test_an_unreadable_reply_says_what_is_wrong(said: str) -> None:
     found = proposal_in(said)
     assert found.refused
-    assert found.fault == Fault.UNREADABLE.value
+    assert found.fault == ReplyFault.UNREADABLE.value
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_unreadable_reply_says_what_is_wrong(said: str) -> None:
     ],
 )
 def test_a_refusal_is_known_as_one(said: str) -> None:
-    assert proposal_in(said).fault == Fault.REFUSED.value
+    assert proposal_in(said).fault == ReplyFault.REFUSED.value
 
 
 def test_a_text_that_begins_with_an_apology_is_no_refusal() -> None:

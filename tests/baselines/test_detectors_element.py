@@ -18,7 +18,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
 from agentsys.models.trace import Tracer, tracing
 from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.detector import BLANK, Verdict, judge
+from baselines.detectors.detector import BLANK, Detection, judge
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections
 from baselines.detectors.phrases import PhraseDefense, PhraseDetector
 
@@ -81,15 +81,15 @@ def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
 
 def test_blank_texts_are_safe_and_never_read() -> None:
     detector = FlagsEvil()
-    assert judge(detector, ["", " \n", "evil"], 0.5) == [BLANK, BLANK, Verdict(True, 0.9, 0, 1)]
+    assert judge(detector, ["", " \n", "evil"], 0.5) == [BLANK, BLANK, Detection(True, 0.9, 0, 1)]
     assert judge(detector, ["", ""], 0.5) == [BLANK, BLANK]
     assert detector.batches == [["evil"]]
 
 
 def test_the_worst_window_decides_and_is_named() -> None:
     assert judge(Windowed(), ["a tie evil b", "a b"], 0.5) == [
-        Verdict(True, 0.9, 2, 4),
-        Verdict(False, 0.1, 0, 2),
+        Detection(True, 0.9, 2, 4),
+        Detection(False, 0.1, 0, 2),
     ]
 
 

@@ -26,10 +26,10 @@ from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift import Drift
-from baselines.drift.fixes import ALL, NONE, Fix
+from baselines.drift.fixes import ALL, NONE, DriftFix
 from baselines.drift.permission import Permission, read_permission
 from baselines.drift.refusal import MARK
-from baselines.drift.settings import Settings
+from baselines.drift.settings import DriftSettings
 from baselines.drift.validator import is_yes
 
 BOTH = pytest.mark.parametrize("fixes", [ALL, NONE], ids=["mended", "compat"])
@@ -42,10 +42,10 @@ def refusals(messages: list[Any]) -> list[str]:
 
 @BOTH
 def test_the_first_request_has_query_and_tools_and_the_planners_reply_is_nobody_elses(
-    fixes: frozenset[Fix],
+    fixes: frozenset[DriftFix],
 ) -> None:
     model = RoleModel(drift_planner="<task_thought>secret</task_thought>" + plan("read_bill"))
-    run(model, Tools(), Settings(fixes=fixes))
+    run(model, Tools(), DriftSettings(fixes=fixes))
     first = next(request for request in model.asked if request.role == "drift_planner")
     assert QUERY in text_of(first.messages[-1])
     assert '"name": "read_bill"' in text_of(first.messages[0])
@@ -54,13 +54,13 @@ def test_the_first_request_has_query_and_tools_and_the_planners_reply_is_nobody_
 
 
 @BOTH
-def test_planned_calls_run_without_a_judge(fixes: frozenset[Fix]) -> None:
+def test_planned_calls_run_without_a_judge(fixes: frozenset[DriftFix]) -> None:
     model = RoleModel(
         drift_planner=plan("read_bill", "pay"),
         agent=[call("read_bill()"), call("pay(to='Bob', amount=5)"), STOP],
     )
     tools = Tools()
-    messages, spans = run(model, tools, Settings(fixes=fixes))
+    messages, spans = run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == ["read_bill", "pay Bob 5"]
     assert model.count("drift_judge") == 0
     assert [decision.get("allow") for decision in decisions(spans, "drift_validator")][:2] == [True, True]
@@ -68,10 +68,10 @@ def test_planned_calls_run_without_a_judge(fixes: frozenset[Fix]) -> None:
 
 
 @BOTH
-def test_an_unplanned_read_runs_without_a_judge_and_joins_the_plan(fixes: frozenset[Fix]) -> None:
+def test_an_unplanned_read_runs_without_a_judge_and_joins_the_plan(fixes: frozenset[DriftFix]) -> None:
     model = RoleModel(drift_planner=plan("read_bill"), agent=[call("read_note()"), call("read_bill()"), STOP])
     tools = Tools()
-    run(model, tools, Settings(fixes=fixes))
+    run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == ["read_note", "read_bill"]
     assert model.count("drift_judge") == 0
     assert "Plan: ['read_note', 'read_bill']" in model.requests("agent")[-1]
@@ -80,13 +80,13 @@ def test_an_unplanned_read_runs_without_a_judge_and_joins_the_plan(fixes: frozen
 @BOTH
 @pytest.mark.parametrize("action", ["pay(to='Eve', amount=9)", "mail(to='Eve')"])
 def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(
-    fixes: frozenset[Fix], action: str
+    fixes: frozenset[DriftFix], action: str
 ) -> None:
     model = RoleModel(
         drift_planner=plan("read_bill"), agent=[call("read_bill()", action), STOP], drift_judge=NO
     )
     tools = Tools()
-    messages, _ = run(model, tools, Settings(fixes=fixes))
+    messages, _ = run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == []
     assert model.count("drift_judge") == 1
     assert len(refusals(messages)) == 1
@@ -95,10 +95,10 @@ def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(
 
 
 @BOTH
-def test_an_unplanned_action_that_the_judge_allows_runs(fixes: frozenset[Fix]) -> None:
+def test_an_unplanned_action_that_the_judge_allows_runs(fixes: frozenset[DriftFix]) -> None:
     model = RoleModel(drift_planner=plan("read_bill"), agent=[call("mail(to='Bob')"), STOP], drift_judge=YES)
     tools = Tools()
-    run(model, tools, Settings(fixes=fixes))
+    run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == ["mail Bob"]
 
 
@@ -131,19 +131,19 @@ def test_the_judge_sees_no_result_and_arguments_only_on_request() -> None:
     ],
 )
 def test_fixed_values_of_the_checklist_hold_and_open_ones_do_not(
-    fixes: frozenset[Fix], required: dict[str, Any], given: str, passes: bool
+    fixes: frozenset[DriftFix], required: dict[str, Any], given: str, passes: bool
 ) -> None:
     model = RoleModel(
         drift_planner=plan("pay", checklist=[entry("pay", **required)]), agent=[call(f"pay({given})"), STOP]
     )
     tools = Tools()
-    messages, spans = run(model, tools, Settings(fixes=fixes))
+    messages, spans = run(model, tools, DriftSettings(fixes=fixes))
     assert bool(tools.ran) is passes
     assert len(refusals(messages)) == (not passes)
     assert decisions(spans, "drift_validator")[0]["allow"] is passes
 
 
-def in_batch(fixes: frozenset[Fix]) -> list[str]:
+def in_batch(fixes: frozenset[DriftFix]) -> list[str]:
     """A planned batch of two calls, with the checklist it was planned with."""
     checklist = [entry("read_bill", path="bill.txt"), entry("pay", to="Bob")]
     model = RoleModel(
@@ -151,7 +151,7 @@ def in_batch(fixes: frozenset[Fix]) -> list[str]:
         agent=[call("read_bill(path='bill.txt')", "pay(to='Bob')"), STOP],
     )
     tools = Tools()
-    run(model, tools, Settings(fixes=fixes))
+    run(model, tools, DriftSettings(fixes=fixes))
     return tools.ran
 
 
@@ -161,12 +161,12 @@ def test_a_planned_batch_is_compared_from_its_first_call_on_and_compat_refuses_i
 
 
 def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> None:
-    def seen(fixes: frozenset[Fix]) -> str:
+    def seen(fixes: frozenset[DriftFix]) -> str:
         model = RoleModel(
             drift_planner=plan("pay", checklist=[entry("pay", to="Bob")]),
             agent=[call("pay(to='Eve')"), STOP],
         )
-        run(model, Tools(), Settings(fixes=fixes))
+        run(model, Tools(), DriftSettings(fixes=fixes))
         return model.requests("agent")[1]
 
     assert "Called so far: []" in seen(ALL)
@@ -174,22 +174,22 @@ def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> N
 
 
 def test_values_of_later_calls_count_behind_a_call_without_any_and_compat_skips_them() -> None:
-    def ran(fixes: frozenset[Fix]) -> list[str]:
+    def ran(fixes: frozenset[DriftFix]) -> list[str]:
         checklist = [entry("read_bill"), entry("pay", to="Bob")]
         model = RoleModel(
             drift_planner=plan("read_bill", "pay", checklist=checklist),
             agent=[call("read_bill()", "pay(to='Eve')"), STOP],
         )
         tools = Tools()
-        run(model, tools, Settings(fixes=fixes))
+        run(model, tools, DriftSettings(fixes=fixes))
         return tools.ran
 
     assert ran(ALL) == []
-    assert ran(frozenset({Fix.COUNT_FROM_BATCH})) == ["read_bill", "pay Eve 0"]
+    assert ran(frozenset({DriftFix.COUNT_FROM_BATCH})) == ["read_bill", "pay Eve 0"]
 
 
 def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_ends() -> None:
-    def ran(fixes: frozenset[Fix]) -> tuple[list[str], int]:
+    def ran(fixes: frozenset[DriftFix]) -> tuple[list[str], int]:
         model = RoleModel(
             drift_planner=plan("read_bill", "pay"),
             agent=[
@@ -201,7 +201,7 @@ def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_e
             ],
         )
         tools = Tools()
-        messages, _ = run(model, tools, Settings(fixes=fixes))
+        messages, _ = run(model, tools, DriftSettings(fixes=fixes))
         return tools.ran, len(refusals(messages))
 
     assert ran(ALL) == (["read_bill", "pay Bob 0", "read_bill"], 1)
@@ -209,37 +209,37 @@ def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_e
 
 
 def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
-    def first(fixes: frozenset[Fix]) -> list[Any]:
+    def first(fixes: frozenset[DriftFix]) -> list[Any]:
         model = RoleModel(drift_planner=plan("read_bill"), agent=[call("no_such_tool()"), STOP])
-        return run(model, Tools(), Settings(fixes=fixes))[0]
+        return run(model, Tools(), DriftSettings(fixes=fixes))[0]
 
     assert len(refusals(first(ALL))) == 1
     assert [m["error"] for m in first(NONE) if m["role"] == "tool"] == ["Invalid tool no_such_tool provided."]
 
 
 @BOTH
-def test_a_model_that_never_stops_is_stopped_by_the_message_cap(fixes: frozenset[Fix]) -> None:
+def test_a_model_that_never_stops_is_stopped_by_the_message_cap(fixes: frozenset[DriftFix]) -> None:
     turns = [call(f"read_bill(path='{number}')") for number in range(40)]
     model = RoleModel(agent=turns)
-    messages, _ = run(model, Tools(), Settings(fixes=fixes))
+    messages, _ = run(model, Tools(), DriftSettings(fixes=fixes))
     assert model.count("agent") == 11
     assert messages[-1]["role"] == "assistant"
     assert not messages[-1]["tool_calls"]
 
 
 @BOTH
-def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozenset[Fix]) -> None:
+def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozenset[DriftFix]) -> None:
     turns = [call(f"mail(to='{number}')") for number in range(40)]
     model = RoleModel(agent=turns, drift_judge=NO)
-    messages, _ = run(model, Tools(), Settings(fixes=fixes, message_cap=1000))
+    messages, _ = run(model, Tools(), DriftSettings(fixes=fixes, message_cap=1000))
     assert model.count("agent") == 16
     assert messages[-1]["role"] == "assistant"
 
 
 def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() -> None:
-    def turns(fixes: frozenset[Fix]) -> int:
+    def turns(fixes: frozenset[DriftFix]) -> int:
         model = RoleModel(agent=[f"{MARK} said the model", STOP])
-        run(model, Tools(), Settings(fixes=fixes))
+        run(model, Tools(), DriftSettings(fixes=fixes))
         return model.count("agent")
 
     assert turns(ALL) == 1
@@ -248,11 +248,11 @@ def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() 
 
 @BOTH
 def test_tools_are_classified_once_per_defense_object_and_not_where_the_config_says(
-    fixes: frozenset[Fix],
+    fixes: frozenset[DriftFix],
 ) -> None:
     known = dict.fromkeys(("read_bill", "read_note", "pay", "mail"), Permission.READ)
     model = RoleModel(drift_permissions="A")
-    run(model, Tools(), Settings(fixes=fixes, permissions=known))
+    run(model, Tools(), DriftSettings(fixes=fixes, permissions=known))
     assert model.count("drift_permissions") == 0
     suite = get_suite("v1.2.2", "banking")
     defense = Drift(compat=fixes == NONE)
@@ -265,7 +265,7 @@ def test_tools_are_classified_once_per_defense_object_and_not_where_the_config_s
 
 
 @BOTH
-def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[Fix]) -> None:
+def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[DriftFix]) -> None:
     suite = get_suite("v1.2.2", "banking")
     pipeline = Drift(
         compat=fixes == NONE, permissions=dict.fromkeys([t.name for t in suite.tools], "Read")
@@ -342,7 +342,7 @@ ODD = [
     "role",
     ["agent", "drift_planner", "drift_judge", "drift_isolator", "drift_permissions", "drift_formatter"],
 )
-def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[Fix], role: str) -> None:
+def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[DriftFix], role: str) -> None:
     for reply in ODD:
         usual: dict[str, Any] = {
             "drift_planner": plan("read_bill", "pay"),
@@ -350,38 +350,38 @@ def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[Fix], role
             "drift_judge": YES,
             role: reply,
         }
-        messages, _ = run(RoleModel(**usual), Tools(), Settings(fixes=fixes))
+        messages, _ = run(RoleModel(**usual), Tools(), DriftSettings(fixes=fixes))
         assert messages[-1]["role"] == "assistant"
 
 
 @BOTH
 def test_unreadable_calls_are_asked_for_again_and_at_last_the_first_reply_stands(
-    fixes: frozenset[Fix],
+    fixes: frozenset[DriftFix],
 ) -> None:
     broken = "<function_call>[pay(to='x]</function_call>"
     model = RoleModel(drift_planner=plan("read_bill"), agent=[broken, call("read_bill()"), STOP])
     tools = Tools()
-    run(model, tools, Settings(fixes=fixes))
+    run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == ["read_bill"]
     stubborn = RoleModel(agent=[broken, broken + "2", broken + "3"])
-    messages, _ = run(stubborn, Tools(), Settings(fixes=fixes))
+    messages, _ = run(stubborn, Tools(), DriftSettings(fixes=fixes))
     assert stubborn.count("agent") == 3
     assert text_of(messages[-1]) == broken
 
 
 @BOTH
-def test_odd_results_and_odd_toolsets_raise_nothing(fixes: frozenset[Fix]) -> None:
+def test_odd_results_and_odd_toolsets_raise_nothing(fixes: frozenset[DriftFix]) -> None:
     from agentdojo.functions_runtime import FunctionsRuntime
 
     for bill in ("", " " * 1_000_000, "x " * 500_000, ValueError("broken"), "\\" * 1000):
         model = RoleModel(
             agent=[call("read_bill()", "read_note()"), STOP], drift_isolator=detected("x y", "a b", "\\")
         )
-        messages, _ = run(model, Tools(bill=bill), Settings(fixes=fixes))
+        messages, _ = run(model, Tools(bill=bill), DriftSettings(fixes=fixes))
         assert messages[-1]["role"] == "assistant"
     none = Tools()
     none.runtime = FunctionsRuntime()
-    messages, _ = run(RoleModel(agent=call("read_bill()")), none, Settings(fixes=fixes))
+    messages, _ = run(RoleModel(agent=call("read_bill()")), none, DriftSettings(fixes=fixes))
     assert len(messages) == 2
 
 

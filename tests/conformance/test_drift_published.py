@@ -17,14 +17,14 @@ import baselines.drift.agent
 import baselines.drift.progress
 import baselines.drift.validator
 from agentsys.models.chat import text_of
-from baselines.drift.fixes import ALL, NONE, Fix
-from baselines.drift.progress import Followed, Progress, follow
-from baselines.drift.settings import Settings
+from baselines.drift.fixes import ALL, NONE, DriftFix
+from baselines.drift.progress import Followed, PlanProgress, follow
+from baselines.drift.settings import DriftSettings
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT.parent / "shared" / "data" / "traces"
 ARCHIVES = {"banking": 144, "travel": 140}
-COMPAT = Settings(fixes=NONE)
+COMPAT = DriftSettings(fixes=NONE)
 # The formatter's replies are not recorded. In these seven cases it must have lost, moved or changed entries:
 # what was refused does not follow from the checklist as the planner wrote it.
 FORMATTER_CHANGED = {
@@ -57,13 +57,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedCase]:
 BENCH = benchmark()
 
 
-def agrees(case: RecordedCase, settings: Settings = COMPAT) -> bool:
+def agrees(case: RecordedCase, settings: DriftSettings = COMPAT) -> bool:
     return replayed(case, settings, echo=False, bench=BENCH) == case.outcome()
 
 
-def deduced(case: RecordedCase, fixes: frozenset[Fix]) -> Any:
+def deduced(case: RecordedCase, fixes: frozenset[DriftFix]) -> Any:
     """The outcome where the formatter repeats the planner's checklist."""
-    return replayed(case, Settings(fixes=fixes), echo=True, bench=BENCH).unquoted()
+    return replayed(case, DriftSettings(fixes=fixes), echo=True, bench=BENCH).unquoted()
 
 
 def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
@@ -102,18 +102,18 @@ def never(*_: Any) -> bool:
     return False
 
 
-def without_insertion(progress: Progress, *rest: Any) -> Followed:
+def without_insertion(progress: PlanProgress, *rest: Any) -> Followed:
     """The check of the plan that lets a deviation pass and forgets it."""
     followed = follow(progress, *rest)
     return replace(followed, progress=replace(followed.progress, plan=progress.plan))
 
 
-MUTATIONS: dict[str, Callable[[pytest.MonkeyPatch], Settings]] = {
+MUTATIONS: dict[str, Callable[[pytest.MonkeyPatch], DriftSettings]] = {
     "repeats run again": lambda patch: patch.setattr(baselines.drift.agent, "made_before", never) or COMPAT,
     "no message cap": lambda _: replace(COMPAT, message_cap=1000),
-    "calls are parsed first": lambda _: Settings(fixes=frozenset({Fix.PARSE_BEFORE_REPAIR})),
-    "the checklist's index is right": lambda _: Settings(fixes=frozenset({Fix.COUNT_FROM_BATCH})),
-    "a refused batch is rolled back": lambda _: Settings(fixes=frozenset({Fix.COMMIT_ACCEPTED})),
+    "calls are parsed first": lambda _: DriftSettings(fixes=frozenset({DriftFix.PARSE_BEFORE_REPAIR})),
+    "the checklist's index is right": lambda _: DriftSettings(fixes=frozenset({DriftFix.COUNT_FROM_BATCH})),
+    "a refused batch is rolled back": lambda _: DriftSettings(fixes=frozenset({DriftFix.COMMIT_ACCEPTED})),
     "no validation": lambda _: replace(COMPAT, dynamic_validation=False),
 }
 
@@ -140,8 +140,13 @@ def test_a_deviation_that_does_not_enter_plan_or_checklist_is_noticed(
 
 def test_every_difference_of_the_default_is_made_by_a_single_fix(published: list[RecordedCase]) -> None:
     # The most frequent ones first, so that the search is short.
-    likely = [Fix.COUNT_FROM_BATCH, Fix.TELL_REPEATS, Fix.COMMIT_ACCEPTED, Fix.REFUSE_UNKNOWN_TOOLS]
-    order = [*likely, *(fix for fix in Fix if fix not in likely)]
+    likely = [
+        DriftFix.COUNT_FROM_BATCH,
+        DriftFix.TELL_REPEATS,
+        DriftFix.COMMIT_ACCEPTED,
+        DriftFix.REFUSE_UNKNOWN_TOOLS,
+    ]
+    order = [*likely, *(fix for fix in DriftFix if fix not in likely)]
     different = unexplained = 0
     for case in published:
         before = deduced(case, NONE)
@@ -156,13 +161,13 @@ def test_the_documented_table_says_how_many_cases_each_fix_changes(published: li
     before = {case.name: deduced(case, NONE) for case in published}
     changed = {
         fix.value: sum(deduced(case, frozenset({fix})) != before[case.name] for case in published)
-        for fix in Fix
+        for fix in DriftFix
     }
     assert documented() == changed
 
 
 def documented() -> dict[str, int]:
-    """Fix -> cases, from the table in the documentation."""
+    """DriftFix -> cases, from the table in the documentation."""
     text = (ROOT / "docs" / "baselines" / "drift.md").read_text(encoding="utf-8")
     return {
         name: int(count) for name, count in re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\| (\d+) \|$", text, re.M)
@@ -170,4 +175,4 @@ def documented() -> dict[str, int]:
 
 
 def test_the_documented_table_names_every_fix() -> None:
-    assert set(documented()) == {fix.value for fix in Fix}
+    assert set(documented()) == {fix.value for fix in DriftFix}

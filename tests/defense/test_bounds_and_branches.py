@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, run
 
-from agentsys.defense.meter import Meter, OutOfCalls
+from agentsys.defense.meter import CallMeter, OutOfCalls
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS
 from agentsys.defense.reading.sections import read_sections
 from agentsys.models.chat import ChatRequest, text_of
@@ -203,7 +203,7 @@ def test_without_isolation_the_same_bounds_hold() -> None:
 
 def test_the_meter_keeps_the_main_agents_calls_back() -> None:
     model = ScriptedModel({"main": ["a"] * 3, "worker": ["b"] * 9})
-    meter = Meter(model, case_calls=5, subtask_calls=2, main_calls=2)
+    meter = CallMeter(model, case_calls=5, subtask_calls=2, main_calls=2)
     ask = {role: ChatRequest((), role=role) for role in ("main", "worker")}
     for _ in range(2):
         meter.inner.complete(ask["worker"])

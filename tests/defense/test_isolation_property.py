@@ -22,7 +22,7 @@ from scripted_for_defense import LABELS, Outcome, ScriptedModel, Tools, as_messa
 
 from agentsys.defense.failures import Failure
 from agentsys.defense.gate import conforms
-from agentsys.defense.session import Session
+from agentsys.defense.session import AgentSession
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 
 KINDS = ("RAW", "NESTED", "ERROR", "ARGUMENT", "UNDECLARED", "KEY", "VERDICT", "PROSE", "TWISTED")
@@ -178,14 +178,14 @@ def check_one(choose: Callable[[list[Any]], Any]) -> Outcome:
 
 def run_numbered(attacker: Attacker, tools: Tools, chosen: dict[str, Any]) -> Outcome:
     """Run, counting subtasks: whatever a canary says, its number tells where it was planted."""
-    begin = Session.begin_subtask
+    begin = AgentSession.begin_subtask
 
-    def counted(self: Session) -> None:
+    def counted(self: AgentSession) -> None:
         attacker.subtask += 1
         begin(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "begin_subtask", counted)
+        patch.setattr(AgentSession, "begin_subtask", counted)
         model = ScriptedModel({})
         model.complete = attacker.complete  # type: ignore[method-assign]
         model.requests = attacker.requests

@@ -15,7 +15,7 @@ from agentsys.defense.call_trace import TracedCall
 from agentsys.defense.extraction import fill
 from agentsys.defense.grounding import Request
 from agentsys.defense.reading.closed_formats import is_closed
-from agentsys.defense.rules import Decision, Known, Proposal, rule
+from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
 from agentsys.defense.settings import Fill
 from agentsys.models.chat import text_of
 
@@ -35,10 +35,10 @@ def proposal(
     known: Any = (),
     undeclared: tuple[str, ...] = (),
     ran: int = 0,
-) -> Proposal:
+) -> ProposedCommand:
     given = Known()
     given.add(list(known))
-    return Proposal(TracedCall("tool", args, {}, by_worker=worker), undeclared, REQUEST, given, ran, 1)
+    return ProposedCommand(TracedCall("tool", args, {}, by_worker=worker), undeclared, REQUEST, given, ran, 1)
 
 
 @pytest.mark.parametrize(

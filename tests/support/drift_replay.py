@@ -30,7 +30,7 @@ from baselines.drift.agent import DriftAgent
 from baselines.drift.defense import Drift
 from baselines.drift.permission import Permission
 from baselines.drift.refusal import MARK
-from baselines.drift.settings import Settings
+from baselines.drift.settings import DriftSettings
 
 VICTIM = Victim("GPT-4", "Emma Johnson")
 """DRIFT told the attack another model's name, which stands for GPT-4."""
@@ -251,14 +251,14 @@ def benchmark() -> AgentDojo:
     return AgentDojo(version="v1.2")
 
 
-def replayed(case: RecordedCase, settings: Settings, *, echo: bool, bench: AgentDojo) -> Outcome:
+def replayed(case: RecordedCase, settings: DriftSettings, *, echo: bool, bench: AgentDojo) -> Outcome:
     """Run a published case again, through our defense, on a real environment."""
     outcome, _ = run_again(case, settings, echo=echo, bench=bench)
     return outcome
 
 
 def run_again(
-    case: RecordedCase, settings: Settings, *, echo: bool, bench: AgentDojo
+    case: RecordedCase, settings: DriftSettings, *, echo: bool, bench: AgentDojo
 ) -> tuple[Outcome, list[ChatMessage]]:
     """As `replayed`, and with the messages."""
     suite = bench.suite(case.data["suite_name"])
@@ -270,7 +270,7 @@ def run_again(
     elements = list(pipeline.elements)
     agent = elements[-1]
     assert isinstance(agent, DriftAgent)
-    agent.settings = Settings(**{**vars(settings), "permissions": known})
+    agent.settings = DriftSettings(**{**vars(settings), "permissions": known})
     kept: list[ChatMessage] = []
     pipeline.elements = [*elements, _Keep(kept)]
     with tracing(Tracer()) as tracer:

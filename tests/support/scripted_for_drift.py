@@ -14,7 +14,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Span, Tracer, tracing
 from baselines.drift.agent import DriftAgent
 from baselines.drift.permission import PermissionBook
-from baselines.drift.settings import Settings
+from baselines.drift.settings import DriftSettings
 
 QUERY = "Pay the bill in bill.txt."
 STOP = "<function_call>[]</function_call><final_answer>Done.</final_answer>"
@@ -127,11 +127,11 @@ PERMISSIONS = {"drift_permissions": ["A", "A", "B", "C"]}
 
 
 def run(
-    model: RoleModel, tools: Tools, settings: Settings | None = None, **options: Any
+    model: RoleModel, tools: Tools, settings: DriftSettings | None = None, **options: Any
 ) -> tuple[list[Any], list[Span]]:
     """The conversation and the spans of one task."""
     model.replies.setdefault("drift_permissions", list(PERMISSIONS["drift_permissions"]))
-    agent = DriftAgent(model, settings or Settings(**options), "You work for Emma.", PermissionBook())
+    agent = DriftAgent(model, settings or DriftSettings(**options), "You work for Emma.", PermissionBook())
     first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}
     with tracing(Tracer()) as tracer:
         messages = agent.query(QUERY, tools.runtime, messages=[first])[3]

@@ -13,7 +13,7 @@ LONGEST = 10_000
 """Characters of a candidate at most."""
 
 
-class Fault(Enum):
+class ReplyFault(Enum):
     """Why a reply gave no text. The values are error kinds of cases whose search came to nothing."""
 
     REFUSED = "attacker_refused"
@@ -22,7 +22,7 @@ class Fault(Enum):
     """It answered, and no text could be read from it."""
 
 
-FAULTS = frozenset(fault.value for fault in Fault)
+FAULTS = frozenset(fault.value for fault in ReplyFault)
 
 REPLY_SCHEMA = {
     "type": "object",
@@ -72,26 +72,26 @@ def proposal_in(reply: str) -> Proposal:
         return _no_text(said)
     text, why = _clean(found[0]).strip(), _clean(found[1])
     if _DECLINED_TEXT.match(_plain_quotes(text)):
-        return _unusable(Fault.REFUSED, "the text declines the task", text)
+        return _unusable(ReplyFault.REFUSED, "the text declines the task", text)
     if not text:
-        return _unusable(Fault.UNREADABLE, "the text is empty")
+        return _unusable(ReplyFault.UNREADABLE, "the text is empty")
     if len(text) > LONGEST:
         fault = f"the text is longer than {LONGEST} characters"
-        return _unusable(Fault.UNREADABLE, fault, text[:LONGEST])
+        return _unusable(ReplyFault.UNREADABLE, fault, text[:LONGEST])
     return Proposal(text, why[:LONGEST])
 
 
 def _no_text(said: str) -> Proposal:
     if _DECLINES.match(_plain_quotes(said)):
-        return _unusable(Fault.REFUSED, "the reply declines the task")
+        return _unusable(ReplyFault.REFUSED, "the reply declines the task")
     if not said.strip():
-        return _unusable(Fault.UNREADABLE, "the reply was empty")
+        return _unusable(ReplyFault.UNREADABLE, "the reply was empty")
     if re.search(r"""["']?(?:text|prompt)["']?\s*:\s*["']""", said, re.IGNORECASE) and "}" not in said:
-        return _unusable(Fault.UNREADABLE, "the reply was cut off before its JSON object ended")
-    return _unusable(Fault.UNREADABLE, "the reply held no JSON object with a text")
+        return _unusable(ReplyFault.UNREADABLE, "the reply was cut off before its JSON object ended")
+    return _unusable(ReplyFault.UNREADABLE, "the reply held no JSON object with a text")
 
 
-def _unusable(fault: Fault, why: str, text: str = "") -> Proposal:
+def _unusable(fault: ReplyFault, why: str, text: str = "") -> Proposal:
     return Proposal(text, refused=why, fault=fault.value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.serving.conversation import Conversation, function_call
+from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
     Answer,
@@ -30,7 +30,7 @@ def read(body: Json, role: str) -> ChatRequest:
     max_tokens = optional_count(body, "max_tokens")
     if max_tokens is None:
         raise WireError("max_tokens: Field required")
-    conversation = Conversation()
+    conversation = WireConversation()
     conversation.system(body.get("system"))
     for message in listed(body["messages"], "messages"):
         _read_message(conversation, message)
@@ -46,7 +46,7 @@ def read(body: Json, role: str) -> ChatRequest:
     )
 
 
-def _read_message(conversation: Conversation, message: Json) -> None:
+def _read_message(conversation: WireConversation, message: Json) -> None:
     content = message.get("content")
     match message.get("role"):
         case "system":
@@ -59,7 +59,7 @@ def _read_message(conversation: Conversation, message: Json) -> None:
             raise WireError(f"unknown message role {other!r}")
 
 
-def _read_user(conversation: Conversation, content: object) -> None:
+def _read_user(conversation: WireConversation, content: object) -> None:
     """A user message may hold tool results, text, or both: neighbours of a kind become one message."""
     if not isinstance(content, list):
         return conversation.user(content)
@@ -78,7 +78,7 @@ def _read_user(conversation: Conversation, content: object) -> None:
     return None
 
 
-def _read_assistant(conversation: Conversation, content: object) -> None:
+def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.assistant(content, [])
     blocks = listed(content, "content")

@@ -1,4 +1,4 @@
-"""`Conversation`: collects a wire request's messages as AgentDojo messages."""
+"""`WireConversation`: collects a wire request's messages as AgentDojo messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _is_thinking(part: object) -> bool:
     return isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking")
 
 
-class Conversation:
+class WireConversation:
     """Messages in order; tool results find the call they answer by its id."""
 
     def __init__(self) -> None:

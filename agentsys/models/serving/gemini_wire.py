@@ -13,7 +13,7 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.serving.conversation import Conversation, function_call
+from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
     Answer,
@@ -58,7 +58,7 @@ class _Reader:
     """Reads contents in order; remembers which calls still wait for their result."""
 
     def __init__(self) -> None:
-        self.conversation = Conversation()
+        self.conversation = WireConversation()
         self._waiting: list[FunctionCall] = []
         self._made = 0
 

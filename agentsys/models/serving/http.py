@@ -37,7 +37,7 @@ _LINGER = struct.pack("ii", 1, 0)  # On, for 0 seconds: close() then sends a res
 class Handler(BaseHTTPRequestHandler):
     """Serves one connection until the client closes it."""
 
-    server: Listener
+    server: HttpListener
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     _reasons: ClassVar[dict[int, str]] = {
@@ -160,7 +160,7 @@ class Captured:
     body: bytes
 
 
-class Listener(ThreadingHTTPServer):
+class HttpListener(ThreadingHTTPServer):
     """The listening socket, and what its connections share."""
 
     daemon_threads = True

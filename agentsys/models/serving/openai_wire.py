@@ -10,7 +10,7 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.serving.conversation import Conversation, function_call
+from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
     Answer,
@@ -30,7 +30,7 @@ def read(body: Json, role: str) -> ChatRequest:
     """A chat-completions request as a `ChatRequest`."""
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
-    conversation = Conversation()
+    conversation = WireConversation()
     for message in listed(body["messages"], "messages"):
         _read_message(conversation, message)
     return ChatRequest(
@@ -44,7 +44,7 @@ def read(body: Json, role: str) -> ChatRequest:
     )
 
 
-def _read_message(conversation: Conversation, message: Json) -> None:
+def _read_message(conversation: WireConversation, message: Json) -> None:
     content = message.get("content")
     match message.get("role"):
         case "system" | "developer":

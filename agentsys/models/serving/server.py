@@ -9,7 +9,7 @@ from types import TracebackType
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
-from agentsys.models.serving.http import Captured, Listener
+from agentsys.models.serving.http import Captured, HttpListener
 
 
 class Server:
@@ -18,7 +18,7 @@ class Server:
     Made by `serve`. All counters may be read while requests are under way.
     """
 
-    def __init__(self, listener: Listener, plan: FaultPlan) -> None:
+    def __init__(self, listener: HttpListener, plan: FaultPlan) -> None:
         self._listener = listener
         self._plan = plan
         self._thread = threading.Thread(
@@ -93,7 +93,7 @@ def serve(
     """
     plan = FaultPlan(faults or Faults())
     try:
-        listener = Listener((loopback(host), port), model, plan, latency_s)
+        listener = HttpListener((loopback(host), port), model, plan, latency_s)
     except (OSError, OverflowError) as slip:
         raise ConfigError(
             f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."

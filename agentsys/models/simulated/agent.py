@@ -17,10 +17,10 @@ from agentsys.models.simulated.conversation import readings, tool_result
 from agentsys.models.simulated.grounding import grounded_args, missing_facts, without
 from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
-from agentsys.models.simulated.progress import Progress, replay
+from agentsys.models.simulated.progress import ScriptProgress, replay
 from agentsys.models.simulated.prompted import as_native, from_actions, in_action, in_tags
 from agentsys.models.simulated.quoting import quote_into
-from agentsys.models.simulated.script_position import Line
+from agentsys.models.simulated.script_position import ScriptPosition
 
 NO_FIELDS = {"status": "string"}
 """The intent of a call that nothing is taken from."""
@@ -54,7 +54,7 @@ def _next_step(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage
 
 
 def _arguments(
-    request: ChatRequest, assignment: Assignment, line: Line, index: int, call: ScriptedCall
+    request: ChatRequest, assignment: Assignment, line: ScriptPosition, index: int, call: ScriptedCall
 ) -> dict[str, Any]:
     """Fresh arguments: goals as scripted or quoted from what was read, the user's task grounded."""
     if line.goal is None:
@@ -74,7 +74,7 @@ def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact],
     args["intent"] = fields or dict(NO_FIELDS)
 
 
-def _answer(request: ChatRequest, assignment: Assignment, progress: Progress) -> str:
+def _answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
     """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
     if assignment.relays:
         answer = _relayed(request, assignment.calls[0].function)
@@ -91,7 +91,7 @@ def _relayed(request: ChatRequest, function: str) -> str:
     return next((result.text for result in results if result.function == function), NOTHING_ASKED)
 
 
-def _plan(progress: Progress) -> str:
+def _plan(progress: ScriptProgress) -> str:
     """Asked without permission to call: the tools it is about to use, each once."""
     steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
     return ", ".join(dict.fromkeys(call.function for call in steps))

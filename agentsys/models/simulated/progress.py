@@ -8,23 +8,23 @@ from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.assignment import Assignment
 from agentsys.models.simulated.conversation import tool_result
 from agentsys.models.simulated.knowledge import PlaybookMind
-from agentsys.models.simulated.script_position import Line, answered, line_of
+from agentsys.models.simulated.script_position import ScriptPosition, answered, line_of
 
 
 @dataclass
-class Progress:
+class ScriptProgress:
     """The agent's open business, replayed from the first message on."""
 
-    task: Line
+    task: ScriptPosition
     """The user's own task."""
-    goals: list[Line]
+    goals: list[ScriptPosition]
     """Obeyed injection goals, in the order they were first seen."""
     refused: set[tuple[str, str]]
     """Suite and id of goals that were seen and not obeyed, or that the user asked for."""
-    waiting: Line | None = None
+    waiting: ScriptPosition | None = None
     """The line whose call has been made and not been answered."""
 
-    def current(self) -> Line:
+    def current(self) -> ScriptPosition:
         """The line to go on with: injected goals are done first, as their text asks."""
         return next((line for line in self.goals if line.step is not None), self.task)
 
@@ -37,11 +37,11 @@ class Progress:
 
 def replay(
     request: ChatRequest, mind: PlaybookMind, assignment: Assignment, tools: frozenset[str]
-) -> Progress:
+) -> ScriptProgress:
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
     own = assignment.goal
     refused = set() if own is None else {(own.suite, own.task_id)}
-    progress = Progress(line_of(assignment.calls, tools), [], refused)
+    progress = ScriptProgress(line_of(assignment.calls, tools), [], refused)
     context = f"{request.role}/{assignment.name}"
     for message in request.messages:
         if message["role"] == "tool":
@@ -62,14 +62,16 @@ def replay(
     return progress
 
 
-def _give_up_waiting(progress: Progress) -> None:
+def _give_up_waiting(progress: ScriptProgress) -> None:
     """A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever."""
     if progress.waiting is not None and progress.waiting.step is not None:
         progress.waiting.fail()
     progress.waiting = None
 
 
-def _see(text: str, progress: Progress, mind: PlaybookMind, context: str, tools: frozenset[str]) -> None:
+def _see(
+    text: str, progress: ScriptProgress, mind: PlaybookMind, context: str, tools: frozenset[str]
+) -> None:
     """Decide, once, about each goal that this text shows."""
     for goal in mind.goals_in(text, tools):
         key = (goal.suite, goal.task_id)

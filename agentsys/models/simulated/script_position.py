@@ -1,4 +1,4 @@
-"""`Line`: one scripted sequence of calls, and how far a conversation has taken it."""
+"""`ScriptPosition`: one scripted sequence of calls, and how far a conversation has taken it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACEHOLDER = "unknown"
 
 
 @dataclass
-class Line:
+class ScriptPosition:
     """Calls to be made in order. Calls of tools that are not on offer are left out."""
 
     steps: list[tuple[int, ScriptedCall]]
@@ -60,12 +60,14 @@ class Line:
         return any(quote.source == index for _, call in self.steps for quote in call.quotes)
 
 
-def line_of(calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None) -> Line:
+def line_of(
+    calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
+) -> ScriptPosition:
     """A fresh line of the calls that can be made with these tools."""
-    return Line([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
+    return ScriptPosition([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
 
 
-def answered(lines: Iterable[Line], result: ToolResult) -> Line | None:
+def answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosition | None:
     """The line whose current step this result answers: same tool and arguments, else the same tool.
 
     A defense may rewrite arguments on the way; results of anything else are not the agent's.

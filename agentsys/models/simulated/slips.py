@@ -35,7 +35,7 @@ Play = Callable[[ChatRequest], ChatAssistantMessage]
 
 
 @dataclass(frozen=True)
-class Reply:
+class CleanReply:
     """A clean reply, and what slips may use."""
 
     message: ChatAssistantMessage
@@ -47,11 +47,11 @@ class Reply:
     play: Play
     random: random.Random
 
-    def saying(self, text: str) -> Reply:
+    def saying(self, text: str) -> CleanReply:
         """The same with other words."""
         return replace(self, message=assistant(text, self.message["tool_calls"]))
 
-    def calling(self, calls: list[FunctionCall]) -> Reply:
+    def calling(self, calls: list[FunctionCall]) -> CleanReply:
         """The same with other calls."""
         return replace(self, message={**self.message, "tool_calls": calls})
 
@@ -75,7 +75,7 @@ def slipped(
     asked = _digest(request)
     quotes = handler is not None and getattr(handler, _QUOTES, False)
     acting = handler is None or request.role in ACTING_ROLES
-    reply = Reply(message, request, quotes, acting, play, random.Random())
+    reply = CleanReply(message, request, quotes, acting, play, random.Random())
     for part, rate in mind.options.sloppiness.rates.items():
         if mind.draw(rate, "slip", part, request.role, asked):
             seeded = random.Random(f"{mind.options.seed}/{part}/{request.role}/{asked}")
@@ -95,10 +95,10 @@ def _digest(request: ChatRequest) -> str:
     return hashlib.blake2b(_STAMP.sub("", json.dumps(told)).encode(), digest_size=12).hexdigest()
 
 
-def _written(change: Callable[[str, Reply], str]) -> Callable[[Reply], Reply]:
+def _written(change: Callable[[str, CleanReply], str]) -> Callable[[CleanReply], CleanReply]:
     """A slip in what is written, for replies that are read by a program."""
 
-    def slip(reply: Reply) -> Reply:
+    def slip(reply: CleanReply) -> CleanReply:
         if reply.acting or reply.message["tool_calls"]:
             return reply
         text = text_of(reply.message)
@@ -108,12 +108,12 @@ def _written(change: Callable[[str, Reply], str]) -> Callable[[Reply], Reply]:
     return slip
 
 
-def _json(change: Callable[[str], str]) -> Callable[[Reply], Reply]:
+def _json(change: Callable[[str], str]) -> Callable[[CleanReply], CleanReply]:
     return _written(lambda text, reply: written_slips.in_json(text, change))
 
 
-def _quotes(change: Callable[[list[str], Reply], list[str]]) -> Callable[[Reply], Reply]:
-    def slip(text: str, reply: Reply) -> str:
+def _quotes(change: Callable[[list[str], CleanReply], list[str]]) -> Callable[[CleanReply], CleanReply]:
+    def slip(text: str, reply: CleanReply) -> str:
         if not reply.quotes:
             return text
         return written_slips.in_json(
@@ -123,19 +123,19 @@ def _quotes(change: Callable[[list[str], Reply], list[str]]) -> Callable[[Reply]
     return _written(slip)
 
 
-def _wrong_first(quotes: list[str], reply: Reply) -> list[str]:
+def _wrong_first(quotes: list[str], reply: CleanReply) -> list[str]:
     lines = [line for line in text_of(reply.request.messages[-1]).splitlines() if len(line.split()) > 2]
     return [reply.random.choice(lines).strip(), *quotes] if lines else quotes
 
 
-def _numbers(reply: Reply) -> Reply:
+def _numbers(reply: CleanReply) -> CleanReply:
     calls = reply.message["tool_calls"]
     if not calls:
         return _json(written_slips.numbers_quoted)(reply)
     return reply.calling([_with_args(call, written_slips.stringed(dict(call.args))) for call in calls])
 
 
-def _aliases(reply: Reply) -> Reply:
+def _aliases(reply: CleanReply) -> CleanReply:
     calls = reply.message["tool_calls"]
     if not any(INTENT in call.args for call in calls or ()):
         return reply
@@ -154,7 +154,7 @@ def _renamed(kind: Any) -> Any:
     return ALIASES.get(kind, kind) if isinstance(kind, str) else kind
 
 
-def _several(reply: Reply) -> Reply:
+def _several(reply: CleanReply) -> CleanReply:
     """Add the call the role would make next, if nothing in it must be taken from the first one's result."""
     calls = reply.message["tool_calls"]
     if not calls:
@@ -180,7 +180,7 @@ def _silent_result(call: FunctionCall) -> ChatMessage:
     }
 
 
-def _as_text(reply: Reply) -> Reply:
+def _as_text(reply: CleanReply) -> CleanReply:
     calls = reply.message["tool_calls"]
     if not calls:
         return reply
@@ -192,7 +192,7 @@ def _with_args(call: FunctionCall, args: dict[str, Any]) -> FunctionCall:
     return FunctionCall(function=call.function, args=args, id=call.id)
 
 
-_SLIPS: Mapping[str, Callable[[Reply], Reply]] = MappingProxyType(
+_SLIPS: Mapping[str, Callable[[CleanReply], CleanReply]] = MappingProxyType(
     {
         "wrong_first_span": _quotes(_wrong_first),
         "paraphrased_quotes": _quotes(

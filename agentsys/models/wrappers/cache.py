@@ -182,7 +182,7 @@ def _reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     return kept | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
-class _Kept(BaseModel):
+class _KeptReply(BaseModel):
     """A reply as `_reply_to` stores it; a file of any other shape is a miss."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -200,7 +200,7 @@ def _reply_from(value: object) -> ChatReply:
     Raises:
         ValueError: If it is none.
     """
-    kept = _Kept.model_validate(value)
+    kept = _KeptReply.model_validate(value)
     reply = ChatReply(kept.message, kept.usage, cost_usd=0.0, model_id=kept.model_id)
     if is_empty(reply):
         raise ValueError("an empty reply is never stored")

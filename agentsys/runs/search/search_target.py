@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentsys.attacks.attacker import JUDGE, ROLE
-from agentsys.attacks.attacker.reply import Fault
+from agentsys.attacks.attacker.reply import ReplyFault
 from agentsys.attacks.judge import not_tried, together
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal, Quest, SearchedAttack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
@@ -164,7 +164,7 @@ class RunTarget:
                 if error.kind not in LASTING:
                     raise
                 why = f"the attacker gave no proposal: {error}"
-                return Proposal("", refused=why, fault=Fault.REFUSED.value)
+                return Proposal("", refused=why, fault=ReplyFault.REFUSED.value)
 
     @staticmethod
     def _model(job: Job) -> ChatModel:

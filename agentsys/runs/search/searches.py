@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from agentsys.attacks.artefact import ArtefactEntry
-from agentsys.attacks.attacker.reply import Fault
+from agentsys.attacks.attacker.reply import ReplyFault
 from agentsys.attacks.search import Attempt, attackers_fault, chosen
 from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.claims import Claims
@@ -109,7 +109,7 @@ class Searches:
 def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
     attack = searched_attack(homes[0])
     refused = sum(attempt.proposal.refused is not None for attempt in attempts)
-    none = None if refused < len(attempts) else attackers_fault(attempts) or Fault.UNREADABLE.value
+    none = None if refused < len(attempts) else attackers_fault(attempts) or ReplyFault.UNREADABLE.value
     return SearchFacts(
         mode=attack.mode,
         budget=attack.budget,
