@@ -53,7 +53,8 @@ def calls_to_score(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Seque
     """The calls that checks may look at.
 
     A few checks look at calls and not at the environment. AgentDojo takes them from the returned
-    messages; a defense may execute calls in inner agents whose messages it does not return.
+    messages; a defense may execute calls in inner agents whose messages it does not return, and may
+    refuse calls that stand in them: a refused call did nothing.
 
     Args:
         in_messages: The calls of the returned messages' assistant turns.
@@ -61,11 +62,13 @@ def calls_to_score(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Seque
             looks at the messages of the last of its up to three runs.
 
     Returns:
-        `in_messages` itself if every executed call stands there; else the executed calls, in order.
+        `in_messages` itself if every executed call stands there and none was refused; else the executed
+        calls, in order.
     """
     last_run = [index for index, attempt in enumerate(tracer.executed_in) if attempt == tracer.attempt]
     executed = [tracer.executed[index][:2] for index in last_run]
-    if all(any(_holds(call, name, args) for call in in_messages) for name, args in executed):
+    refused = tracer.attempt in tracer.refused_in
+    if not refused and all(any(_holds(call, name, args) for call in in_messages) for name, args in executed):
         return in_messages
     return [FunctionCall(function=name, args=dict(args)) for name, args in executed]
 

@@ -96,6 +96,9 @@ class Tracer:
     """Tool calls that the runtime really ran, in order: name, arguments, error."""
     executed_in: list[int] = field(default_factory=list)
     """For each of `executed`, the run of the pipeline it belongs to."""
+    refused_in: list[int] = field(default_factory=list)
+    """For each call that a defense refused and that stands in the messages all the same, the run of the
+    pipeline it belongs to."""
     decided_in: list[tuple[int, int]] = field(default_factory=list)
     """For each of `executed`, the reply it was decided in: the agent's span, and how many replies it had."""
     last_main_messages: Sequence[ChatMessage] = ()
@@ -176,12 +179,26 @@ class Tracer:
         for watcher in self.watchers:
             watcher.tool_returned(value, error)
 
+    def tool_refused(self, name: str, args: Mapping[str, Any], cause: str) -> None:
+        """Book a tool call that a defense refused: it stands in the messages, and checks may not count it.
+
+        Args:
+            name: The tool's name.
+            args: JSON-ready arguments.
+            cause: One sentence for the record.
+        """
+        self.refused_in.append(self.attempt)
+        with self.span(REFUSED, name) as refused:
+            refused.decision = {"allow": False, "args": dict(args), "cause": cause}
+
     def rewrote(self, original: str, shown: str) -> None:
         """Tell the watchers that `original` is passed on marked or encoded, as `shown`."""
         for watcher in self.watchers:
             watcher.text_rewritten(original, shown)
 
 
+REFUSED = "refused"
+"""Kind of the span of a call that a defense refused."""
 ACTING_ROLES = frozenset({"agent", "main"})
 """Roles whose context decides what is done for the user: what reaches them is 'shown'."""
 

@@ -79,3 +79,20 @@ def test_an_inner_agents_attack_is_seen_by_a_check_that_looks_at_calls() -> None
     assert suite._check_task_result(task, [], environment, environment, []) is False
     with tracing(ran(*carried_out)):
         assert suite._check_task_result(task, [], environment, environment, []) is True
+
+
+def test_calls_that_a_defense_refused_are_no_calls_for_a_check() -> None:
+    suite = AgentDojo("v1.2.2").suite("slack")
+    environment = suite.load_and_inject_default_environment({})
+    task = suite.injection_tasks["injection_task_5"]
+    asked = task.ground_truth(suite.load_and_inject_default_environment({}))
+    tracer = ran(("get_channels", {}))
+    in_messages = [FunctionCall(function="get_channels", args={}), *asked]
+    with tracing(tracer):
+        assert suite._check_task_result(task, [], environment, environment, in_messages) is True
+        for call in asked:
+            tracer.tool_refused(call.function, dict(call.args), "not allowed")
+        assert suite._check_task_result(task, [], environment, environment, in_messages) is False
+    assert [call.function for call in calls_to_score(in_messages, tracer)] == ["get_channels"]
+    tracer.attempt = 1  # in a further run of the pipeline nothing was refused
+    assert calls_to_score(in_messages[:1], tracer) == in_messages[:1]

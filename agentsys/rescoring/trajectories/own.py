@@ -8,7 +8,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.benchmarks.scoring import calls_to_score
-from agentsys.models.trace import Tracer
+from agentsys.models.trace import REFUSED, Tracer
 from agentsys.records.formats.agentsys import stored_block
 from agentsys.records.schema import StoredBlock
 from agentsys.rescoring.trajectories.conversation import ToldMessages, conversation
@@ -63,7 +63,7 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
 def _executed(spans: Sequence[Any], told: ToldMessages) -> tuple[RecordedCall, ...]:
     if not spans:
         return told.ran
-    calls = [call for call, _ in _tool_spans(spans)]
+    calls = [call for call, _ in _spans_of_calls(spans)]
     if [(call.function, call.args) for call in calls] == [(call.function, call.args) for call in told.ran]:
         return told.ran  # the same calls, and these have texts
     return tuple(calls)
@@ -71,25 +71,26 @@ def _executed(spans: Sequence[Any], told: ToldMessages) -> tuple[RecordedCall, .
 
 def _seen_by_checks(block: StoredBlock, told: ToldMessages) -> tuple[RecordedCall, ...]:
     """By the rule of a case under way (agentsys.benchmarks.scoring)."""
-    ran = _tool_spans(block.spans)
+    ran = _spans_of_calls(block.spans)
     tracer = Tracer(
         attempt=block.scored_attempt,
         executed=[(call.function, dict(call.args), None) for call, _ in ran],
         executed_in=[attempt for _, attempt in ran],
+        refused_in=[attempt for _, attempt in _spans_of_calls(block.spans, REFUSED)],
     )
     asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in told.asked]
     return tuple(RecordedCall(call.function, call.args) for call in calls_to_score(asked, tracer))
 
 
-def _tool_spans(spans: Sequence[Any]) -> list[tuple[RecordedCall, int]]:
-    """Executed calls, each with the run of the pipeline it belongs to."""
+def _spans_of_calls(spans: Sequence[Any], kind: str = "tool") -> list[tuple[RecordedCall, int]]:
+    """Executed (`tool`) or refused calls, each with the run of the pipeline it belongs to."""
     found = []
     for span in spans:
-        if span.get("kind") != "tool":
+        if span.get("kind") != kind:
             continue
         name, decision, attempt = span.get("name"), span.get("decision"), span.get("attempt")
         args = decision.get("args") if isinstance(decision, dict) else None
         if not isinstance(name, str) or not isinstance(args, dict) or not isinstance(attempt, int):
-            raise Unusable(RecordFault.UNREADABLE, "a tool's span has no name, arguments or attempt")
+            raise Unusable(RecordFault.UNREADABLE, f"a span of kind {kind} has no name, arguments or attempt")
         found.append((RecordedCall(name, args), attempt))
     return found

@@ -1,0 +1,45 @@
+"""`ProgentSettings`: one variant of Progent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from baselines.progent.fixes import ALL, ProgentFix
+from baselines.progent.rules import Rules
+
+Wording = Literal["general", "asb", "asb_hinted"]
+StandingRules = Literal["suite", "none"]
+OnUpdateError = Literal["keep", "raise"]
+
+
+@dataclass(frozen=True)
+class ProgentSettings:
+    """What a variant of Progent does. Options as in `Progent`, which explains them."""
+
+    generate: bool = True
+    update: bool = True
+    conditions: bool = True
+    only_narrow: bool = False
+    on_update_error: OnUpdateError = "keep"
+    wording: Wording = "general"
+    base_rules: StandingRules = "suite"
+    rules: Rules = field(default_factory=lambda: MappingProxyType({}))
+    """Rules of one's own, beside those of the suite."""
+    repair_array_enums: bool = False
+    fixes: frozenset[ProgentFix] = ALL
+    """Which of the reference's defects are mended."""
+    max_rounds: int = 15
+    attempts: int = 6
+    """Most replies asked for, for one policy."""
+
+    def mends(self, fix: ProgentFix) -> bool:
+        """Whether one of the reference's defects is mended."""
+        return fix in self.fixes
+
+    @property
+    def enforces(self) -> bool:
+        """Whether any call can be refused."""
+        return self.generate or self.base_rules != "none" or bool(self.rules)
