@@ -77,7 +77,18 @@ def _validator(schema: str) -> Any:
     return kind(read, registry=REGISTRY)
 
 
-def fault_of_schema(schema: Any) -> str | None:
+def fault_of_condition(condition: Any) -> str | None:
+    """What is wrong with a condition that is data, before any value is seen; None if nothing is."""
+    if not isinstance(condition, str):
+        return _fault_of_schema(condition)
+    try:
+        re.compile(condition)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is no regular expression: {error}"
+    return None
+
+
+def _fault_of_schema(schema: Any) -> str | None:
     """What is wrong with a schema before any value is seen; None if nothing is."""
     if not isinstance(schema, Mapping):
         return f"is a {type(schema).__name__}, not a schema"

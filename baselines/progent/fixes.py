@@ -12,14 +12,14 @@ class ProgentFix(Enum):
     """One mended defect."""
 
     CHECK_SUPPLIED_ARGUMENTS = "check_supplied_arguments"
-    """An argument that was left out is not checked. Reference: its default is, so that `null` fails a type."""
+    """An argument that was left out is not checked. Reference: its default is, and null fails."""
     READ_ARGUMENT_NAMES = "read_argument_names"
     """A schema of the whole arguments object is taken apart, and a rule for an argument that the tool does
     not have is asked for again. Reference: neither applies to anything, and so everything is allowed."""
     TRY_ALL_ENTRIES = "try_all_entries"
     """A call passes by any rule that the policy model wrote for its tool. Reference: by the first or not."""
     CHECK_SCHEMAS_WHEN_WRITTEN = "check_schemas_when_written"
-    """A rule that cannot be applied is asked for again. Reference: it refuses every call, in its own words."""
+    """A rule that cannot be applied is asked for again. Reference: it refuses every call."""
     UPDATE_ON_SUCCESS = "update_on_success"
     """Refused and failed calls start no update. Reference: they do, with empty results."""
     READ_WHOLE_WORDS = "read_whole_words"

@@ -40,7 +40,7 @@ class PolicyRule:
     """Smaller numbers are looked at first."""
     effect: Effect = Effect.ALLOW
     conditions: Mapping[str, Condition] = field(default_factory=lambda: MappingProxyType({}))
-    """Argument -> what it must satisfy. One that is not in the call is skipped, so none at all always hold."""
+    """Argument -> what it must satisfy. One that is not in the call is skipped; none at all always hold."""
     fallback: Fallback = Fallback.MESSAGE
     updates: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Tool -> the rules it has from now on, once a call has passed by this rule."""

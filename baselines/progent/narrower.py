@@ -1,0 +1,132 @@
+"""Whether a rewritten policy allows nothing that the old one did not (needs the extra `z3`).
+
+Values that a restriction lists are tried one by one on the old restriction. What describes infinitely many is
+translated: is there a text, a number or a truth value that satisfies the new one and not the old?
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentsys.extras import missing, not_installed
+from baselines.progent.conditions import failure
+from baselines.progent.policy_reply import Policy, WrittenRule
+from baselines.progent.z3_terms import KINDS, Undecided, kinds_of, satisfiable, without_remarks
+
+EXTRA, PACKAGE = "z3", "z3"
+_Z3 = threading.Lock()
+"""z3's expressions share one context, which may be used by one thread at a time."""
+_OF_ARRAYS = frozenset({"type", "items", "minItems", "maxItems"})
+
+
+def require_z3(name: str) -> None:
+    """Look whether the package is there.
+
+    Raises:
+        Unavailable: If it is not.
+    """
+    absent = missing([PACKAGE])
+    if absent:
+        raise not_installed(f"{name} with only_narrow: true", absent, EXTRA)
+
+
+def is_narrower(new: Policy, old: Policy, *, first_only: bool, unknown_is_narrower: bool) -> bool:
+    """Whether every call that the new rules allow was allowed by the old ones.
+
+    Args:
+        new: The rewritten policy.
+        old: The one in force.
+        first_only: Compare the first rules of each tool alone, as they alone are consulted.
+        unknown_is_narrower: What to take for granted where it cannot be decided.
+    """
+    before = _firsts(old) if first_only else old
+    after = _firsts(new) if first_only else new
+    with _Z3:
+        return all(
+            any(one.tool == rule.tool and _within(rule, one, unknown_is_narrower) for one in before)
+            for rule in after
+        )
+
+
+def _firsts(policy: Policy) -> Policy:
+    return tuple({rule.tool: rule for rule in reversed(policy)}.values())
+
+
+def _within(new: WrittenRule, old: WrittenRule, unknown: bool) -> bool:
+    """Whether each restricted argument of the old rule is restricted at least as much by the new one."""
+    return all(
+        name in new.conditions and _admits_no_more(new.conditions[name], condition, unknown)
+        for name, condition in old.conditions.items()
+    )
+
+
+def _admits_no_more(new: Any, old: Any, unknown: bool) -> bool:
+    if new == old:
+        return True
+    listed = _listed(new)
+    if listed is not None:
+        return all(failure("", value, old) is None for value in listed if failure("", value, new) is None)
+    try:
+        return _subset(_as_schema(new), _as_schema(old))
+    except Undecided:
+        return unknown
+
+
+def _listed(condition: Any) -> Sequence[Any] | None:
+    """The values of an enumeration; None if it is none."""
+    if not isinstance(condition, Mapping):
+        return None
+    if "const" in condition:
+        return [condition["const"]]
+    values = condition.get("enum")
+    return values if isinstance(values, list) else None
+
+
+def _as_schema(condition: Any) -> Mapping[str, Any]:
+    if isinstance(condition, str):
+        return {"type": "string", "pattern": f"^(?:{condition})"}
+    if not isinstance(condition, Mapping):
+        raise Undecided
+    return without_remarks(condition)
+
+
+def _subset(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether no value satisfies the first schema and not the second.
+
+    Raises:
+        Undecided: If that cannot be told.
+    """
+    return all(_BY_KIND.get(kind, _scalars)(new, old, kind) for kind in KINDS if kind in kinds_of(new))
+
+
+def _scalars(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
+    return not satisfiable(new, old, kind)
+
+
+def _arrays(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
+    if kind not in kinds_of(old):
+        return False
+    if not (new.keys() | old.keys()) <= _OF_ARRAYS:
+        raise Undecided
+    most, least = new.get("maxItems", float("inf")), new.get("minItems", 0)
+    if most > old.get("maxItems", float("inf")) or least < old.get("minItems", 0):
+        return False
+    if most == 0:
+        return True
+    return _subset(*(without_remarks(schema.get("items", {})) for schema in (new, old)))
+
+
+def _objects(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
+    if kind not in kinds_of(old):
+        return False
+    if old.keys() <= {"type"}:
+        return True
+    raise Undecided
+
+
+_BY_KIND: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], bool]] = {
+    "array": _arrays,
+    "object": _objects,
+}

@@ -1,0 +1,139 @@
+"""Where the policy is written and rewritten: before the agent is asked, and after each turn's results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatModel, ToolSpec, text_of
+from agentsys.models.element import QueryResult
+from agentsys.models.tools import tool_specs
+from agentsys.models.trace import Tracer, current_tracer, span
+from baselines.progent.base_rules import base_rules
+from baselines.progent.fixes import ProgentFix
+from baselines.progent.gate import SPAN, TASK_POLICY, TaskPolicy
+from baselines.progent.narrower import is_narrower
+from baselines.progent.policy_model import CalledTool, PolicyModel
+from baselines.progent.policy_reply import Policy
+from baselines.progent.rules import STANDING, PolicyRule, allow, merged
+from baselines.progent.settings import ProgentSettings
+from baselines.tool_results import new_results
+
+
+class BeginTask(BasePipelineElement):  # type: ignore[misc]
+    """Installs the standing rules and has the first policy written.
+
+    Args:
+        model: The model of the role `policy`.
+        settings: The variant of Progent.
+        suite: The suite's name.
+    """
+
+    name = "progent_begin"
+
+    def __init__(self, model: ChatModel, settings: ProgentSettings, suite: str) -> None:
+        self.model = model
+        self.settings = settings
+        self.suite = suite
+        self._first: tuple[Tracer, str, Policy] | None = None
+        """The first policy of the case under way: AgentDojo may run a pipeline up to three times."""
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Begin a run of the task, with nothing left of any run before but the first policy.
+
+        Raises:
+            ModelError: If no policy was written.
+        """
+        tools = tool_specs(runtime.functions.values())
+        policy = TaskPolicy(self.settings, query, self._standing(tools))
+        if self.settings.generate:
+            policy.written = self._first_policy(tools, query)
+        return query, runtime, env, messages, {**(extra_args or {}), TASK_POLICY: policy}
+
+    def _standing(self, tools: Sequence[ToolSpec]) -> dict[str, tuple[PolicyRule, ...]]:
+        own = {tool: tuple(rules) for tool, rules in self.settings.rules.items()}
+        if self.settings.base_rules == "none":
+            return own
+        base = base_rules(self.suite, tools)
+        with span(SPAN, "base_rules") as opened:
+            opened.decision = {"source": base.source, "always_allowed": list(base.tools)}
+        return merged({tool: (allow(STANDING),) for tool in base.tools}, own)
+
+    def _first_policy(self, tools: Sequence[ToolSpec], query: str) -> Policy:
+        tracer = current_tracer()
+        known = self._first
+        if known is None or known[0] is not tracer or known[1] != query:
+            written = PolicyModel(self.model, self.settings, tools, query).write()
+            self._first = known = (tracer, query, written)
+        return known[2]
+
+
+class UpdateRules(BasePipelineElement):  # type: ignore[misc]
+    """Has the policy looked at again after a turn; what is rewritten takes the old rules' place as a whole.
+
+    Args:
+        model: The model of the role `policy`.
+        settings: The variant of Progent.
+    """
+
+    name = "progent_update"
+
+    def __init__(self, model: ChatModel, settings: ProgentSettings) -> None:
+        self.model = model
+        self.settings = settings
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One decision, and one policy where it is yes.
+
+        Raises:
+            ModelError: As `PolicyModel.updated` does.
+        """
+        extra = extra_args or {}
+        policy: TaskPolicy = extra[TASK_POLICY]
+        calls = self._called(messages)
+        if calls:
+            tools = tool_specs(runtime.functions.values())
+            rewritten = PolicyModel(self.model, self.settings, tools, query).updated(calls, policy.written)
+            if rewritten is not None and self._may_replace(policy.written, rewritten):
+                policy.written = rewritten
+        return query, runtime, env, messages, extra
+
+    def _called(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
+        only_success = self.settings.mends(ProgentFix.UPDATE_ON_SUCCESS)
+        turn = [messages[place] for place in new_results(messages)]
+        return [
+            CalledTool(message["tool_call"].function, message["tool_call"].args, text_of(message))
+            for message in turn
+            if message["role"] == "tool" and not (only_success and message["error"])
+        ]
+
+    def _may_replace(self, old: Policy, new: Policy) -> bool:
+        if not self.settings.only_narrow:
+            return True
+        with span(SPAN, "narrower") as opened:
+            verdict = is_narrower(
+                new,
+                old,
+                first_only=not self.settings.mends(ProgentFix.TRY_ALL_ENTRIES),
+                unknown_is_narrower=not self.settings.mends(ProgentFix.PROVE_NARROWER),
+            )
+            opened.decision = {"narrower": verdict}
+        return verdict

@@ -1,0 +1,75 @@
+"""Hand-written rules as a config gives them, read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from agentsys.errors import ConfigError
+from baselines.progent.conditions import fault_of_condition
+from baselines.progent.rules import STANDING, Effect, Fallback, PolicyRule, Rules
+
+
+class RuleForm(BaseModel):
+    """One rule, as it stands in a YAML."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    priority: int = STANDING
+    effect: Literal["allow", "forbid"] = "allow"
+    conditions: dict[str, dict[str, Any] | str] = {}
+    """Argument -> JSON Schema, or a regular expression that the value must begin with."""
+    fallback: Literal["message", "stop", "ask"] = "message"
+    updates: dict[str, list[RuleForm]] = {}
+    """Tool -> the rules it has once a call has passed by this one."""
+
+    def as_rule(self) -> PolicyRule:
+        """As it is evaluated."""
+        return PolicyRule(
+            self.priority,
+            Effect(self.effect),
+            MappingProxyType(dict(self.conditions)),
+            Fallback(self.fallback),
+            MappingProxyType({tool: _rules(forms) for tool, forms in self.updates.items()}),
+        )
+
+
+_FORMS = TypeAdapter(dict[str, list[RuleForm]])
+
+
+def read_rules(name: str, given: Mapping[str, Any] | None) -> Rules:
+    """The rules of a config.
+
+    Args:
+        name: The defense's name, for messages.
+        given: Tool -> list of rules; None: there are none.
+
+    Raises:
+        ConfigError: If they are not of this form, or a condition cannot be applied.
+    """
+    try:
+        forms = _FORMS.validate_python(dict(given or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{name}: rules.{place}: {first['msg']}.") from None
+    for tool, rules in forms.items():
+        _check(f"{name}: rules.{tool}", rules)
+    return MappingProxyType({tool: _rules(rules) for tool, rules in forms.items()})
+
+
+def _rules(forms: Sequence[RuleForm]) -> tuple[PolicyRule, ...]:
+    return tuple(form.as_rule() for form in forms)
+
+
+def _check(place: str, forms: Sequence[RuleForm]) -> None:
+    for form in forms:
+        for argument, condition in form.conditions.items():
+            fault = fault_of_condition(condition)
+            if fault is not None:
+                raise ConfigError(f"{place}: the condition on {argument} {fault}.")
+        for tool, later in form.updates.items():
+            _check(f"{place}.updates.{tool}", later)

@@ -1,0 +1,253 @@
+"""Schemas of single values, and regular expressions, as terms of z3."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+KINDS = ("string", "number", "boolean", "null", "array", "object")
+"""JSON's types; an integer is a number."""
+TIMEOUT_MS = 5000
+"""Most time for one question."""
+_REMARKS = frozenset(
+    {"title", "description", "format", "default", "examples", "$schema", "$id", "$comment", "deprecated"}
+)
+_APPLIES_TO = {
+    **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
+    **dict.fromkeys(("items", "minItems", "maxItems", "uniqueItems", "contains", "prefixItems"), "array"),
+    **dict.fromkeys(("properties", "required", "additionalProperties", "patternProperties"), "object"),
+}
+"""Keyword -> the one kind of value that it says anything about."""
+_CLASSES = {"DIGIT": r"09", "SPACE": "\t\r  ", "WORD": "azAZ09__"}
+"""Pairs of ends of ranges. ASCII alone; Python's classes hold other alphabets too, on both sides alike."""
+
+
+class Undecided(Exception):
+    """It cannot be told: a keyword or a pattern that is not translated, or no answer in time."""
+
+
+def without_remarks(schema: Any) -> Mapping[str, Any]:
+    """The keywords of a schema that decide something.
+
+    Raises:
+        Undecided: If it is no object.
+    """
+    if not isinstance(schema, Mapping):
+        raise Undecided
+    return {key: value for key, value in schema.items() if key not in _REMARKS}
+
+
+def kinds_of(schema: Mapping[str, Any]) -> set[str]:
+    """The kinds of values that its `type` admits."""
+    named = schema.get("type", list(KINDS))
+    types = {named} if isinstance(named, str) else set(named)
+    return {"number" if one == "integer" else one for one in types}
+
+
+def satisfiable(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
+    """Whether some value of this kind satisfies the first schema and not the second.
+
+    Raises:
+        Undecided: If z3 cannot say so in time, or a keyword has no translation.
+    """
+    z3: Any = import_module("z3")
+    variable = {"string": z3.String, "number": z3.Real, "boolean": z3.Bool}.get(kind, lambda _: None)("value")
+    terms = _Terms(z3, kind, variable)
+    solver = z3.Solver()
+    solver.set("timeout", TIMEOUT_MS)
+    solver.add(terms.of(new), z3.Not(terms.of(old)))
+    answer = solver.check()
+    if answer == z3.unknown:
+        raise Undecided
+    return bool(answer == z3.sat)
+
+
+class _Terms:
+    """Translates schemas for values of one kind."""
+
+    def __init__(self, z3: Any, kind: str, variable: Any) -> None:
+        self.z3, self.kind, self.variable = z3, kind, variable
+
+    def of(self, schema: Any) -> Any:
+        """That the value satisfies the schema."""
+        if isinstance(schema, bool):
+            return self.z3.BoolVal(schema)
+        parts = [self._keyword(key, value) for key, value in without_remarks(schema).items()]
+        return self.z3.And(self.z3.BoolVal(True), *parts)
+
+    def _keyword(self, key: str, value: Any) -> Any:
+        z3, x = self.z3, self.variable
+        if key in _APPLIES_TO and _APPLIES_TO[key] != self.kind:
+            return z3.BoolVal(True)
+        simple = {
+            "minLength": lambda: z3.Length(x) >= value,
+            "maxLength": lambda: z3.Length(x) <= value,
+            "pattern": lambda: z3.InRe(x, PatternTerms(z3).of(value)),
+            "minimum": lambda: x >= _number(z3, value),
+            "maximum": lambda: x <= _number(z3, value),
+            "exclusiveMinimum": lambda: x > _number(z3, value),
+            "exclusiveMaximum": lambda: x < _number(z3, value),
+            "multipleOf": lambda: z3.IsInt(x / _number(z3, value)),
+            "type": lambda: self._type(value),
+            "enum": lambda: z3.Or([self._equals(one) for one in value]),
+            "const": lambda: self._equals(value),
+            "allOf": lambda: z3.And([self.of(one) for one in value]),
+            "anyOf": lambda: z3.Or([self.of(one) for one in value]),
+            "oneOf": lambda: z3.PbEq([(self.of(one), 1) for one in value], 1),
+            "not": lambda: z3.Not(self.of(value)),
+        }
+        if key not in simple:
+            raise Undecided
+        return simple[key]()
+
+    def _type(self, named: str | Sequence[str]) -> Any:
+        types = [named] if isinstance(named, str) else named
+        if self.kind != "number" or "number" in types:
+            return self.z3.BoolVal(self.kind in types)
+        return self.z3.IsInt(self.variable) if "integer" in types else self.z3.BoolVal(False)
+
+    def _equals(self, value: Any) -> Any:
+        z3, of = self.z3, _kind(value)
+        if of != self.kind:
+            return z3.BoolVal(False)
+        if of == "string":
+            return self.variable == _text(z3, value)
+        if of == "number":
+            return self.variable == _number(z3, value)
+        if of == "boolean":
+            return self.variable == value
+        if of == "null":
+            return z3.BoolVal(True)
+        raise Undecided
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, list):
+        return "array"
+    return {str: "string", type(None): "null"}.get(type(value), "object")
+
+
+def _number(z3: Any, value: float) -> Any:
+    return z3.RealVal(str(value))
+
+
+def _text(z3: Any, value: str) -> Any:
+    return z3.StringVal(value.replace("\\", "\\u{5c}"))
+
+
+class PatternTerms:
+    """Regular expressions as z3's, for what a schema's `pattern` means: found somewhere in the text."""
+
+    def __init__(self, z3: Any) -> None:
+        self.z3 = z3
+        self.anything = z3.Full(z3.ReSort(z3.StringSort()))
+
+    def of(self, pattern: str) -> Any:
+        """All texts in which the pattern is found.
+
+        Raises:
+            Undecided: If it has look-around, back references, flags or anchors in its middle.
+        """
+        try:
+            parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
+        except (re.error, RecursionError, OverflowError):
+            raise Undecided from None
+        if parsed.state.flags & ~re.UNICODE:
+            raise Undecided
+        return self._anchored(list(parsed))
+
+    def _anchored(self, items: list[Any]) -> Any:
+        """A whole pattern: what may stand before it and behind it depends on its anchors."""
+        items = _unwrapped(items)
+        if len(items) == 1 and str(items[0][0]) == "BRANCH":
+            return self.z3.Union([self._anchored(list(branch)) for branch in items[0][1][1]])
+        before, after = self.anything, self.anything
+        if items and _anchor(items[0]) in ("AT_BEGINNING", "AT_BEGINNING_STRING"):
+            before, items = self._literal(""), items[1:]
+        if items and _anchor(items[-1]) == "AT_END":  # also matches before a last line break
+            after, items = self.z3.Option(self._literal("\n")), items[:-1]
+        elif items and _anchor(items[-1]) == "AT_END_STRING":
+            after, items = self._literal(""), items[:-1]
+        return self.z3.Concat(before, self._sequence(items), after)
+
+    def _sequence(self, items: Sequence[Any]) -> Any:
+        parts = [self._literal(""), self._literal(""), *(self._item(item) for item in items)]
+        return self.z3.Concat(*parts)
+
+    def _item(self, item: Any) -> Any:
+        z3, (code, value) = self.z3, item
+        translated = {
+            "LITERAL": lambda: self._literal(chr(value)),
+            "NOT_LITERAL": lambda: self._but(self._literal(chr(value))),
+            "ANY": lambda: self._but(self._literal("\n")),
+            "IN": lambda: self._set(value),
+            "BRANCH": lambda: z3.Union([self._sequence(branch) for branch in value[1]]),
+            "SUBPATTERN": lambda: self._group(value),
+            "MAX_REPEAT": lambda: self._repeated(value),
+            "MIN_REPEAT": lambda: self._repeated(value),
+        }
+        if str(code) not in translated:
+            raise Undecided
+        return translated[str(code)]()
+
+    def _group(self, value: Any) -> Any:
+        _, added, removed, inside = value
+        if added or removed:
+            raise Undecided
+        return self._sequence(inside)
+
+    def _repeated(self, value: Any) -> Any:
+        least, most, inside = value
+        body = self._sequence(inside)
+        if str(most) == "MAXREPEAT":
+            return self.z3.Concat(self.z3.Loop(body, least, least), self.z3.Star(body))
+        return self.z3.Loop(body, least, most)
+
+    def _set(self, members: Sequence[Any]) -> Any:
+        negated = str(members[0][0]) == "NEGATE"
+        ranges = [self._member(member) for member in members[negated:]]
+        either = self.z3.Union([*ranges, *ranges])  # z3 wants two at least
+        return self._but(either) if negated else either
+
+    def _member(self, member: Any) -> Any:
+        code, value = str(member[0]), member[1]
+        if code == "LITERAL":
+            return self._literal(chr(value))
+        if code == "RANGE":
+            return self._range(chr(value[0]), chr(value[1]))
+        name = str(value).removeprefix("CATEGORY_")
+        ends = _CLASSES.get(name.removeprefix("NOT_"))
+        if code != "CATEGORY" or ends is None:
+            raise Undecided
+        pairs = [self._range(*ends[place : place + 2]) for place in range(0, len(ends), 2)]
+        either = self.z3.Union([*pairs, *pairs])
+        return self._but(either) if name.startswith("NOT_") else either
+
+    def _range(self, first: str, last: str) -> Any:
+        return self.z3.Range(_text(self.z3, first), _text(self.z3, last))
+
+    def _but(self, excluded: Any) -> Any:
+        """Any one character that is none of these."""
+        one = self.z3.AllChar(self.z3.ReSort(self.z3.StringSort()))
+        return self.z3.Diff(one, excluded)
+
+    def _literal(self, text: str) -> Any:
+        return self.z3.Re(_text(self.z3, text))
+
+
+def _anchor(item: Any) -> str:
+    return str(item[1]) if str(item[0]) == "AT" else ""
+
+
+def _unwrapped(items: list[Any]) -> list[Any]:
+    """The inside of a pattern that is one group, so that its own anchors are seen."""
+    while len(items) == 1 and str(items[0][0]) == "SUBPATTERN" and not (items[0][1][1] or items[0][1][2]):
+        items = list(items[0][1][3])
+    return items
