@@ -26,7 +26,7 @@ def described(settings: ProgentSettings) -> str:
 def _standing(settings: ProgentSettings) -> list[str]:
     base = {
         "suite": "Tools that only read the user's own data may always be called, with any arguments.",
-        "none": "No tool may be called whatever the request is.",
+        "none": "Every tool, one that only reads too, needs such a rule.",
     }[settings.base_rules]
     own = ["Further rules were written by hand and hold in every task."] if settings.rules else []
     return [base, *own]
@@ -41,12 +41,19 @@ def _written(settings: ProgentSettings) -> list[str]:
         if settings.conditions and settings.wording == "general"
         else "which tools may be called, with any arguments."
     )
-    entries = (
-        "Of several rules for a tool any may let a call pass."
-        if settings.mends(ProgentFix.TRY_ALL_ENTRIES)
-        else "Of several rules for a tool the first alone counts."
-    )
-    return [f"{who} {what}", entries]
+    return [f"{who} {what}", *_details(settings)]
+
+
+def _details(settings: ProgentSettings) -> list[str]:
+    if settings.wording == "asb_hinted":
+        return [
+            "It is told that a task takes two tools, and that a tool named in another style is a stranger."
+        ]
+    if not settings.conditions:
+        return []
+    if settings.mends(ProgentFix.TRY_ALL_ENTRIES):
+        return ["Of several rules for a tool any may let a call pass."]
+    return ["Of several rules for a tool the first alone counts."]
 
 
 def _update(settings: ProgentSettings) -> list[str]:

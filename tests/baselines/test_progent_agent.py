@@ -1,0 +1,320 @@
+"""Progent around an agent: what is refused, when rules are written and rewritten, what crosses where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall
+from scripted_for_progent import QUERY, Desk, Scripted, call, errors, question_of, rules, run, suite_named
+
+from agentsys.models.chat import text_of
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.trace import REFUSED, Tracer, tracing
+from baselines.progent.defense import Progent
+
+PAY_BOB, PAY_EVE = call("pay", to="Bob"), call("pay", to="Eve")
+TO_BOB = {"to": {"enum": ["Bob"]}}
+NO_UPDATE = {"update": False}
+
+
+def test_what_the_rules_allow_runs_and_a_refusal_is_an_error_that_repeats_the_request_verbatim() -> None:
+    desk, model = Desk(), Scripted([[PAY_BOB], [PAY_EVE], [call("mail", to=["Eve"])]], rules(pay=TO_BOB))
+    messages = run(model, desk, **NO_UPDATE)
+    assert desk.ran == [("pay", "Bob", 1.0, None)]
+    allowed, condition, unknown = [message for message in messages if message["role"] == "tool"]
+    assert (text_of(allowed), allowed["error"]) == ("paid", None)
+    for refused in (condition, unknown):
+        assert text_of(refused) == ""
+        assert (refused["error"] or "").startswith("ValidationError: ")
+        assert (refused["error"] or "").endswith(QUERY)
+    assert "'Eve' is not one of ['Bob']" in (condition["error"] or "")
+    assert "'mail'" in (unknown["error"] or "")
+    assert text_of(messages[-1]) == "Done."
+
+
+def test_calls_of_one_turn_are_each_decided_and_answered_in_order() -> None:
+    desk = Desk()
+    model = Scripted([[PAY_EVE, PAY_BOB, call("get_note"), PAY_EVE]], rules(pay=TO_BOB))
+    assert [error is None for error in errors(run(model, desk, **NO_UPDATE))] == [False, True, True, False]
+    assert desk.ran == [("pay", "Bob", 1.0, None), ("get_note",)]
+
+
+def test_refused_calls_are_booked_as_such_and_never_as_executed() -> None:
+    tracer = Tracer()
+    run(Scripted([[PAY_EVE, PAY_BOB]], rules(pay=TO_BOB)), tracer=tracer, **NO_UPDATE)
+    assert [(span.name, span.decision["allow"]) for span in tracer.spans if span.kind == REFUSED] == [
+        ("pay", False)
+    ]
+    assert tracer.refused_in == [0]
+
+
+def test_a_call_nested_in_anothers_arguments_is_held_against_the_rules_too() -> None:
+    desk = Desk()
+    nested = FunctionCall(function="mail", args={"to": [call("get_page", url="x")]}, id="a")
+    model = Scripted([[nested], [call("pay", to=call("get_page", url="x"))]], rules(mail={}, pay={}))
+    assert all(errors(run(model, desk, **NO_UPDATE)))
+    assert ("get_page", "x") not in desk.ran
+    assert not any(ran[0] == "pay" for ran in desk.ran)
+
+
+def test_the_first_policy_is_asked_for_with_the_tools_and_the_request_alone() -> None:
+    model = Scripted([[PAY_BOB]], rules(pay={}))
+    run(model, **NO_UPDATE)
+    (question,) = model.questions()
+    _, user = question.messages
+    assert (question.tools, question.temperature) == ((), 0.0)
+    assert text_of(user).startswith("TOOLS: [{")
+    assert text_of(user).endswith(f"USER_QUERY: {QUERY}")
+    assert '"name": "pay"' in text_of(user) and "Emma" not in question_of(question)
+
+
+def test_temperatures_rise_with_each_unreadable_reply_and_the_sixth_is_the_last() -> None:
+    model = Scripted([[PAY_BOB]], ["no idea what"] * 2 + ["{}", "[", "nothing"] + [rules(pay={})])
+    assert errors(run(model, **NO_UPDATE)) == [None]
+    assert [request.temperature for request in model.questions()] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    failing = Scripted([[PAY_BOB]], "gibberish")
+    with pytest.raises(ModelError) as raised:
+        run(failing, **NO_UPDATE)
+    assert raised.value.kind is ErrorKind.MALFORMED_REPLY
+    assert len(failing.questions()) == 6
+
+
+def test_a_policy_model_that_fails_ends_the_case_at_once() -> None:
+    model = Scripted([[PAY_BOB]], "FAIL")
+    with pytest.raises(ModelError):
+        run(model)
+    assert len(model.asked) == 1
+
+
+def test_the_decision_never_sees_a_result_the_update_does_and_neither_enters_the_conversation() -> None:
+    model = Scripted([[call("get_note")], [PAY_BOB]], [rules(pay={}), "Yes", rules(pay=TO_BOB), "No"])
+    messages = run(model)
+    first, decision, update, last = model.questions()
+    assert "DE89" not in question_of(decision) and '"name": "get_note"' in question_of(decision)
+    assert "DE89" in question_of(update) and "CURRENT_RESTRICTIONS: [{" in question_of(update)
+    assert "TOOL_CALL_RESULT" not in text_of(first.messages[1]) and "DE89" not in question_of(last)
+    said = "\n".join(text_of(message) for message in messages)
+    assert "RESTRICTIONS" not in said and '"args"' not in said
+    assert [message["role"] for message in messages] == [
+        *("system", "user", "assistant", "tool", "assistant", "tool", "assistant")
+    ]
+
+
+def test_an_update_takes_the_written_rules_place_as_a_whole_and_leaves_the_standing_ones() -> None:
+    desk = Desk()
+    turns = [[call("get_note")], [PAY_BOB, call("mail", to=["Bob"]), call("get_note")]]
+    model = Scripted(turns, [rules(pay={}), "Yes, please.", "Yes\n" + rules(mail={}), "No"])
+    results = errors(run(model, desk))
+    assert results[0] is None
+    assert "'pay'" in (results[1] or "")
+    assert results[2:] == [None, None]
+
+
+@pytest.mark.parametrize("said", ["No", "no.", "**No**, they stay."])
+def test_no_is_an_answer_to_an_update_and_is_not_asked_again(said: str) -> None:
+    model = Scripted([[call("get_note")], [PAY_BOB]], [rules(pay={}), "Yes", said, "No"])
+    assert errors(run(model)) == [None, None]
+    assert len(model.questions()) == 4
+
+
+def test_where_no_update_can_be_read_the_old_rules_stay_or_the_case_ends() -> None:
+    replies = [rules(pay={}), "Yes", *["Nothing to say"] * 6, "No"]
+    model = Scripted([[call("get_note")], [PAY_BOB]], replies)
+    assert errors(run(model)) == [None, None]
+    assert [question.temperature for question in model.questions()[2:8]] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    with pytest.raises(ModelError, match="no update"):
+        run(Scripted([[call("get_note")], [PAY_BOB]], replies), on_update_error="raise")
+
+
+def test_refused_and_failed_calls_start_no_update_but_do_in_the_reference() -> None:
+    turns = [[PAY_EVE], [call("mail", to=["broken"])]]
+    model = Scripted(turns, [rules(pay=TO_BOB, mail={}), "No"])
+    run(model)
+    assert len(model.questions()) == 1
+    reference = Scripted(turns, [rules(pay=TO_BOB, mail={}), "No"])
+    run(reference, compat=True)
+    assert len(reference.questions()) == 3
+
+
+def test_a_word_that_begins_with_no_is_a_no_for_the_reference_alone() -> None:
+    replies = [
+        rules(pay={}),
+        "Yes",
+        "Note: " + rules(pay=TO_BOB),
+        "```json\n" + rules(pay=TO_BOB) + "\n```",
+        "No",
+    ]
+    turns = [[call("get_note")], [PAY_EVE]]
+    ours, reference = Scripted(turns, replies), Scripted(turns, replies)
+    assert errors(run(ours))[1] is not None
+    assert errors(run(reference, compat=True))[1] is None
+
+
+def test_only_what_was_supplied_is_checked_and_the_reference_checks_defaults_too() -> None:
+    policy = rules(pay={"subject": {"type": "string"}})
+    assert errors(run(Scripted([[PAY_BOB]], policy), **NO_UPDATE)) == [None]
+    assert errors(run(Scripted([[call("pay", to="Bob", subject=None)]], policy), **NO_UPDATE)) == [None]
+    (refused,) = errors(run(Scripted([[PAY_BOB]], policy), compat=True, **NO_UPDATE))
+    assert "None is not of type 'string'" in (refused or "")
+
+
+def test_a_number_written_as_text_is_checked_as_the_number_the_tool_would_get() -> None:
+    desk = Desk()
+    model = Scripted([[call("pay", to="Bob", amount="500")]], rules(pay={"amount": {"maximum": 5}}))
+    assert "500.0 is greater than the maximum" in (errors(run(model, desk, **NO_UPDATE))[0] or "")
+    assert desk.ran == []
+
+
+def test_arguments_a_tool_does_not_take_are_its_own_error() -> None:
+    desk = Desk()
+    (error,) = errors(run(Scripted([[call("pay", amount="much")]], rules(pay={})), desk, **NO_UPDATE))
+    assert "validation error" in (error or "") and QUERY not in (error or "")
+    assert desk.ran == []
+
+
+def test_a_schema_of_the_whole_object_is_taken_apart_and_lets_everything_through_in_the_reference() -> None:
+    whole = rules(pay={"type": "object", "properties": TO_BOB, "required": ["to"]})
+    assert errors(run(Scripted([[PAY_EVE]], whole), **NO_UPDATE))[0]
+    assert errors(run(Scripted([[PAY_EVE]], whole), compat=True, **NO_UPDATE)) == [None]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        rules(pay={"recipient": {"enum": ["Bob"]}}),
+        rules(pay={"to": ["Bob"]}),
+        rules(pay={"to": None}),
+        rules(pay={"to": {"type": "sentence"}}),
+        rules(pay={"to": {"pattern": "("}}),
+        rules(pay={"to": {"$ref": "https://example.org"}}),
+        '[{"args": {}}]',
+        '[{"name": "pay", "args": []}]',
+        '{"pay": {}}',
+    ],
+)
+def test_a_rule_that_cannot_be_applied_is_asked_for_again(bad: str) -> None:
+    model = Scripted([[PAY_BOB]], [bad, rules(pay=TO_BOB)])
+    assert errors(run(model, **NO_UPDATE)) == [None]
+    assert len(model.questions()) == 2
+
+
+@pytest.mark.parametrize("bad", [{"to": ["Bob"]}, {"to": None}, {"to": {"type": "sentence"}}])
+def test_in_the_reference_such_a_rule_refuses_every_call(bad: Any) -> None:
+    model = Scripted([[PAY_BOB]], rules(pay=bad))
+    assert errors(run(model, compat=True, **NO_UPDATE)) != [None]
+    assert len(model.questions()) == 1
+
+
+@pytest.mark.parametrize(
+    "said", ["```\n{}\n```", "Here it is:\n```json\n{}\n```\nAnything else?", "Yes. {}", "```\n{}\n```"]
+)
+def test_forms_in_which_rules_may_stand(said: str) -> None:
+    policy = rules(pay=TO_BOB)[:-1] + ",]"
+    model = Scripted([[PAY_BOB], [PAY_EVE]], said.replace("{}", policy))
+    assert [error is None for error in errors(run(model, **NO_UPDATE))] == [True, False]
+    assert len(model.questions()) == 1
+
+
+def test_a_list_of_values_for_an_array_refuses_its_own_values_unless_it_is_repaired() -> None:
+    policy, to_bob = rules(mail={"to": {"enum": ["Bob"]}}), [[call("mail", to=["Bob"])]]
+    assert errors(run(Scripted(to_bob, policy), **NO_UPDATE))[0]
+    assert errors(run(Scripted(to_bob, policy), repair_array_enums=True, **NO_UPDATE)) == [None]
+    to_eve = [[call("mail", to=["Eve"])]]
+    assert errors(run(Scripted(to_eve, policy), repair_array_enums=True, **NO_UPDATE))[0]
+
+
+def test_without_conditions_a_policy_is_a_list_of_tools() -> None:
+    model = Scripted([[PAY_EVE], [call("mail", to=["Eve"])]], rules(pay=TO_BOB))
+    assert [error is None for error in errors(run(model, conditions=False, **NO_UPDATE))] == [True, False]
+
+
+def test_without_any_rules_nothing_is_enforced_and_nobody_is_asked() -> None:
+    model = Scripted([[PAY_EVE], [call("mail", to=["Eve"])]])
+    assert errors(run(model, generate=False, base_rules="none")) == [None, None]
+    assert model.questions() == []
+
+
+def test_rules_of_ones_own_hold_without_a_policy_model_and_a_passing_call_may_change_them() -> None:
+    own = {
+        "get_note": [{"updates": {"pay": [{"conditions": {"to": "Bo"}}]}}],
+        "mail": [{"effect": "forbid", "conditions": {"to": {"contains": {"const": "Eve"}}}}, {}],
+    }
+    turns = [[PAY_BOB], [call("get_note")], [PAY_BOB, PAY_EVE], [call("mail", to=["Ann", "Eve"])]]
+    model = Scripted([*turns, [call("mail", to=["Ann"])]])
+    results = errors(run(model, generate=False, base_rules="none", rules=own))
+    assert [error is None for error in results] == [False, True, True, False, False, True]
+    assert model.questions() == []
+
+
+def test_a_rule_that_stops_ends_the_task_with_what_was_done_and_asking_is_answered_with_no() -> None:
+    from agentdojo.agent_pipeline.errors import AbortAgentError
+
+    stopping = {
+        "pay": [{"effect": "forbid", "conditions": {"to": "Eve"}, "fallback": "stop"}, {"priority": 2}]
+    }
+    desk = Desk()
+    with pytest.raises(AbortAgentError) as raised:
+        run(Scripted([[PAY_BOB], [PAY_BOB, PAY_EVE, PAY_BOB]]), desk, generate=False, rules=stopping)
+    assert [ran[:2] for ran in desk.ran] == [("pay", "Bob")] * 2
+    assert raised.value.messages[-1]["role"] == "assistant"
+    asking = {"pay": [{"conditions": {"to": "Bob"}, "fallback": "ask"}]}
+    assert errors(run(Scripted([[PAY_EVE]]), generate=False, rules=asking))[0]
+
+
+def test_a_task_begins_with_nothing_of_the_one_before_even_if_no_policy_is_written_for_it() -> None:
+    desk = Desk()
+    model = Scripted([[PAY_BOB], [], [PAY_BOB]], [rules(pay={}), "gibberish"])
+    pipeline = Progent(update=False).pipeline(model, suite_named("nowhere"))
+    with tracing(Tracer()):
+        assert errors(pipeline.query("First.", desk.runtime)[3]) == [None]
+    with tracing(Tracer()), pytest.raises(ModelError):
+        pipeline.query("Second.", desk.runtime)
+    assert len(desk.ran) == 1
+    model.policy = [rules(mail={})]
+    with tracing(Tracer()):
+        assert all(errors(pipeline.query("Third.", desk.runtime)[3]))
+    assert len(desk.ran) == 1
+
+
+def test_a_pipeline_that_is_run_again_in_one_case_keeps_the_first_policy_and_no_update() -> None:
+    desk, tracer = Desk(), Tracer()
+    model = Scripted([[call("get_note")], []], [rules(pay=TO_BOB), "Yes", rules(pay={}), "No"])
+    pipeline = Progent().pipeline(model, suite_named("nowhere"))
+    with tracing(tracer):
+        pipeline.query(QUERY, desk.runtime)
+        model.turns = [[PAY_EVE], [PAY_BOB]]
+        again = pipeline.query(QUERY, desk.runtime)[3]
+    assert [error is None for error in errors(again)] == [False, True]
+    assert sum("CURRENT_RESTRICTIONS" not in text_of(q.messages[1]) for q in model.questions()) == 3
+
+
+def test_a_suite_without_base_rules_gets_those_of_its_reading_tools_that_take_nothing_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tracer = Tracer()
+    messages = run(
+        Scripted([[call("get_note"), call("get_page", url="x")]]), suite="elsewhere", tracer=tracer
+    )
+    assert [error is None for error in errors(messages)] == [True, False]
+    (span,) = [span for span in tracer.spans if span.name == "base_rules"]
+    assert span.decision == {"source": "generated", "always_allowed": ["get_note"]}
+    assert "no base rules for the suite elsewhere" in caplog.text
+
+
+def test_each_suite_of_agentdojo_has_base_rules_and_none_of_them_lets_a_tool_act() -> None:
+    from agentdojo.task_suite.load_suites import get_suites
+
+    from agentsys.models.tools import tool_specs
+    from baselines.progent.base_rules import base_rules
+
+    counts = {}
+    for name, suite in get_suites("v1.2.2").items():
+        found = base_rules(name, tool_specs(suite.tools))
+        counts[name] = len(found.tools)
+        assert found.source == f"base_rules/{name}.yaml"
+        assert not {
+            tool for tool in found.tools if not tool.startswith(("get", "list", "search", "read", "check"))
+        }
+        assert not {"read_file", "get_webpage"} & set(found.tools)
+    assert counts == {"banking": 5, "slack": 4, "travel": 22, "workspace": 14}

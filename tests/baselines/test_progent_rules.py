@@ -1,0 +1,183 @@
+"""Progent's rules: order, effects, conditions, and what an argument may be."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsys.errors import ConfigError
+from baselines.progent.conditions import failure, fault_of_condition
+from baselines.progent.defense import Progent
+from baselines.progent.rules import WRITTEN, Decision, Effect, Fallback, PolicyRule, allow, decide
+
+
+def forbid(priority: int, **conditions: Any) -> PolicyRule:
+    return PolicyRule(priority, Effect.FORBID, conditions)
+
+
+def verdict(rules: Any, first_only: bool = False, **args: Any) -> bool:
+    return decide({"pay": rules}, "pay", args, first_only=first_only).allowed
+
+
+BOB, EVE = {"enum": ["Bob"]}, {"enum": ["Eve"]}
+
+
+def test_no_rules_at_all_allow_every_call_and_a_tool_without_a_rule_is_refused() -> None:
+    assert decide(None, "pay", {"to": "Eve"}, first_only=False).allowed
+    refused = decide({}, "pay", {}, first_only=False)
+    assert not refused.allowed and "'pay'" in refused.cause
+    assert not decide({"mail": [allow(1)]}, "pay", {}, first_only=False).allowed
+    assert verdict([allow(1)], to="Eve")
+
+
+def test_at_equal_priority_forbidding_comes_first_and_a_smaller_number_before_a_larger_one() -> None:
+    assert not verdict([allow(1), forbid(1, to=EVE)], to="Eve")
+    assert verdict([allow(1), forbid(1, to=EVE)], to="Bob")
+    assert verdict([forbid(2, to=EVE), allow(1)], to="Eve")
+    assert not verdict([allow(2), forbid(1, to=EVE)], to="Eve")
+
+
+def test_of_two_written_rules_the_reference_consults_the_first_and_ours_tries_both() -> None:
+    written = [allow(WRITTEN, {"to": BOB}), allow(WRITTEN, {"to": EVE})]
+    assert verdict(written, to="Eve")
+    assert not verdict(written, first_only=True, to="Eve")
+    assert verdict(written, first_only=True, to="Bob")
+    standing = [allow(1, {"to": BOB}), allow(1, {"to": EVE})]
+    assert verdict(standing, first_only=True, to="Eve")
+
+
+def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones_fallback_holds() -> None:
+    rules = [
+        allow(1, {"to": BOB}),
+        PolicyRule(2, conditions={"to": {"const": "Ann"}}, fallback=Fallback.STOP),
+    ]
+    decision = decide({"pay": rules}, "pay", {"to": "Eve"}, first_only=False)
+    assert not decision.allowed
+    assert decision.cause.startswith("'Eve' is not one of ['Bob']")
+    assert decision.fallback is Fallback.STOP
+    forbidding = decide({"pay": [forbid(1, to=EVE)]}, "pay", {"to": "Bob"}, first_only=False)
+    assert not forbidding.allowed and forbidding.fallback is Fallback.MESSAGE
+
+
+def test_a_forbidding_rule_has_its_own_fallback() -> None:
+    stopping = PolicyRule(1, Effect.FORBID, {"to": EVE}, Fallback.STOP)
+    decision = decide({"pay": [stopping, allow(2)]}, "pay", {"to": "Eve"}, first_only=False)
+    assert decision == Decision(False, decision.cause, Fallback.STOP, stopping)
+    assert verdict([stopping, allow(2)], to="Bob")
+
+
+def test_a_missing_argument_never_refuses_and_every_argument_that_is_there_must_fit() -> None:
+    both = [allow(1, {"to": BOB, "amount": {"maximum": 5}})]
+    assert verdict(both)
+    assert verdict(both, amount=5)
+    assert not verdict(both, amount=6)
+    assert not verdict(both, to="Bob", amount=6)
+    assert not verdict(both, to="Eve", amount=5)
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "holds"),
+    [
+        ({"format": "email"}, "no address at all", True),
+        ({"pattern": "b"}, "abc", True),
+        ({"pattern": "^b"}, "abc", False),
+        ({"type": "string"}, None, False),
+        ({"enum": ["a"]}, ["a"], False),
+        ({"items": {"enum": ["a"]}}, ["a"], True),
+        ({"items": {"enum": ["a"]}}, ["a", "b"], False),
+        ({}, "anything", True),
+        ("ab", "abc", True),
+        ("b", "abc", False),
+        ("7", 71, True),
+        (lambda value: value > 3, 4, True),
+        (lambda value: value > 3, 2, False),
+        (lambda value: 1 / value > 0, 0, False),
+        (["a"], "a", False),
+        (None, None, False),
+    ],
+)
+def test_what_a_condition_lets_through(condition: Any, value: Any, holds: bool) -> None:
+    assert (failure("to", value, condition) is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        ({"type": "sentence"}, "x"),
+        ({"pattern": "("}, "x"),
+        ({"items": {"pattern": "(?P<"}}, ["x"]),
+        ({"patternProperties": {"(": {}}}, {"x": 1}),
+        ({"$ref": "https://example.org/schema"}, "x"),
+        ({"anyOf": [{"$dynamicRef": "#x"}]}, "x"),
+        (["Bob"], "Bob"),
+        (None, None),
+        ("(", "x"),
+    ],
+)
+def test_a_condition_that_cannot_be_applied_is_found_beforehand_and_refuses_otherwise(
+    condition: Any, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a schema made us fetch something"))
+    assert fault_of_condition(condition)
+    assert failure("to", value, condition)
+
+
+def test_a_schema_that_refers_to_itself_refuses() -> None:
+    assert failure("to", "x", {"$ref": "#"}) is not None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+KEYWORDS = st.sampled_from(
+    [
+        "type",
+        "enum",
+        "const",
+        "pattern",
+        "minimum",
+        "multipleOf",
+        "items",
+        "properties",
+        "$ref",
+        "not",
+        "anyOf",
+    ]
+)
+
+
+@given(st.dictionaries(KEYWORDS, VALUES, max_size=4), VALUES)
+def test_whatever_a_model_writes_either_fits_or_says_why_not(schema: Any, value: Any) -> None:
+    said = failure("to", value, schema)
+    assert said is None or said
+    assert fault_of_condition(schema) is None or isinstance(fault_of_condition(schema), str)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ({"pay": [{"priority": "high"}]}, "rules.pay.0.priority"),
+        ({"pay": [{"effect": "maybe"}]}, "rules.pay.0.effect"),
+        ({"pay": [{"conditons": {}}]}, "rules.pay.0.conditons"),
+        ({"pay": [{"conditions": {"to": {"type": "sentence"}}}]}, "condition on to is no JSON Schema"),
+        ({"pay": [{"updates": {"mail": [{"conditions": {"to": "("}}]}}]}, "rules.pay.updates.mail"),
+    ],
+)
+def test_a_slip_in_rules_of_ones_own_is_told_with_its_place(rules: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace(".", r"\.")):
+        Progent(rules=rules)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"wording": "formal"}, {"base_rules": "all"}, {"on_update_error": "stop"}, {"max_rounds": 0}],
+)
+def test_an_unknown_option_is_refused(option: Any) -> None:
+    with pytest.raises(ConfigError, match=next(iter(option))):
+        Progent(**option)
