@@ -19,7 +19,7 @@ from agentsys.models.trace import current_tracer, span
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.policy_reply import Policy
 from baselines.progent.prompts import REFUSED, STOPPED
-from baselines.progent.rules import Decision, Fallback, PolicyRule, Rules, decide, merged
+from baselines.progent.rules import Fallback, PolicyDecision, PolicyRule, Rules, decide, merged
 from baselines.progent.settings import ProgentSettings
 
 SPAN = "progent"
@@ -56,7 +56,7 @@ class TaskPolicy:
             generated[entry.tool] = (*generated.get(entry.tool, ()), entry.as_rule())
         return merged(self.standing, generated)
 
-    def decide(self, tool: str, args: Mapping[str, Any]) -> Decision:
+    def decide(self, tool: str, args: Mapping[str, Any]) -> PolicyDecision:
         """Hold one call against the rules; a rule that lets it pass may change the standing ones."""
         first_only = not self.settings.mends(ProgentFix.TRY_ALL_ENTRIES)
         decision = decide(self.rules, tool, args, first_only=first_only)
@@ -149,7 +149,7 @@ def _is_left_out(tool: Function, name: str, value: Any) -> bool:
     return value is None and field is not None and not field.is_required() and field.default is None
 
 
-def _note_allowed(function: str, decision: Decision) -> None:
+def _note_allowed(function: str, decision: PolicyDecision) -> None:
     with span(SPAN, function) as opened:
         opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
 

@@ -58,7 +58,7 @@ Rules = Mapping[str, Sequence[PolicyRule]]
 
 
 @dataclass(frozen=True)
-class Decision:
+class PolicyDecision:
     """What the rules say about one call."""
 
     allowed: bool
@@ -69,7 +69,7 @@ class Decision:
     """The rule that decided; None where there was none."""
 
 
-def decide(rules: Rules | None, tool: str, args: Mapping[str, Any], *, first_only: bool) -> Decision:
+def decide(rules: Rules | None, tool: str, args: Mapping[str, Any], *, first_only: bool) -> PolicyDecision:
     """Evaluate the rules of a tool for one call.
 
     Args:
@@ -83,23 +83,23 @@ def decide(rules: Rules | None, tool: str, args: Mapping[str, Any], *, first_onl
         Where no rule decides, the last rule's fallback holds.
     """
     if rules is None:
-        return Decision(True)
+        return PolicyDecision(True)
     own = rules.get(tool, ())
     if not own:
-        return Decision(False, not_allowed(tool))
+        return PolicyDecision(False, not_allowed(tool))
     first_failure = ""
     for rule in in_order(own):
         broken = rule.broken_by(args)
         if rule.effect is Effect.FORBID:
             if broken is None:
-                return Decision(False, not_allowed(tool), rule.fallback, rule)
+                return PolicyDecision(False, not_allowed(tool), rule.fallback, rule)
         elif broken is None:
-            return Decision(True, by=rule)
+            return PolicyDecision(True, by=rule)
         else:
             first_failure = first_failure or broken
             if first_only and rule.priority == WRITTEN and rule.fallback is Fallback.MESSAGE:
-                return Decision(False, broken, by=rule)
-    return Decision(False, first_failure or not_allowed(tool), in_order(own)[-1].fallback)
+                return PolicyDecision(False, broken, by=rule)
+    return PolicyDecision(False, first_failure or not_allowed(tool), in_order(own)[-1].fallback)
 
 
 def in_order(rules: Sequence[PolicyRule]) -> list[PolicyRule]:

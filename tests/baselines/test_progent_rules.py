@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentsys.errors import ConfigError
 from baselines.progent.conditions import failure, fault_of_condition
 from baselines.progent.defense import Progent
-from baselines.progent.rules import WRITTEN, Decision, Effect, Fallback, PolicyRule, allow, decide
+from baselines.progent.rules import WRITTEN, Effect, Fallback, PolicyDecision, PolicyRule, allow, decide
 
 
 def forbid(priority: int, **conditions: Any) -> PolicyRule:
@@ -66,7 +66,7 @@ def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones
 def test_a_forbidding_rule_has_its_own_fallback() -> None:
     stopping = PolicyRule(1, Effect.FORBID, {"to": EVE}, Fallback.STOP)
     decision = decide({"pay": [stopping, allow(2)]}, "pay", {"to": "Eve"}, first_only=False)
-    assert decision == Decision(False, decision.cause, Fallback.STOP, stopping)
+    assert decision == PolicyDecision(False, decision.cause, Fallback.STOP, stopping)
     assert verdict([stopping, allow(2)], to="Bob")
 
 
