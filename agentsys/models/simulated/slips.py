@@ -88,10 +88,12 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\.\d{6}")
 
 
 def _digest(request: ChatRequest) -> str:
-    told = [
+    told: list[Any] = [
         [m["role"], text_of(m), str(m.get("tool_calls") or ""), str(m.get("error") or "")]
         for m in request.messages
     ]
+    if request.temperature:  # asked again, hotter, a model answers otherwise
+        told.append(request.temperature)
     return hashlib.blake2b(_STAMP.sub("", json.dumps(told)).encode(), digest_size=12).hexdigest()
 
 

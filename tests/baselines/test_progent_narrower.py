@@ -1,0 +1,188 @@
+"""Whether one policy allows nothing that another does not: restriction by restriction, and in a run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scripted_for_progent import Desk, Scripted, call, errors, rules, run
+
+from agentsys.errors import Unavailable
+from baselines.progent import narrower, z3_terms
+from baselines.progent.conditions import failure
+from baselines.progent.defense import Progent
+from baselines.progent.narrower import is_narrower
+from baselines.progent.policy_reply import Policy, WrittenRule
+
+pytest.importorskip("z3", reason="the extra z3 is not installed")
+
+
+@pytest.fixture(autouse=True)
+def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(z3_terms, "TIMEOUT_MS", 300_000)
+
+
+def verdict(new: Any, old: Any, *, unknown: bool = False) -> bool:
+    return is_narrower(
+        (WrittenRule("pay", {"to": new}),),
+        (WrittenRule("pay", {"to": old}),),
+        first_only=False,
+        unknown_is_narrower=unknown,
+    )
+
+
+NARROWER: list[tuple[Any, Any]] = [
+    ({"enum": ["a"]}, {"enum": ["a", "b"]}),
+    ({"const": 3}, {"maximum": 5}),
+    ({"enum": ["ab1"]}, {"pattern": "^[a-z]+[0-9]$"}),
+    ({"minimum": 2, "maximum": 3, "type": "integer"}, {"minimum": 1, "type": "number"}),
+    ({"multipleOf": 4, "type": "number"}, {"multipleOf": 2}),
+    ({"type": "string", "pattern": "^https://a\\.org/.*$"}, {"pattern": "^https?://"}),
+    ({"type": "string", "minLength": 5}, {"minLength": 3}),
+    ({"type": "string", "pattern": "^\\d{4}$"}, {"maxLength": 5}),
+    ({"type": "string", "pattern": "^ab|^ac"}, {"pattern": "^a"}),
+    ({"type": "array", "items": {"enum": ["a"]}, "maxItems": 1}, {"items": {"enum": ["a", "b"]}}),
+    ({"anyOf": [{"const": "a"}, {"const": "b"}], "type": "string"}, {"enum": ["a", "b", "c"]}),
+    ({"type": "boolean"}, {"type": ["boolean", "null"]}),
+    ("abc", "ab"),
+]
+WIDER: list[tuple[Any, Any]] = [
+    ({"enum": ["a", "c"]}, {"enum": ["a", "b"]}),
+    ({"type": "string", "pattern": "a\\.org"}, {"pattern": "^https://a\\.org/"}),
+    ({"type": "string", "pattern": "^https://a.org/"}, {"pattern": "^https://a\\.org/"}),
+    ({"type": "string", "pattern": "^a$"}, {"const": "a"}),
+    ({"minimum": 2}, {"minimum": 2, "type": "number"}),
+    ({"type": "number", "minimum": 1}, {"exclusiveMinimum": 1}),
+    ({"type": "number", "minimum": 1}, {"type": "integer", "minimum": 1}),
+    ({"type": "string"}, {"enum": ["a"]}),
+    ({"type": "array", "items": {"type": "string"}}, {"type": "array", "items": {"enum": ["a"]}}),
+    ({"type": "array", "items": {"enum": ["a"]}}, {"type": "array", "items": {"enum": ["a"]}, "maxItems": 2}),
+    ({}, {"type": "string"}),
+    ({"type": "object"}, {"type": "string"}),
+    ("ab", "abc"),
+]
+UNDECIDED: list[tuple[Any, Any]] = [
+    ({"type": "string", "pattern": "^(?=a)"}, {"pattern": "^b"}),
+    ({"type": "string", "pattern": "(a)\\1"}, {"minLength": 2}),
+    ({"type": "object", "properties": {"x": {}}}, {"properties": {"x": {"const": 1}}}),
+    ({"type": "array", "uniqueItems": True}, {"type": "array", "contains": {"const": 1}}),
+]
+
+
+@pytest.mark.parametrize(("new", "old"), NARROWER, ids=str)
+def test_a_restriction_that_admits_no_more_is_narrower(new: Any, old: Any) -> None:
+    assert verdict(new, old)
+
+
+@pytest.mark.parametrize(("new", "old"), WIDER, ids=str)
+def test_a_restriction_that_admits_more_is_not_whatever_is_taken_for_granted(new: Any, old: Any) -> None:
+    assert not verdict(new, old)
+    assert not verdict(new, old, unknown=True)
+
+
+@pytest.mark.parametrize(("new", "old"), UNDECIDED, ids=str)
+def test_what_cannot_be_decided_is_wider_and_narrower_for_the_reference(new: Any, old: Any) -> None:
+    assert not verdict(new, old)
+    assert verdict(new, old, unknown=True)
+
+
+def policy(**tools: Any) -> Policy:
+    return tuple(WrittenRule(name, args) for name, args in tools.items())
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "expected"),
+    [
+        (policy(), policy(pay={}), True),
+        (policy(pay={"to": {"const": "a"}}), policy(pay={}), True),
+        (policy(pay={}), policy(pay={"to": {"const": "a"}}), False),
+        (policy(mail={}), policy(pay={}), False),
+    ],
+)
+def test_tools_and_arguments_that_one_side_lacks(new: Policy, old: Policy, expected: bool) -> None:
+    assert is_narrower(new, old, first_only=False, unknown_is_narrower=False) is expected
+
+
+def test_of_several_rules_any_counts_or_the_first_alone() -> None:
+    old = policy(pay={"to": {"const": "a"}}) + policy(pay={"to": {"const": "b"}})
+    new = policy(pay={"to": {"const": "b"}})
+    assert is_narrower(new, old, first_only=False, unknown_is_narrower=False)
+    assert not is_narrower(new, old, first_only=True, unknown_is_narrower=False)
+    more = old + policy(pay={})
+    assert not is_narrower(more, old, first_only=False, unknown_is_narrower=False)
+    assert is_narrower(more, old, first_only=True, unknown_is_narrower=False)
+
+
+SCHEMAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["string", "number", "integer", "boolean", ["string", "null"]]),
+        "minimum": st.integers(-2, 2),
+        "maximum": st.integers(-2, 2),
+        "minLength": st.integers(0, 3),
+        "maxLength": st.integers(0, 3),
+        "pattern": st.sampled_from(["a", "^a", "a$", "^[ab]+$", "a|b", "^(a|b)$", ".", "^a?b*$", "^[^a]"]),
+        "enum": st.lists(st.sampled_from(["a", "b", "ab", 0, 1, 2, None, True]), min_size=1, max_size=3),
+    },
+)
+SAMPLES = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "aa\n",
+    "c",
+    "abab",
+    "é",
+    "\\",
+    0,
+    1,
+    -1,
+    2,
+    2.5,
+    0.5,
+    True,
+    False,
+    None,
+    [],
+    {},
+]
+SAMPLES_TRIED = 60
+
+
+@settings(
+    max_examples=SAMPLES_TRIED, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(SCHEMAS, SCHEMAS)
+def test_nothing_fits_a_narrower_schema_that_does_not_fit_the_wider_one(new: Any, old: Any) -> None:
+    if verdict(new, old):
+        for value in SAMPLES:
+            fits = failure("to", value, new) is None
+            assert not fits or failure("to", value, old) is None, (json.dumps(value), new, old)
+
+
+def test_only_a_narrower_update_takes_effect() -> None:
+    turns = [[call("get_note")], [call("pay", to="Eve")], [call("get_note")], [call("mail", to=["Bob"])]]
+    replies = [
+        rules(pay={}),
+        "Yes",
+        rules(pay={"to": {"enum": ["Bob"]}}),
+        "Yes",
+        rules(pay={}, mail={}),
+        "No",
+    ]
+    results = errors(run(Scripted(turns, replies), Desk(), only_narrow=True))
+    assert [error is None for error in results] == [True, False, True, False]
+
+
+def test_without_its_package_the_check_is_refused_before_the_first_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(narrower, "PACKAGE", "no_such_package")
+    Progent().ready()
+    with pytest.raises(Unavailable, match=r"agentsys-bench\[z3\]"):
+        Progent(only_narrow=True).ready()

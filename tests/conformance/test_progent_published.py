@@ -1,0 +1,128 @@
+"""Progent's published runs: recorded refusals word for word, and recorded calls through our gate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from progent_recorded import RecordedTask, failed_condition, published, refusals
+from progent_replay import Arguments, arguments_of, recorded_answers, replayed
+
+from baselines.progent import conditions, gate, policy_steps, rules
+from baselines.progent.conditions import failure
+from baselines.progent.fixes import NONE, ProgentFix
+from baselines.progent.settings import ProgentSettings
+
+REFERENCE = ProgentSettings(fixes=NONE, base_rules="none")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedTask]:
+    return published(tmp_path_factory.mktemp("progent"))
+
+
+@pytest.fixture(scope="module")
+def known(tasks: list[RecordedTask]) -> Arguments:
+    return arguments_of(tasks)
+
+
+def test_every_recorded_text_of_jsonschema_is_reproduced_byte_for_byte(
+    tasks: list[RecordedTask], known: Arguments
+) -> None:
+    counted: Counter[str] = Counter()
+    for result in refusals(tasks):
+        if result.tool_is_refused:
+            counted["tool"] += 1
+            continue
+        failed = failed_condition(result, tuple(known[result.tool]))
+        if failed is None:
+            assert "\n\nFailed validating" not in (result.cause or "")
+            counted["other words"] += 1  # a regular expression, or a condition that is no schema
+            continue
+        assert failure(failed.argument, failed.value, failed.schema) == failed.cause
+        counted["schema that is none" if "in metaschema" in failed.cause else "value"] += 1
+    assert counted == {"tool": 1093, "value": 256, "schema that is none": 68, "other words": 18}
+
+
+def disagreeing(tasks: list[RecordedTask], known: Arguments, settings: ProgentSettings = REFERENCE) -> int:
+    return sum(replayed(task, known, settings) != recorded_answers(task) for task in tasks)
+
+
+def test_recorded_calls_under_the_rules_they_tell_of_are_let_through_and_refused_as_recorded(
+    tasks: list[RecordedTask], known: Arguments
+) -> None:
+    answers = [turn for task in tasks for turn in recorded_answers(task)]
+    assert len(tasks) == 648
+    assert sum(len(turn) for turn in answers) == 4363
+    assert sum(answer.refused for turn in answers for answer in turn) == 1435
+    assert sum(len(turn) > 1 for turn in answers) == 620
+    assert disagreeing(tasks, known) == 0
+
+
+Patch = pytest.MonkeyPatch
+
+
+def a_tool_without_rules_passes(patch: Patch) -> None:
+    decide = rules.decide
+    patch.setattr(
+        gate,
+        "decide",
+        lambda of, tool, args, **how: decide(of if tool in (of or {}) else None, tool, args, **how),
+    )
+
+
+def a_rule_that_cannot_be_applied_passes(patch: Patch) -> None:
+    schema_failure = conditions._schema_failure
+    patch.setattr(
+        conditions,
+        "_schema_failure",
+        lambda value, schema: (
+            None if "metaschema" in (said := schema_failure(value, schema) or "") else said or None
+        ),
+    )
+
+
+def rules_are_added_and_not_replaced(patch: Patch) -> None:
+    updated = policy_steps.PolicyModel.updated
+
+    def added(self: Any, calls: Any, current: Any) -> Any:
+        new = updated(self, calls, current)
+        return None if new is None else (*current, *new)
+
+    patch.setattr(policy_steps.PolicyModel, "updated", added)
+
+
+MUTATIONS: dict[str, Callable[[Patch], Any]] = {
+    "a tool without rules passes": a_tool_without_rules_passes,
+    "conditions are not looked at": lambda patch: patch.setattr(
+        rules.PolicyRule, "broken_by", lambda self, args: None
+    ),
+    "a rule that cannot be applied passes": a_rule_that_cannot_be_applied_passes,
+    "rules are not rewritten": lambda patch: patch.setattr(
+        policy_steps.PolicyModel, "updated", lambda self, calls, current: None
+    ),
+    "rewritten rules come beside the old ones": rules_are_added_and_not_replaced,
+}
+
+
+@pytest.mark.parametrize("rule", MUTATIONS)
+def test_a_changed_rule_of_evaluation_is_noticed(
+    tasks: list[RecordedTask], known: Arguments, monkeypatch: Patch, rule: str
+) -> None:
+    MUTATIONS[rule](monkeypatch)
+    assert disagreeing(tasks[::6], known) > 3
+
+
+CHANGED = {ProgentFix.TRY_ALL_ENTRIES: 175, ProgentFix.CHECK_SUPPLIED_ARGUMENTS: 8}
+"""Defect -> runs that come out differently once it alone is mended."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fix", CHANGED)
+def test_a_mended_defect_changes_the_runs_that_show_it(
+    tasks: list[RecordedTask], known: Arguments, fix: ProgentFix
+) -> None:
+    assert disagreeing(tasks, known, replace(REFERENCE, fixes=frozenset({fix}))) == CHANGED[fix]
