@@ -19,6 +19,11 @@ from baselines.progent.z3_terms import KINDS, Undecided, kinds_of, satisfiable, 
 EXTRA, PACKAGE = "z3", "z3"
 _Z3 = threading.Lock()
 """z3's expressions share one context, which may be used by one thread at a time."""
+_BY_ITSELF = frozenset(
+    {"type", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum"}
+    | {"exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "uniqueItems"}
+)
+"""Keywords whose meaning depends on no other one."""
 _OF_ARRAYS = frozenset({"type", "items", "minItems", "maxItems"})
 
 
@@ -111,7 +116,7 @@ def _follows(key: str, value: Any, new: Mapping[str, Any]) -> bool:
     """Whether a keyword of the old schema stands in the new one, at least as strict: z3 need not be asked."""
     if key == "multipleOf" and key in new:
         return (Fraction(str(new[key])) / Fraction(str(value))).denominator == 1
-    return key not in ("items", "properties") and key in new and new[key] == value
+    return key in _BY_ITSELF and key in new and new[key] == value
 
 
 def _scalars(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:

@@ -68,6 +68,10 @@ UNDECIDED: list[tuple[Any, Any]] = [
     ({"type": "string", "pattern": "^(?=a)"}, {"pattern": "^b"}),
     ({"type": "string", "pattern": "(a)\\1"}, {"minLength": 2}),
     ({"type": "object", "properties": {"x": {}}}, {"properties": {"x": {"const": 1}}}),
+    (
+        {"type": "object", "properties": {"x": {}}, "additionalProperties": False},
+        {"additionalProperties": False},
+    ),
     ({"type": "array", "uniqueItems": True}, {"type": "array", "contains": {"const": 1}}),
 ]
 
