@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
-ARCHIVE = (
-    Path(__file__).parents[2].parent / "shared/data/traces/agentdyn-gpt-4o-mini-2024-07-18-progent.tar.gz"
-)
+ARCHIVE = "agentdyn-gpt-4o-mini-2024-07-18-progent"
 _REFUSED = "ValidationError: "
 _NOT_ALLOWED = re.compile(r"The tool '(.*)' is not allowed\.")
 _FAILED = re.compile(
@@ -58,12 +54,8 @@ class RecordedTask:
     turns: tuple[tuple[RecordedResult, ...], ...]
 
 
-def published(folder: Path) -> list[RecordedTask]:
-    """The runs of the archive; the test is skipped where it is not there."""
-    if not ARCHIVE.is_file():
-        pytest.skip(f"published runs are not here: {ARCHIVE}")
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
+def tasks_in(folder: Path) -> list[RecordedTask]:
+    """The runs of a folder, in order."""
     paths = sorted(folder.rglob("*.json"))
     return [_task(str(path.relative_to(folder)), orjson.loads(path.read_bytes())) for path in paths]
 
