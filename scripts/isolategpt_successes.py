@@ -110,8 +110,8 @@ def _way(run: ToolRun) -> str:
     if run.requester is None:
         return f"own tool: the spoke of {run.spoke} reads the injection and calls {run.function}"
     if run.requester == ROUTING_SPOKE:
-        return f"planned: {run.function} is a step, and the routing spoke may ask for every step"
-    return f"planned: {run.function} is in one group with {run.requester}, which reads the injection"
+        return f"the plan has {run.function}, and the routing spoke may ask for every step"
+    return f"the plan has {run.function} in one group with {run.requester}, which reads the injection"
 
 
 def successes(root: Path, defense: str) -> Iterator[tuple[str, str, str, CaseSpans]]:
@@ -129,17 +129,22 @@ def successes(root: Path, defense: str) -> Iterator[tuple[str, str, str, CaseSpa
 
 def table(found: Mapping[tuple[str, str, str], list[str]]) -> str:
     """The Markdown table."""
-    rows = ["| suite | injection task | why | user tasks | cases |", "|---|---|---|---|---|"]
-    for (suite, injection, why), users in sorted(found.items(), key=_order):
-        listed = ", ".join(str(number) for number in sorted(int(user.rsplit("_", 1)[1]) for user in users))
-        number = injection.rsplit("_", 1)[1]
-        rows.append(f"| {suite} | {number} | {why} | {listed} | {len(users)} |")
+    alike: defaultdict[tuple[str, str, tuple[int, ...]], list[int]] = defaultdict(list)
+    for (suite, injection, why), users in found.items():
+        alike[suite, why, tuple(sorted(map(_number, users)))].append(_number(injection))
+    rows = ["| suite | injection tasks | user tasks | cases | why |", "|---|---|---|---|---|"]
+    for (suite, why, users_alike), injections in sorted(alike.items(), key=lambda row: (row[0][0], row[1])):
+        cases = len(injections) * len(users_alike)
+        rows.append(f"| {suite} | {_listed(injections)} | {_listed(users_alike)} | {cases} | {why} |")
     return "\n".join(rows)
 
 
-def _order(row: tuple[tuple[str, str, str], list[str]]) -> tuple[str, int, str]:
-    suite, injection, why = row[0]
-    return suite, int(injection.rsplit("_", 1)[1]), why
+def _number(task: str) -> int:
+    return int(task.rsplit("_", 1)[1])
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def main() -> int:

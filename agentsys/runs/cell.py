@@ -172,16 +172,18 @@ def check_conversation(defense: Defense, benchmark: Benchmark) -> None:
     """Refuse a defense that decides by itself how the conversation goes where the benchmark wants to.
 
     Raises:
-        ConfigError: If the defense is a `WholeProgram` and a suite leads the agent by turns.
+        Unavailable: If the defense is a `WholeProgram` and a suite leads the agent by turns. The other cells
+            of a sweep can run without it.
     """
     if not (isinstance(defense, WholeProgram) and defense.whole_program):
         return
     led = [name for name in benchmark.suite_names() if _takes_turns(benchmark.suite(name))]
     if led:
-        raise ConfigError(
+        raise Unavailable(
             f"Defense '{defense.name}' runs a program of its own from request to answer, so it cannot "
             f"take part in the several turns of {benchmark.name} ({led[0]}); run it where the conversation "
-            "is one user turn (benchmark.mode=react, if the benchmark has modes)."
+            "is one user turn (benchmark.mode=react, if the benchmark has modes).",
+            needs="a conversation of one user turn",
         )
 
 

@@ -23,6 +23,7 @@ from baselines.isolategpt.apps import APP_OF, installed
 from baselines.isolategpt.description import described
 from baselines.isolategpt.hub import Hub
 from baselines.isolategpt.permissions import as_data
+from baselines.isolategpt.plan import nearest
 from baselines.isolategpt.prompts import PROMPTS
 from baselines.isolategpt.settings import Grouping, IsolateGPTSettings, Placeholders, Policy
 from baselines.isolategpt.simulated import ROLES
@@ -49,6 +50,7 @@ class IsolateGPT:
         max_iterations: Most replies of one run of a spoke.
         max_depth: Most spokes that wait for each other.
         max_runs: Most runs of spokes in a task.
+        retrieved: How many tools the planner is shown, those spelled most like the request; None: all.
 
     Raises:
         ConfigError: If an option is unknown, or a limit is not positive.
@@ -70,6 +72,7 @@ class IsolateGPT:
         max_iterations: int = 15,
         max_depth: int = 5,
         max_runs: int = 50,
+        retrieved: int | None = None,
     ) -> None:
         self.name = name
         for option, value, known in (
@@ -80,8 +83,8 @@ class IsolateGPT:
             if value not in known:
                 raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
         limits = {"max_iterations": max_iterations, "max_depth": max_depth, "max_runs": max_runs}
-        for option, limit in limits.items():
-            if limit < 1:
+        for option, limit in {**limits, "retrieved": retrieved}.items():
+            if limit is not None and limit < 1:
                 raise ConfigError(f"{name}: {option} is {limit}; give 1 or more.")
         self.settings = IsolateGPTSettings(
             apps=apps,
@@ -89,6 +92,7 @@ class IsolateGPT:
             permissions=permissions,
             placeholders=placeholders,
             strict_response=strict_response,
+            retrieved=retrieved,
             **limits,
         )
 
@@ -142,7 +146,8 @@ class IsolateGPTAgent(BasePipelineElement):  # type: ignore[misc]
         tools = tool_specs(runtime.functions.values())
         bench = ToolBench(query, runtime, env)
         hub = Hub(self.model, self.settings, installed(tools, self.settings), bench)
-        answer = hub.answer(query, tools)
+        most = self.settings.retrieved
+        answer = hub.answer(query, tools if most is None else nearest(query, tools, most))
         kept = {
             **hub.route_data(),
             "messages": hub.messages,

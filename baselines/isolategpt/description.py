@@ -13,6 +13,8 @@ def described(settings: IsolateGPTSettings) -> str:
         "Before anything untrusted is read, a planner writes down from the request which tools are needed and"
         " which of them take what others return."
     )
+    if settings.retrieved is not None:
+        plan += f" It is shown only the {settings.retrieved} tools that are spelled most like the request."
     if settings.apps == "one_app":
         return " ".join([plan, *_one_agent(settings), _END])
     return " ".join([plan, *_spokes(settings), *_messages(settings), *_permissions(settings), _END])

@@ -17,6 +17,8 @@ from agentsys.models.trace import span
 from baselines.isolategpt.apps import AppBook
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
 from baselines.isolategpt.settings import Grouping
+from baselines.melon.char_ngrams import CharNgrams
+from baselines.melon.vectors import unit_rows
 
 ROLE = "isolategpt_planner"
 ATTEMPTS = 2
@@ -84,6 +86,21 @@ def _step(item: Mapping[str, Any]) -> PlannedStep:
     return PlannedStep(
         item["name"], given if isinstance(given, dict) else {}, output if isinstance(output, str) else ""
     )
+
+
+def nearest(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
+    """The tools whose names and descriptions are spelled most like the request, in the order they came in.
+
+    Args:
+        query: The user's request.
+        tools: All there are.
+        count: How many to keep.
+    """
+    texts = [f" {query} ", *(f"{tool.name}: {tool.description}" for tool in tools)]
+    rows = unit_rows(CharNgrams().embed(texts), len(texts))
+    likeness = rows[1:] @ rows[0]
+    kept = sorted(range(len(tools)), key=lambda place: -float(likeness[place]))[:count]
+    return [tools[place] for place in sorted(kept)]
 
 
 def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:

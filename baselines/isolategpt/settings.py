@@ -28,3 +28,5 @@ class IsolateGPTSettings:
     """Most spokes that wait for each other, the first one included."""
     max_runs: int = 50
     """Most runs of spokes in a task."""
+    retrieved: int | None = None
+    """Tools that the planner is shown, those nearest to the request; None: all."""

@@ -115,6 +115,17 @@ def test_the_planner_is_told_all_tools_and_no_result() -> None:
     assert "SECRET" not in asked
 
 
+def test_retrieval_shows_the_planner_the_nearest_tools_alone_and_spokes_all() -> None:
+    model = direct(read_bill=finish("Done."))
+    run(model, Desk(), retrieved=2)
+    (asked,) = model.read_by("planner")
+    assert [name for name in ("read_bill", "read_note", "pay") if f'"name": "{name}"' in asked] == [
+        "read_bill",
+        "pay",
+    ]
+    assert '"name": "read_note"' in model.read_by("read_bill")[0]
+
+
 # ---- From spoke to spoke.
 
 PLANNED_PAIR = {
@@ -415,7 +426,13 @@ def test_placeholders_are_bare_or_described() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"apps": "per_spoke"}, {"permissions": "ask"}, {"placeholders": "none"}, {"max_depth": 0}],
+    [
+        {"apps": "per_spoke"},
+        {"permissions": "ask"},
+        {"placeholders": "none"},
+        {"max_depth": 0},
+        {"retrieved": 0},
+    ],
 )
 def test_an_unknown_option_is_refused_in_one_line(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="isolategpt"):

@@ -6,7 +6,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from small_runs import Silent
+from typer.testing import CliRunner
 
+from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.runs.session import prepare
 
@@ -52,3 +55,29 @@ def test_it_is_refused_before_anything_runs_and_told_what_to_do(tmp_path: Path, 
 
 def test_it_runs_where_the_conversation_is_one_turn(tmp_path: Path) -> None:
     assert planned(tmp_path, "react") > 0
+
+
+SWEEP = [
+    "benchmark=asb",
+    "benchmark.mode=faithful,react",
+    "model=simulated",
+    "defense=none,isolategpt",
+    "attack=none",
+    "limit=1",
+]
+
+
+def test_in_a_sweep_its_cells_can_be_left_out_and_the_tables_say_where_it_did_not_run(tmp_path: Path) -> None:
+    overrides = [*SWEEP, f"logdir={tmp_path}"]
+    with pytest.raises(ConfigError, match=r"1 of 4 cells cannot run here .*asb-faithful.*--skip-unavailable"):
+        prepare(overrides)
+    session = prepare(overrides, skip_unavailable=True)
+    assert {(job.case.benchmark, job.case.defense) for job in session.plan.jobs} == {
+        ("asb-faithful", "none"),
+        ("asb-react", "none"),
+        ("asb-react", "isolategpt"),
+    }
+    assert session.execute(Silent()).fatal is None
+    shown = CliRunner().invoke(app, ["results", str(tmp_path)])
+    told = " ".join(shown.output.split())
+    assert "In mode react only: isolategpt. A defense that is a whole program of its own has no part" in told
