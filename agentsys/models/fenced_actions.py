@@ -27,6 +27,9 @@ OBSERVATION = "Observation"
 FINISH = "Final Answer"
 """Names the action that ends the work; its input is the answer."""
 
+REPEAT = "Send this again"
+"""Begins an observation on an action that was not taken because of its form."""
+
 _BLOCK = re.compile(r"```(?:json\b)?\s*([\[{].*?)```", re.DOTALL | re.IGNORECASE)
 _UNREADABLE = (ValueError, RecursionError, MemoryError)
 

@@ -236,7 +236,7 @@ def test_an_input_that_does_not_fit_is_asked_for_again_without_a_request_and_wit
     replies = [act("pay", to="Bob", amount="five"), act("pay", to="Bob", amount=5), finish("Paid.")]
     model, desk = direct(read_bill=replies, pay=PLANNED_PAIR["pay"]), Desk()
     done = run(model, desk)
-    assert "Send it again in this form" in model.read_by("read_bill")[1]
+    assert "Send this again: the input of pay does not fit." in model.read_by("read_bill")[1]
     assert '"amount"' in model.read_by("read_bill")[1]
     assert len(done.said("function_probe_request")) == 1
     assert [message["request_body"] for message in done.said("app_request")] == [{"to": "Bob", "amount": 5}]

@@ -151,7 +151,7 @@ def test_an_input_that_does_not_fit_sends_no_request(wrong: Any) -> None:
     talk.spoke.answer("Go.")
     assert [message.type for message in talk.sent] == ["function_probe_request"]
     (told,) = talk.observations()
-    assert told.startswith("Observation: The input of pay does not fit.")
+    assert told.startswith("Observation: Send this again: the input of pay does not fit.")
     assert json.dumps(dict(PAY.parameters)) in told
 
 

@@ -15,6 +15,7 @@ from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.fenced_actions import (
     FINISH,
     QUESTION,
+    REPEAT,
     Action,
     ActionSyntaxError,
     read_action,
@@ -117,5 +118,6 @@ def _result(call: FunctionCall, said: str) -> ChatMessage:
         "content": [text_content_block_from_string(said)],
         "tool_call_id": None,
         "tool_call": call,
-        "error": None,
+        # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
+        "error": "its form was wrong" if said.startswith(REPEAT) else None,
     }

@@ -20,6 +20,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.fenced_actions import ActionSyntaxError, json_block, read_action
 from agentsys.models.simulated import written_slips
 from agentsys.models.simulated.role import Mind, SimulatedRole
 from agentsys.models.simulated.script_position import PLACEHOLDER
@@ -111,7 +112,26 @@ def _written(change: Callable[[str, CleanReply], str]) -> Callable[[CleanReply],
 
 
 def _json(change: Callable[[str], str]) -> Callable[[CleanReply], CleanReply]:
-    return _written(lambda text, reply: written_slips.in_json(text, change))
+    written = _written(lambda text, reply: written_slips.in_json(text, change))
+    return lambda reply: _in_action(reply, change) if reply.acting else written(reply)
+
+
+def _in_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
+    """A slip in the action that an agent writes into a fence; all its other words are for the user."""
+    block = _action_block(reply)
+    if block is None:
+        return reply
+    return reply.saying(text_of(reply.message).replace(block, written_slips.in_json(block, change)))
+
+
+def _action_block(reply: CleanReply) -> str | None:
+    """The fenced action in what an agent says; None where it writes none."""
+    text = text_of(reply.message)
+    try:
+        written = reply.acting and not reply.message["tool_calls"] and read_action(text) is not None
+    except ActionSyntaxError:
+        return None
+    return json_block(text) if written else None
 
 
 def _quotes(change: Callable[[list[str], CleanReply], list[str]]) -> Callable[[CleanReply], CleanReply]:
@@ -185,9 +205,15 @@ def _silent_result(call: FunctionCall) -> ChatMessage:
 def _as_text(reply: CleanReply) -> CleanReply:
     calls = reply.message["tool_calls"]
     if not calls:
-        return reply
+        return _unfenced(reply)
     written = [json.dumps({"name": c.function, "arguments": dict(c.args)}, default=str) for c in calls]
     return replace(reply, message=assistant("\n".join([text_of(reply.message), *written]).strip()))
+
+
+def _unfenced(reply: CleanReply) -> CleanReply:
+    """An action without its fence, where one was asked for."""
+    block = _action_block(reply)
+    return reply if block is None else reply.saying(block.strip())
 
 
 def _with_args(call: FunctionCall, args: dict[str, Any]) -> FunctionCall:
@@ -204,7 +230,7 @@ _SLIPS: Mapping[str, Callable[[CleanReply], CleanReply]] = MappingProxyType(
         "partial_quotes": _quotes(lambda qs, reply: [written_slips.first_half(q) for q in qs]),
         "numbers_as_strings": _numbers,
         "trailing_commas": _json(written_slips.with_comma),
-        "fenced_json": _json(written_slips.fenced),
+        "fenced_json": _written(lambda text, reply: written_slips.in_json(text, written_slips.fenced)),
         "explained_verdicts": _written(lambda text, reply: written_slips.explained(text, reply.random)),
         "type_aliases": _aliases,
         "several_calls": _several,

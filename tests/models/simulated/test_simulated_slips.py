@@ -12,6 +12,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, Scene, assistant, text_of, user
+from agentsys.models.fenced_actions import Action, ActionSyntaxError, read_action, write_action
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import Mind
@@ -206,3 +207,28 @@ def test_roles_that_quote_say_so(name: str) -> None:
     roles = import_module(played).ROLES
     quote = {role for role, handler in roles.items() if getattr(handler, "quotes_the_request", False)}
     assert quote == ({"sanitizer"} if name == "agentsys" else {"drift_isolator"})
+
+
+ACTION = write_action(Action("pay", {"to": "Bob", "amount": 5}), "I pay.")
+
+
+def acted(part: str, text: str = ACTION) -> str:
+    model = SimulatedModel(sloppiness={part: 1.0}).scripted(EMPTY, {"agent": Says(text)})
+    return text_of(model.complete(ChatRequest([user("Pay.")], role="agent")).message)
+
+
+def test_an_action_in_a_fence_has_the_slips_of_a_call() -> None:
+    assert read_action(acted("numbers_as_strings")) == Action("pay", {"to": "Bob", "amount": "5"})
+    with pytest.raises(ActionSyntaxError):
+        read_action(acted("trailing_commas"))
+    unfenced = acted("calls_as_text")
+    assert read_action(unfenced) is None
+    assert json.loads(unfenced)["action"] == "pay"
+    assert acted("fenced_json") == ACTION
+    assert acted("explained_verdicts") == ACTION
+
+
+@pytest.mark.parametrize("part", ["numbers_as_strings", "trailing_commas", "calls_as_text"])
+@pytest.mark.parametrize("text", ['Here:\n```json\n{"a": 1}\n```', '{"action": "x"}', "Done."])
+def test_what_an_agent_says_otherwise_is_never_changed(part: str, text: str) -> None:
+    assert acted(part, text) == text
