@@ -102,6 +102,8 @@ _OWN_PRESETS = frozenset(
     f"agentsys_{name}" for name in ("strict", "flat", "lean", "hybrid", "hybrid_main", "rules")
 )
 """Presets of AgentSys that the paper does not have, for the rows below its own."""
+_REBUILT = frozenset({"isolategpt", "progent"})
+"""Baselines that the paper ran on one model only, for the rows below its own."""
 _OVERALL_COLUMNS = ("Benign utility", "Utility under attack", "Targeted ASR")
 _SUITE_COLUMNS = ("Overall", *(suite.capitalize() for suite in SUITES))
 _ADAPTIVE = tuple(
@@ -150,6 +152,7 @@ TABLES = {
                 f"{title} by model and suite",
                 _SUITE_COLUMNS,
                 (_by_suite(attack, metric),),
+                further_defenses=_REBUILT,
                 models_first=True,
                 mixes_versions=True,
             )
