@@ -11,7 +11,7 @@ from agentsys.abilities import ChecksItsNeeds, InjectsInAWay, Rehearsable, Takes
 from agentsys.attacks.attacker import ROLE, ROLES
 from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
-from agentsys.errors import ConfigError, Unavailable
+from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
