@@ -95,16 +95,16 @@ class Spoke:
     def _ask(self, messages: list[ChatMessage]) -> str:
         return visible_text(self.model.complete(ChatRequest(tuple(messages), role=ROLE)).message)
 
-    def _outcome(self, said: str) -> Outcome:
+    def _outcome(self, said: str) -> TurnResult:
         try:
             action = read_action(said)
         except ActionSyntaxError:
-            return Outcome(UNREADABLE)
+            return TurnResult(UNREADABLE)
         if action is None:
-            return Outcome(said, is_answer=True)
+            return TurnResult(said, is_answer=True)
         if action.name == FINISH:
-            return Outcome(_as_text(action.input), is_answer=True)
-        return Outcome(self._observation(action))
+            return TurnResult(_as_text(action.input), is_answer=True)
+        return TurnResult(self._observation(action))
 
     def _observation(self, action: Action) -> str:
         """What came of an action that is no answer."""
@@ -140,7 +140,7 @@ class Spoke:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TurnResult:
     """What a reply of the model leads to."""
 
     text: str
