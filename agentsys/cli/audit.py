@@ -128,9 +128,10 @@ def _print(found: AuditReport, out: Path | None, *, every_task: bool) -> None:
     """For reading: never cut, so a terminal that is narrower than a table wraps its lines."""
     from rich.console import Console
 
+    from agentsys.analysis.tables.output import FILE_WIDTH
     from agentsys.analysis.tables.write_terminal import needed_width
     from agentsys.audit.report import audit_document, audit_terminal
-    from agentsys.cli.stored_runs import FILE_WIDTH, shown_width
+    from agentsys.cli.output import shown_width
 
     document = audit_document(found, every_task=every_task)
     needed = needed_width(document)

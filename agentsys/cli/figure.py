@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished
+from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored, say_unfinished
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -33,10 +33,7 @@ def figure(
         str | None,
         typer.Option(help="Defenses to show, separated by commas; by default what there is room for."),
     ] = None,
-    errors: Annotated[
-        ErrorRule,
-        typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
-    ] = ErrorRule.REPORT,
+    errors: ErrorsOption = ErrorRule.REPORT,
     names: NamesOption = None,
 ) -> None:
     """Draw a figure of the paper from stored runs."""

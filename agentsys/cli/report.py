@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
+from agentsys.analysis.html_report.build import HtmlReport, ReportLimits, html_report
 from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
-from agentsys.cli.stored_runs import NamesOption, read_stored
+from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 from agentsys.records.reading import Reading
@@ -35,14 +35,11 @@ def report(
     ] = None,
     max_cases: Annotated[
         int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
-    ] = Limits.cases,
+    ] = ReportLimits.cases,
     figures: Annotated[
         bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
     ] = True,
-    errors: Annotated[
-        ErrorRule,
-        typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
-    ] = ErrorRule.REPORT,
+    errors: ErrorsOption = ErrorRule.REPORT,
     names: NamesOption = None,
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
@@ -51,7 +48,7 @@ def report(
         reading,
         measured(reading, errors),
         [str(folder) for folder in folders],
-        limits=Limits(cases=max_cases),
+        limits=ReportLimits(cases=max_cases),
         figures=paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )

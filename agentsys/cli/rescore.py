@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from agentsys.analysis.tables.write_markdown import markdown_document
 from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
-from agentsys.cli.stored_runs import NamesOption, shown_width
+from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.cli.output import shown_width
+from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
 from agentsys.records.names_file import Names
 from agentsys.records.reading_notes import settled_lines

@@ -59,8 +59,8 @@ def run(
     """
     from rich.console import Console
 
+    from agentsys.analysis.tables.output import FILE_WIDTH
     from agentsys.cli.dry_run import refuse_if_dear, show_estimate
-    from agentsys.cli.stored_runs import FILE_WIDTH
 
     # This very stream, also while standard output is redirected; a pipe or a file has no width of its own.
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else FILE_WIDTH)

@@ -1,4 +1,4 @@
-"""Reading stored runs for a command, and how wide what it prints may be."""
+"""Reading stored runs for a command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.cli.terminal import one_line
 from agentsys.ledger import spent
 from agentsys.records.names_file import Names
@@ -19,9 +19,11 @@ from agentsys.records.reading_notes import settled_lines, skipped_lines
 from agentsys.records.short_names import with_short_names
 from agentsys.records.unfinished import unfinished_lines
 
-FILE_WIDTH = 160
-"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
-
+ErrorsOption = Annotated[
+    ErrorRule,
+    typer.Option(help="Errored cases: report = left out and counted; agentdojo = failed and attacked."),
+]
+"""The option of every command that counts outcomes; `ErrorRule.REPORT` as its default."""
 
 NamesOption = Annotated[
     Path | None,
@@ -55,11 +57,6 @@ def say_unfinished(reading: Reading) -> None:
     """Tell on standard error which planned cases have no record, beside what has no room for notes."""
     for line in unfinished_lines(reading.unfinished):
         print(one_line(line), file=sys.stderr)
-
-
-def shown_width() -> int:
-    """Columns of standard output."""
-    return Console().width if sys.stdout.isatty() else FILE_WIDTH
 
 
 def tell_spent(folders: Iterable[Path]) -> None:

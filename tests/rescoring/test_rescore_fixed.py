@@ -15,7 +15,7 @@ from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published,
 
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.score_variants import variants_of
-from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
 from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases

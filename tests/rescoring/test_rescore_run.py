@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.errors import ConfigError
 from agentsys.rescoring.agreement import ALL, ALONE, agreements
 from agentsys.rescoring.rescore import rescore

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys import __version__
 from agentsys.analysis.html_report.case_index import in_reading_order, index_row
-from agentsys.analysis.html_report.data_block import data_block
 from agentsys.analysis.html_report.facts import Facts
-from agentsys.analysis.html_report.page import PageContent, page
+from agentsys.analysis.html_report.interval_figure import interval_figure
+from agentsys.analysis.html_report.page import PageContent, SheetView, data_block, page
 from agentsys.analysis.html_report.paper_figures import PaperFigure
-from agentsys.analysis.html_report.selection import selection
-from agentsys.analysis.html_report.tables import sheet_views
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.html_report.token_figure import token_figure
 from agentsys.analysis.html_report.trajectory import (
@@ -24,13 +23,15 @@ from agentsys.analysis.html_report.trajectory import (
 )
 from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.report import Report
+from agentsys.analysis.tables.results_document import results_document
+from agentsys.analysis.tables.results_layout import sheets
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import skipped_lines
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReportLimits:
     """How large a report may become."""
 
     cases: int = 2_000
@@ -54,7 +55,7 @@ def html_report(
     found: Report,
     folders: Sequence[str] = (),
     *,
-    limits: Limits | None = None,
+    limits: ReportLimits | None = None,
     figures: Sequence[PaperFigure] = (),
     made_on: str = "",
 ) -> HtmlReport:
@@ -68,7 +69,7 @@ def html_report(
         figures: From `paper_figures`, if the page is to show them.
         made_on: A date, if the page is to show one.
     """
-    limits = limits or Limits()
+    limits = limits or ReportLimits()
     cases, facts, store = in_reading_order(reading.cases), Facts(), TextStore()
     views = _trajectories(cases, facts, store, limits)
     kept = sum(view is not None for view in views)
@@ -79,7 +80,7 @@ def html_report(
         counts=_counts(reading, kept),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
-        sheets=sheet_views(found),
+        sheets=_sheet_views(found),
         notes=tuple(plain(note) for note in found.notes),
         tokens=token_figure(cases),
         paper_figures=list(figures),
@@ -94,6 +95,16 @@ def html_report(
     return HtmlReport(page(content), kept, len(cases) - kept)
 
 
+def _sheet_views(found: Report) -> list[SheetView]:
+    """Tables and figure of every model on every version of a benchmark."""
+    sections = results_document(found, intervals_by_suite=True).sections
+    arranged = sheets(found.rows, found.titles)
+    return [
+        SheetView(title, grids, interval_figure(sheet))
+        for (title, grids), sheet in zip(sections, arranged, strict=True)
+    ]
+
+
 def _title(folders: Sequence[str]) -> str:
     names = [plain(Path(folder).name or folder) for folder in folders]
     if len(names) > 2:
@@ -102,12 +113,12 @@ def _title(folders: Sequence[str]) -> str:
 
 
 def _trajectories(
-    cases: Sequence[CaseRow], facts: Facts, store: TextStore, limits: Limits
+    cases: Sequence[CaseRow], facts: Facts, store: TextStore, limits: ReportLimits
 ) -> list[TrajectoryView | None]:
     """One per case, None where it was left out; every file is read once."""
     views: list[TrajectoryView | None] = [None] * len(cases)
     kept = 0
-    for place in selection(cases):
+    for place in keeping_order(cases):
         stored = stored_json(cases[place].source)
         facts.add(cases[place], stored_facts(stored))
         if kept < limits.cases and store.characters < limits.characters:
@@ -130,7 +141,7 @@ def _counts(reading: Reading, kept: int) -> list[tuple[str, str]]:
     return [(label, f"{count:,}") for label, count in counts]
 
 
-def _left_out(left: int, kept: int, limits: Limits) -> str:
+def _left_out(left: int, kept: int, limits: ReportLimits) -> str:
     if not left:
         return ""
     reason = (
@@ -143,3 +154,21 @@ def _left_out(left: int, kept: int, limits: Limits) -> str:
         "then some of every suite, defense, attack and outcome. Tables, figures and the list cover all "
         "cases; each case names its file. Make a report of fewer folders, or raise --max-cases."
     )
+
+
+def keeping_order(cases: Sequence[CaseRow]) -> list[int]:
+    """List the places of all cases, the ones to keep first.
+
+    Errored cases come first. Then one case of every (benchmark, model, defense, attack, suite, outcome),
+    then a second one of each, and so on: a report that holds some of the cases holds some of each kind.
+    """
+    queues: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for place, case in enumerate(cases):
+        queues[_kind(case)].append(place)
+    turn = {place: turn for queue in queues.values() for turn, place in enumerate(queue)}
+    return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
+
+
+def _kind(case: CaseRow) -> tuple[object, ...]:
+    cell = (case.benchmark, case.version, case.shown_model, case.defense, case.attack, case.suite)
+    return (*cell, case.status, case.utility, case.injection_success)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK, MetricRow
+from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.results_layout import METRIC_TITLES, Line, Sheet
+from agentsys.analysis.tables.results_layout import ResultsLine, Sheet
 from agentsys.records.case_row import NO_ATTACK
 
-_DRAWN = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR)
+_NOT_DRAWN = frozenset({DEFENSE_QUALITY})
+"""The product of two metrics that are drawn."""
 _LABELS = 230
 """Width of the column of names."""
 _PANEL, _GAP = 210, 46
@@ -69,18 +71,18 @@ class IntervalFigure:
 
 
 def interval_figure(sheet: Sheet) -> IntervalFigure:
-    """Benign utility, utility under attack and targeted ASR of each line, over all suites."""
+    """Draw each rate of each line, over all suites."""
     present = {metric for line in sheet.lines for metric, suite in line.numbers if suite == OVERALL}
-    metrics = [metric for metric in _DRAWN if metric in present]
+    titles = {metric: title for metric, title in sheet.titles.items() if metric in present - _NOT_DRAWN}
     bottom = _TOP + _ROW * len(sheet.lines)
     return IntervalFigure(
         title=plain(sheet.title),
-        width=_LABELS + len(metrics) * (_PANEL + _GAP),
+        width=_LABELS + len(titles) * (_PANEL + _GAP),
         height=bottom + 28,
         top=_TOP,
         bottom=bottom,
-        panels=[_panel(metric, place) for place, metric in enumerate(metrics)],
-        rows=[_row(line, place, metrics) for place, line in enumerate(sheet.lines)],
+        panels=[_panel(title, place) for place, title in enumerate(titles.values())],
+        rows=[_row(line, place, titles) for place, line in enumerate(sheet.lines)],
     )
 
 
@@ -88,20 +90,20 @@ def _left(place: int) -> float:
     return _LABELS + place * (_PANEL + _GAP)
 
 
-def _panel(metric: str, place: int) -> Panel:
+def _panel(title: str, place: int) -> Panel:
     left = _left(place)
     ticks = [(left + _PANEL * percent / 100, percent) for percent in (0, 25, 50, 75, 100)]
-    return Panel(METRIC_TITLES[metric], left, left + _PANEL, ticks)
+    return Panel(title, left, left + _PANEL, ticks)
 
 
-def _row(line: Line, place: int, metrics: list[str]) -> FigureRow:
+def _row(line: ResultsLine, place: int, titles: Mapping[str, str]) -> FigureRow:
     dots = [
-        _dot(number, _left(panel), f"{line.name}, {METRIC_TITLES[metric]}")
-        for panel, metric in enumerate(metrics)
+        _dot(number, _left(panel), f"{line.name}, {title}")
+        for panel, (metric, title) in enumerate(titles.items())
         if (number := line.numbers.get((metric, OVERALL))) is not None and not math.isnan(number.value)
     ]
-    attack = "" if line.attack == NO_ATTACK else _short(line.attack)
-    return FigureRow(_TOP + _ROW * (place + 0.5), _short(line.defense), attack, dots)
+    attack = "" if line.attack == NO_ATTACK else short_name(line.attack)
+    return FigureRow(_TOP + _ROW * (place + 0.5), short_name(line.defense), attack, dots)
 
 
 def _dot(number: MetricRow, left: float, about: str) -> Dot:
@@ -119,6 +121,7 @@ def _dot(number: MetricRow, left: float, about: str) -> Dot:
     )
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """Cut a name to what the column of names has room for."""
     shown = plain(name)
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"

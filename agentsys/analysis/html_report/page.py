@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +13,29 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
+from agentsys.analysis.html_report.interval_figure import IntervalFigure
 from agentsys.analysis.html_report.paper_figures import PaperFigure
-from agentsys.analysis.html_report.tables import SheetView
 from agentsys.analysis.html_report.token_figure import TokenFigure
+from agentsys.analysis.tables.document import Grid
+from agentsys.analysis.tables.escaping import plain
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
             "case_view.js", "start.js")  # fmt: skip
 """Joined in this order into the page's one script."""
+
+
+_STEERING = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+@dataclass(frozen=True)
+class SheetView:
+    """Tables and figure of one model on one version of a benchmark."""
+
+    title: str
+    grids: Sequence[Grid]
+    """The last one, by suite, is folded away."""
+    figure: IntervalFigure
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,8 @@ def page(content: PageContent) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # Names in grids are as they were found: made plain here, and escaped where they are put down.
+    environment.filters["plain"] = plain
     return environment.get_template("page.html").render(
         content=content,
         policy=_policy(script, style, images=bool(content.paper_figures)),
@@ -90,3 +109,20 @@ def _digest(text: str) -> str:
 
 def _template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def data_block(value: object) -> Markup:
+    """JSON in which no character can end the element, open a comment or begin an entity.
+
+    Args:
+        value: JSON-ready data; lone surrogates in its texts are kept as escapes.
+
+    Returns:
+        ASCII only, so that line and paragraph separators (U+2028, U+2029) are escapes too. Marked as
+        markup: inside `<script type="application/json">` HTML's own escapes would not be undone.
+
+    Raises:
+        ValueError: For `nan` and infinities, which the browser's parser would refuse.
+    """
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(_STEERING))

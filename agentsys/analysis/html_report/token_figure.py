@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.html_report.interval_figure import short_name
 from agentsys.records.case_row import CaseRow
 
 _LABELS, _BARS, _ROW, _BAR_HEIGHT = 230, 560, 52, 16
@@ -14,7 +14,6 @@ _NARROWEST_LABEL = 70.0
 """Width of a part that can hold its own label."""
 _COLOURS = 6
 """The style sheet has this many; roles beyond share the last."""
-_LONGEST_NAME = 30
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def _means(cases: Sequence[CaseRow]) -> dict[str, float]:
     sums: defaultdict[str, float] = defaultdict(float)
     for case in cases:
         for role, tokens in case.tokens_by_role.items():
-            sums[_short(role)] += tokens
+            sums[short_name(role)] += tokens
     return {role: total / len(cases) for role, total in sums.items()}
 
 
@@ -106,7 +105,7 @@ def _bar(
         x += width
     model, defense = name
     total = _thousands(sum(tokens for _, tokens in parts))
-    return Bar(_ROW * place + 8, _short(model), _short(defense), drawn, total, round(x, 2))
+    return Bar(_ROW * place + 8, short_name(model), short_name(defense), drawn, total, round(x, 2))
 
 
 def _thousands(tokens: float) -> str:
@@ -116,8 +115,3 @@ def _thousands(tokens: float) -> str:
 def _order(name: tuple[str, str]) -> tuple[str, bool, str]:
     model, defense = name
     return model, defense != "none", defense
-
-
-def _short(name: str) -> str:
-    shown = plain(name)
-    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"

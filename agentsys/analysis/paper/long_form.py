@@ -1,15 +1,11 @@
-"""A filled table for other programs: one record per number, as CSV or Parquet."""
+"""A filled table for other programs: one record per number."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass, fields
 
 from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow
-from agentsys.analysis.tables.escaping import csv_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,40 +41,8 @@ COLUMNS = tuple(column.name for column in fields(TableRecord))
 
 
 def table_records(filled: FilledTable) -> list[TableRecord]:
-    """Every place of a table that can hold a number."""
+    """List every place of a table that can hold a number."""
     return [record for row in filled.rows for record in _records(filled.table.number, row)]
-
-
-def table_csv(filled: FilledTable) -> str:
-    """One header line, then one line per number; what is missing is empty, what is undefined `nan`."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for record in table_records(filled):
-        values = asdict(record)
-        writer.writerow({k: csv_cell(v) if isinstance(v, str) else v for k, v in values.items()})
-    return text.getvalue()
-
-
-def write_parquet(filled: FilledTable, path: Path) -> None:
-    """Write the records with `pyarrow`; names are stored as they are, missing values as null."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = {"int": pa.int64(), "str": pa.string(), "float": pa.float64(), "bool": pa.bool_()}
-    schema = pa.schema(
-        [(column.name, kinds[str(column.type).split(" ")[0]]) for column in fields(TableRecord)]
-    )
-    records = [
-        {k: _storable(v) if isinstance(v, str) else v for k, v in asdict(record).items()}
-        for record in table_records(filled)
-    ]
-    pq.write_table(pa.Table.from_pylist(records, schema=schema), path)
-
-
-def _storable(text: str) -> str:
-    """Parquet holds UTF-8: a lone surrogate, which JSON may hold, becomes `?`."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _records(table: int, row: PaperRow) -> Iterator[TableRecord]:

@@ -1,17 +1,32 @@
-"""A filled table as a document, for every way of showing it."""
+"""A filled table ready to be written, and further grids below it: fixed scores, cases with a tag."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.repaired_scores import FIXED
 from agentsys.analysis.paper.commands import filling_commands
-from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow
+from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow, fill
 from agentsys.analysis.paper.layout import POOLED_OVER_SUITES
+from agentsys.analysis.paper.long_form import TableRecord, table_records
 from agentsys.analysis.paper.notes import FEWER_SUITES, MIXED, NO_RUNS, SIMULATED, covers_fewer_suites, notes
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
-from agentsys.analysis.tables.numbers_as_text import interval_text, value_text
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, interval_text, value_text
+from agentsys.analysis.tables.output import Output, records_of
+from agentsys.analysis.tables.score_variants import Variant, Variants
 from agentsys.records.reading import Reading
+
+
+def table_output(filled: FilledTable, document: Document) -> Output:
+    """Make a table ready to be written in any form.
+
+    Args:
+        filled: The table.
+        document: From `paper_document`, perhaps `with_variants`.
+    """
+    return Output(f"Table {filled.table.number}", document, records_of(TableRecord, table_records(filled)))
 
 
 def paper_document(
@@ -123,3 +138,37 @@ def _breaks(filled: FilledTable) -> frozenset[int]:
         return frozenset()
     keys = [row.model if filled.table.models_first else (row.model, row.defense) for row in filled.rows]
     return frozenset(i for i in range(1, len(keys)) if keys[i] != keys[i - 1])
+
+
+def with_variants(
+    document: Document,
+    filled: FilledTable,
+    variants: Variants,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    replicates: int = 2000,
+) -> Document:
+    """The table, and below it one grid per variant, with what has to be said of them first in the notes.
+
+    Args:
+        document: The table of all cases.
+        filled: What it was made of.
+        variants: Of the same cases; the one without marks is the table itself.
+        errors: What errored cases count as.
+        replicates: Of the bootstrap.
+    """
+    (heading, grids), *others = document.sections
+    further = [
+        (
+            f"{heading}: {', '.join(variant.marks)}{_under(variant, variants)}",
+            [paper_grid(fill(filled.table, variant.cases, errors, replicates=replicates), "in percent")],
+        )
+        for variant in variants.listed
+        if variant.marks
+    ]
+    sections = [(heading, grids), *further, *others]
+    return replace(document, sections=sections, notes=[*variants.notes, *document.notes])
+
+
+def _under(variant: Variant, variants: Variants) -> str:
+    return f" under {', '.join(variants.fixes)}" if FIXED in variant.marks else ""

@@ -16,8 +16,7 @@ from agentsys.analysis.metrics.benchmark_facts import (
 )
 from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import Grid, GridCell, cells
-from agentsys.analysis.tables.numbers_as_text import interval_text, value_text
+from agentsys.analysis.tables.document import Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.results_layout import Sheet
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 

@@ -1,20 +1,21 @@
-"""A comparison as a document: overall differences, the same on exposed cases, differences by suite."""
+"""A comparison ready to be written: differences overall, on exposed cases and by suite, and what flipped."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from agentsys.analysis.metrics.compare import Comparison
+from agentsys.analysis.metrics.compare import Comparison, Flip
 from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
-from agentsys.analysis.tables.numbers_as_text import MISSING
+from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells
+from agentsys.analysis.tables.flips import flip_grid, flip_groups
+from agentsys.analysis.tables.output import Output, Records, records_of
 from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.analysis.tables.results_layout import METRIC_TITLES
-from agentsys.analysis.tables.suite_grid import MOST_ACROSS
+from agentsys.analysis.tables.results_layout import METRIC_TITLES, MOST_ACROSS
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 
 _SIGNIFICANT = 0.05
@@ -35,13 +36,28 @@ _EXPLAINED = (
 )
 
 
-def compare_document(found: Comparison) -> Document:
-    """Tables and notes; the cases that flipped are in `agentsys.analysis.tables.flips`.
+def compare_output(found: Comparison, flips: int = 5) -> Output:
+    """Make a comparison ready to be written in any form.
 
     Args:
         found: From `agentsys.analysis.metrics.compare.compare`.
+        flips: Flipped cases to list per metric and direction; JSON has all of them.
+    """
+    records = records_of(DifferenceRow, found.rows)
+    document = compare_document(found, flips)
+    return Output("agentsys compare", document, records, _data(found, records))
+
+
+def compare_document(found: Comparison, flips: int = 0) -> Document:
+    """Arrange tables, flipped cases and notes.
+
+    Args:
+        found: From `agentsys.analysis.metrics.compare.compare`.
+        flips: Flipped cases to list per metric and direction.
     """
     sections = [(title, list(_grids(rows, found.baseline))) for title, rows in _sheets(found.rows).items()]
+    if groups := flip_groups(found.flips, flips):
+        sections.append(("Flipped cases", [flip_grid(groups)]))
     return Document(sections, tuple(_notes(found)))
 
 
@@ -191,3 +207,42 @@ def _title(contest: Contest) -> str:
 def _place(field: Field) -> str:
     attack = "no attack" if field.attack == NO_ATTACK else field.attack
     return f"{attack}, {field.model} on {field.benchmark} {field.version}"
+
+
+def _data(found: Comparison, records: Records) -> dict[str, Any]:
+    """What JSON holds: the differences, every flip and the counts."""
+    return {
+        "baseline": found.baseline,
+        "differences": records.rows,
+        "flips": [_flip(flip) for flip in found.flips],
+        "pairings": [
+            {
+                **_contest(contest),
+                "compared": len(pairing.pairs),
+                "errored": pairing.errored,
+                "only_baseline": pairing.only_baseline,
+                "only_defense": pairing.only_defense,
+            }
+            for contest, pairing in found.pairings.items()
+        ],
+        "unopposed": [{**field._asdict(), "cases": count} for field, count in found.unopposed.items()],
+    }
+
+
+def _flip(flip: Flip) -> dict[str, Any]:
+    first, second = flip.pair
+    return {
+        **_contest(flip.contest),
+        "metric": flip.metric,
+        "gained": flip.gained,
+        "suite": second.suite,
+        "user_task_id": second.user_task_id,
+        "injection_task_id": second.injection_task_id,
+        "epoch": second.epoch,
+        "baseline_source": first.source,
+        "defense_source": second.source,
+    }
+
+
+def _contest(contest: Contest) -> dict[str, str]:
+    return contest.field._asdict() | {"baseline": contest.baseline, "defense": contest.defense}

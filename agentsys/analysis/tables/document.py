@@ -1,14 +1,18 @@
 """`Document`: grids of plain text with notes, the common form of everything that is tabulated.
 
-Nothing in it is escaped. Each writer (`write_markdown`, `write_latex`, `write_html`, `write_terminal`)
-escapes every string where it puts it down, so that no producer of a document has to remember to.
+Nothing in it is escaped. Each writer (`write_text`, `write_html`, `write_terminal`) escapes every string
+where it puts it down, so that no producer of a document has to remember to.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+MISSING = "n/a"
+"""Where a value is undefined; never 0."""
 
 
 class GridCell(NamedTuple):
@@ -38,11 +42,17 @@ class Grid:
     """Indices of rows that a rule stands above."""
     wraps: frozenset[int] = frozenset()
     """Indices of columns with long texts, which a terminal may break over lines; others are never broken."""
+    captioned: bool = False
+    """Whether a terminal shows the caption too: where the headings do not say what the numbers are."""
+    in_terminal: tuple[Grid, ...] = ()
+    """The same numbers in tighter arrangements, of which a terminal takes the first that fits."""
+    lines: tuple[str, ...] = ()
+    """What a terminal shows in place of the grid, never broken: for rows that hold paths to copy."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Grids under their headings, and what has to be said below them."""
+    """Grids under their headings, and what has to be said above and below them."""
 
     sections: Sequence[tuple[str, Sequence[Grid]]]
     """(heading, its grids)."""
@@ -50,8 +60,50 @@ class Document:
     """One sentence or two each."""
     commands: Sequence[str] = ()
     """Shell commands, shown verbatim under the notes."""
+    title: str = ""
+    """Heading of the whole; empty where the sections' headings say enough."""
+    quotable: Sequence[str] = ()
+    """Sentences that a paper can quote; they come before the grids."""
 
 
 def cells(*texts: str | GridCell) -> tuple[GridCell, ...]:
     """A row of a grid from plain texts and ready cells."""
     return tuple(text if isinstance(text, GridCell) else GridCell(text) for text in texts)
+
+
+class WithInterval(Protocol):
+    """A number that can be written: a row of the long form, or a `Number`."""
+
+    @property
+    def value(self) -> float:
+        """Percent."""
+
+    @property
+    def ci_low(self) -> float:
+        """Percent."""
+
+    @property
+    def ci_high(self) -> float:
+        """Percent."""
+
+
+def value_text(number: WithInterval | None) -> str:
+    """Write a value with two decimals, e.g. `30.66`."""
+    return MISSING if number is None or math.isnan(number.value) else f"{number.value:.2f}"
+
+
+def interval_text(number: WithInterval | None) -> str:
+    """Write an interval with one decimal, e.g. `22.4-39.7` or `68.2-100`; empty where undefined."""
+    if number is None or math.isnan(number.ci_low):
+        return ""
+    return f"{_bound(number.ci_low)}-{_bound(number.ci_high)}"
+
+
+def number_cell(number: WithInterval | None) -> GridCell:
+    """Put a value into a place of a grid, with its interval in smaller print."""
+    return GridCell(value_text(number), interval_text(number))
+
+
+def _bound(value: float) -> str:
+    """Without a decimal where there is only one such value: it keeps a column of intervals narrow."""
+    return f"{value:.0f}" if value in (0.0, 100.0) else f"{value:.1f}"

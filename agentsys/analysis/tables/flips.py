@@ -1,8 +1,8 @@
-"""The cases that two defenses decided differently: as lines for a terminal, as a grid for a page."""
+"""The cases that two defenses decided differently, as a grid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.compare import Flip
@@ -51,23 +51,21 @@ def flip_groups(flips: Iterable[Flip], limit: int) -> list[FlipGroup]:
     return [FlipGroup(*key, len(found), tuple(found[:limit])) for key, found in groups.items()]
 
 
-def flip_lines(groups: Sequence[FlipGroup]) -> list[str]:
-    """A title per group, and an indented line per case with both of its files."""
-    lines: list[str] = []
-    for group in groups:
-        lines.append(f"{group.title}:")
-        lines += [f"  {_case(flip)}: {_files(flip)}" for flip in group.listed]
-    return lines
-
-
 def flip_grid(groups: Sequence[FlipGroup]) -> Grid:
-    """The same as a table."""
+    """Put the flips into a table; a terminal shows a line per case, so that its files can be copied."""
     rows = [
         cells(group.title, _case(flip), flip.pair.baseline.source, flip.pair.defense.source)
         for group in groups
         for flip in group.listed
     ]
-    return Grid("cases that flipped", ("Outcome", "Case", "Baseline's file", "Defense's file"), rows, names=4)
+    header = ("Outcome", "Case", "Baseline's file", "Defense's file")
+    return Grid("cases that flipped", header, rows, names=4, lines=tuple(_lines(groups)))
+
+
+def _lines(groups: Sequence[FlipGroup]) -> Iterator[str]:
+    for group in groups:
+        yield f"{group.title}:"
+        yield from (f"  {_case(flip)}: {_files(flip)}" for flip in group.listed)
 
 
 def _case(flip: Flip) -> str:

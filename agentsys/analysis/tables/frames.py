@@ -1,14 +1,18 @@
-"""From a frame of cases to numbers: `results_frame` for programs, `results_table` for people."""
+"""From a frame of cases to frames of numbers, for notebooks; `results_table` for people."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from agentsys.analysis.metrics.compare import COMPARED_METRICS, compare
+from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
 from agentsys.analysis.metrics.rates import LONG_COLUMNS, measure
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report
-from agentsys.analysis.tables.report_table import report_table
+from agentsys.analysis.tables.results_document import results_document
+from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.records.load import case_rows
 from agentsys.records.reading import Reading
 
@@ -44,4 +48,31 @@ def results_table(cases: pd.DataFrame, errors: ErrorRule | str = ErrorRule.REPOR
         cases: Rows with the columns of `load_runs`, in any order.
         errors: What errored cases count as.
     """
-    return report_table(report(Reading(tuple(case_rows(cases))), ErrorRule(errors)))
+    found = report(Reading(tuple(case_rows(cases))), ErrorRule(errors))
+    return terminal_document(results_document(found))
+
+
+def differences_frame(
+    cases: pd.DataFrame,
+    baseline: str = "none",
+    metrics: Sequence[str] = COMPARED_METRICS,
+    errors: ErrorRule | str = ErrorRule.REPORT,
+) -> pd.DataFrame:
+    """Every other defense against the baseline, on the cases that both have.
+
+    Args:
+        cases: Rows with the columns of `agentsys.load_runs`, in any order.
+        baseline: The defense to compare with.
+        metrics: Some of `COMPARED_METRICS`.
+        errors: What errored cases count as.
+
+    Returns:
+        The columns of `DifferenceRow`, one row per difference.
+
+    Raises:
+        ConfigError: As `agentsys.analysis.metrics.compare.compare` does.
+    """
+    import pandas as pd
+
+    found = compare(case_rows(cases), baseline, metrics, ErrorRule(errors))
+    return pd.DataFrame([asdict(row) for row in found.rows], columns=list(DIFFERENCE_COLUMNS))

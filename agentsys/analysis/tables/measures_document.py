@@ -1,9 +1,7 @@
-"""`measures_document`: cost and untrusted text per cell, as a document and as CSV."""
+"""Cost and untrusted text per cell, ready to be written."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,7 +10,7 @@ from agentsys.analysis.metrics.measures import TOKENS_OF_ROLE, MeasureRow
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.estimate import POOLED
 from agentsys.analysis.tables.document import Document, Grid, cells
-from agentsys.analysis.tables.escaping import csv_cell
+from agentsys.analysis.tables.output import Output, records_of
 
 TITLES = {
     "untrusted_tokens": "Untrusted tokens",
@@ -34,6 +32,16 @@ _NOTES = (
 )
 
 
+def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
+    """Make measures ready to be written in any form.
+
+    Args:
+        rows: From `agentsys.analysis.metrics.measures.measures`.
+        notes: What else has to be said of their cases.
+    """
+    return Output("agentsys measures", measures_document(rows, notes), records_of(MeasureRow, rows))
+
+
 def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Document:
     """One line per cell: untrusted text and cost, then tokens per role.
 
@@ -52,15 +60,6 @@ def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> 
 def _version(row: MeasureRow) -> str:
     """The version, behind the benchmark's label unless that is plain AgentDojo."""
     return row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
-
-
-def measures_csv(rows: Sequence[MeasureRow]) -> str:
-    """One header line, then one line per cell, suite and measure; undefined numbers are `nan`."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(MeasureRow._fields)
-    writer.writerows([csv_cell(part) if isinstance(part, str) else part for part in row] for row in rows)
-    return text.getvalue()
 
 
 _NAMES = ("Model", "Defense", "Attack", "Version")

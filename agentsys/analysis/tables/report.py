@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
@@ -15,7 +15,7 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.benchmark_facts_grid import measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.replay_notes import replay_notes
-from agentsys.analysis.tables.results_layout import sheets
+from agentsys.analysis.tables.results_layout import METRIC_TITLES, ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import repeated_lines
@@ -37,6 +37,16 @@ class Report:
     """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
     denials: list[Denial] = field(default_factory=list)
     """Denials of service beside the same tasks without attack; mostly empty."""
+
+    titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
+    """Metric -> heading, in the order shown."""
+
+    def unexposed_text(self, sheet: Sheet, line: ResultsLine) -> str:
+        """Percent of a line's attacked cases in which no tool returned the payload; empty where unknown."""
+        share = self.unexposed.get(
+            Cell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
+        )
+        return "" if share is None else f"{share:.1f}"
 
     @property
     def long_form(self) -> list[MetricRow]:

@@ -1,64 +1,212 @@
-"""A report as Markdown, LaTeX or HTML: the same two tables per model, the same footnotes."""
+"""`results_document`: what was measured as grids, one section per model on one version of a benchmark."""
 
 from __future__ import annotations
 
-from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRICS, TARGETED_ASR, Cell
-from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
-from agentsys.analysis.tables.extra_grids import extra_grids
-from agentsys.analysis.tables.numbers_as_text import interval_text, value_text
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain, repeat
+
+from agentsys.analysis.metrics.denial import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, MetricRow
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED
+from agentsys.analysis.tables.benchmark_facts_grid import measured_grids
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, number_cell, value_text
+from agentsys.analysis.tables.output import Output, records_of
 from agentsys.analysis.tables.report import Report
-from agentsys.analysis.tables.results_layout import METRIC_TITLES, Line, Sheet, sheets
-from agentsys.analysis.tables.suite_grid import line_names, suite_grid
-from agentsys.analysis.tables.write_html import html_document
-from agentsys.analysis.tables.write_latex import latex_document
-from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.results_layout import MOST_ACROSS, ResultsLine, Sheet, sheets
+from agentsys.records.case_row import NO_ATTACK
 
 
-def as_markdown(found: Report) -> str:
-    """GitHub-flavoured Markdown; ends in a newline."""
-    return markdown_document(report_document(found))
+def results_output(found: Report) -> Output:
+    """Make a report ready to be written in any form.
+
+    Args:
+        found: From `agentsys.analysis.tables.report.report`.
+    """
+    return Output("agentsys results", results_document(found), records_of(MetricRow, found.long_form))
 
 
-def as_latex(found: Report) -> str:
-    """LaTeX tables for the package booktabs; ends in a newline."""
-    return latex_document(report_document(found))
+def results_document(found: Report, *, intervals_by_suite: bool = False) -> Document:
+    """Arrange overall grids, what only some runs have, grids by suite, and the footnotes.
 
-
-def as_html(found: Report) -> str:
-    """A self-contained page; ends in a newline."""
-    return html_document(report_document(found), "agentsys results")
-
-
-def report_document(found: Report) -> Document:
-    """Two grids per sheet (overall, per suite), more where runs hold more, and the footnotes."""
+    Args:
+        found: From `agentsys.analysis.tables.report.report`.
+        intervals_by_suite: Whether the numbers by suite have their intervals, for which paper lacks room.
+    """
     sections = [
-        (sheet.title, (_overall(sheet, found), *extra_grids(found, sheet), suite_grid(sheet)))
-        for sheet in sheets(found.rows)
+        (sheet.title, (_overall(sheet, found), *_extra(sheet, found), _by_suite(sheet, intervals_by_suite)))
+        for sheet in sheets(found.rows, found.titles)
     ]
     return Document(sections, found.notes)
 
 
+def _extra(sheet: Sheet, found: Report) -> list[Grid]:
+    """Grids of what the sheet's runs have besides the metrics; mostly none."""
+    grids = [*measured_grids(found.measured, sheet), *_denial_grids(found.denials, sheet)]
+    return [replace(grid, captioned=True) for grid in grids]
+
+
 def _overall(sheet: Sheet, found: Report) -> Grid:
-    titles = [METRIC_TITLES[metric] for metric in METRICS]
-    counts = ["Benign cases", "Attacked cases", "Errors", "Payload never seen"]
+    counts = ("Benign cases", "Attacked cases", "Errors", "Payload never seen")
     rows = [
-        cells(*line_names(line), *(_number(line, metric) for metric in METRICS), *_counts(line, sheet, found))
+        cells(*_names(line), *_numbers(line, sheet), *_counts(line), found.unexposed_text(sheet, line))
         for line in sheet.lines
     ]
-    return Grid("overall, in percent", ("Defense", "Attack", *titles, *counts), rows, names=2)
+    header = ("Defense", "Attack", *sheet.titles.values(), *counts)
+    tight = (_overall_in_terminal(sheet, found),)
+    return Grid("overall, in percent", header, rows, names=2, in_terminal=tight)
 
 
-def _counts(line: Line, sheet: Sheet, found: Report) -> list[str]:
-    kinds = [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
-    cell = Cell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
+def _overall_in_terminal(sheet: Sheet, found: Report) -> Grid:
+    """Attacks below defenses, counts in one column, and the last column only where it holds something."""
+    shares = [found.unexposed_text(sheet, line) for line in sheet.lines]
+    rows = [
+        cells(
+            GridCell(*_names(line)), *_numbers(line, sheet), _cases(line), *([share] if any(shares) else [])
+        )
+        for line, share in zip(sheet.lines, shares, strict=True)
+    ]
+    last = ["Payload never seen"] if any(shares) else []
+    header = ("Overall, %", *sheet.titles.values(), "Cases", *last)
+    return Grid("overall, in percent", header, rows, names=1, wraps=frozenset({0}))
+
+
+def _numbers(line: ResultsLine, sheet: Sheet) -> list[GridCell]:
+    return [number_cell(line.numbers.get((metric, OVERALL))) for metric in sheet.titles]
+
+
+def _kinds(line: ResultsLine) -> list[MetricRow | None]:
+    """The numbers that tell of a line's benign and attacked cases."""
+    return [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
+
+
+def _counts(line: ResultsLine) -> list[str]:
+    kinds = _kinds(line)
     return [
         *(str(kind.n) if kind else "0" for kind in kinds),
         str(sum(kind.errors for kind in kinds if kind)),
-        f"{found.unexposed[cell]:.1f}" if cell in found.unexposed else "",
     ]
 
 
-def _number(line: Line, metric: str) -> GridCell:
-    number = line.numbers.get((metric, OVERALL))
-    return GridCell(value_text(number), interval_text(number))
+def _cases(line: ResultsLine) -> GridCell:
+    """Benign and attacked cases behind the rates, and how many errored."""
+    known = [kind for kind in _kinds(line) if kind is not None]
+    errors = sum(kind.errors for kind in known)
+    return GridCell(
+        "+".join(str(kind.n) for kind in known),
+        f"{errors} error{'s' if errors > 1 else ''}" if errors else "",
+    )
+
+
+def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
+    """Every metric of every suite and of all cases pooled."""
+    chosen = _suites_down if len(sheet.suites) > MOST_ACROSS else _suites_across
+    return replace(chosen(sheet, intervals), in_terminal=_suites_in_terminal(sheet))
+
+
+def _suites_across(sheet: Sheet, intervals: bool) -> Grid:
+    """A column per suite, a row per line and metric."""
+    suites = [*sheet.suites, POOLED]
+    rows = [
+        cells(*_names(line), sheet.titles[metric], *(_of(line, metric, suite, intervals) for suite in suites))
+        for line in sheet.lines
+        for metric in _present(line, sheet)
+    ]
+    return Grid("by suite, in percent", ("Defense", "Attack", "Metric", *suites), rows, names=3)
+
+
+def _suites_down(sheet: Sheet, intervals: bool) -> Grid:
+    """A row per line and suite, a column per metric."""
+    suites = [*sheet.suites, POOLED]
+    rows = [
+        cells(*_names(line), suite, *(_of(line, metric, suite, intervals) for metric in sheet.titles))
+        for line in sheet.lines
+        for suite in suites
+    ]
+    header = ("Defense", "Attack", "Suite", *sheet.titles.values())
+    breaks = frozenset(range(len(suites), len(rows), len(suites)))
+    return Grid("by suite, in percent", header, rows, names=3, breaks=breaks)
+
+
+def _suites_in_terminal(sheet: Sheet) -> tuple[Grid, ...]:
+    """Suites side by side and, for a terminal too narrow, one below the other."""
+    suites = [*sheet.suites, POOLED]
+    across = [
+        [
+            cells(name, sheet.titles[metric], *(_of(line, metric, suite) for suite in suites))
+            for name, metric in zip(_name_lines(line), _present(line, sheet), strict=False)
+        ]
+        for line in sheet.lines
+    ]
+    down = [
+        [
+            cells(name, suite, *(_of(line, metric, suite) for metric in sheet.titles))
+            for name, suite in zip(_name_lines(line), suites, strict=False)
+        ]
+        for line in sheet.lines
+    ]
+    return _in_blocks(suites, across), _in_blocks(sheet.titles.values(), down)
+
+
+def _in_blocks(columns: Iterable[str], blocks: Sequence[Sequence[tuple[GridCell, ...]]]) -> Grid:
+    """A grid with a rule below every block of rows."""
+    ends = frozenset(accumulate(len(block) for block in blocks))
+    rows = [row for block in blocks for row in block]
+    return Grid("by suite, in percent", ("By suite, %", "", *columns), rows, names=2, breaks=ends)
+
+
+def _present(line: ResultsLine, sheet: Sheet) -> list[str]:
+    return [metric for metric in sheet.titles if (metric, OVERALL) in line.numbers]
+
+
+def _of(line: ResultsLine, metric: str, suite: str, intervals: bool = False) -> GridCell:
+    number = line.numbers.get((metric, suite))
+    return number_cell(number) if intervals else GridCell(value_text(number))
+
+
+def _names(line: ResultsLine) -> list[str]:
+    """What stands in the columns of defense and attack."""
+    return [line.defense, "" if line.attack == NO_ATTACK else line.attack]
+
+
+def _name_lines(line: ResultsLine) -> Iterator[GridCell]:
+    """Defense and attack in rows of their own, and nothing in all rows below."""
+    defense, attack = _names(line)
+    return chain([GridCell(defense)], [GridCell("", attack)] if attack else [], repeat(GridCell("")))
+
+
+_DENIAL_HEADER = (
+    "Defense",
+    "ASR where solved",
+    "Solved without attack",
+    "Utility change",
+    "Lost",
+    "Gained",
+    "Tasks",
+)
+
+
+def _denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
+    """One grid of paired denials of service; none where no run has them beside benign cases."""
+    place = (sheet.benchmark, sheet.version, sheet.model)
+    rows = [_denial(denial) for denial in found if denial.cell[:3] == place]
+    caption = "denial of service beside the same tasks without attack, overall, in percent"
+    return [Grid(caption, _DENIAL_HEADER, rows, names=1)] if rows else []
+
+
+def _denial(denial: Denial) -> tuple[GridCell, ...]:
+    overall = {row.metric: row for row in denial.rows if row.suite == OVERALL}
+    solved, change = overall.get(ASR_WHERE_SOLVED), overall[UTILITY_CHANGE]
+    return cells(
+        GridCell(denial.cell.defense, denial.cell.attack),
+        number_cell(solved),
+        "0" if solved is None else str(solved.n),
+        GridCell(value_text(change), _difference_interval(change)),
+        *(str(count) for count in (denial.lost, denial.gained, denial.pairs)),
+    )
+
+
+def _difference_interval(row: MetricRow) -> str:
+    """A difference may be negative on either side: a dash between its bounds could not be read."""
+    return "" if math.isnan(row.ci_low) else f"{row.ci_low:.1f} to {row.ci_high:.1f}"

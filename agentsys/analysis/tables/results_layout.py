@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -22,9 +22,12 @@ METRIC_TITLES = {
     DEFENSE_QUALITY: "Defense quality",
 }
 
+MOST_ACROSS = 6
+"""Suites that stand side by side; with more, a table is too wide to be read."""
+
 
 @dataclass(frozen=True)
-class Line:
+class ResultsLine:
     """One defense under one attack (or under none, where no attack was run)."""
 
     defense: str
@@ -51,7 +54,9 @@ class Sheet:
     benchmark: str
     version: str
     model: str
-    lines: list[Line]
+    lines: list[ResultsLine]
+    titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
+    """Metric -> heading, in the order shown."""
 
     @property
     def title(self) -> str:
@@ -64,24 +69,31 @@ class Sheet:
         return sorted({suite for line in self.lines for _, suite in line.numbers} - {OVERALL, POOLED})
 
 
-def sheets(rows: Iterable[MetricRow]) -> list[Sheet]:
-    """Arranges the long form; the order of its rows is kept."""
+def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES) -> list[Sheet]:
+    """Arrange the long form; the order of its rows is kept.
+
+    Args:
+        rows: Of any models and benchmarks.
+        titles: Metric -> heading, of every metric that is shown.
+    """
     by_sheet: dict[tuple[str, str, str], dict[str, list[MetricRow]]] = {}
     for row in rows:
         defenses = by_sheet.setdefault((row.benchmark, row.version, row.model), {})
         defenses.setdefault(row.defense, []).append(row)
     return [
-        Sheet(*key, lines=[line for name, found in defenses.items() for line in _lines(name, found)])
+        Sheet(*key, [line for name, found in defenses.items() for line in _lines(name, found)], titles)
         for key, defenses in by_sheet.items()
     ]
 
 
-def _lines(defense: str, rows: Sequence[MetricRow]) -> list[Line]:
+def _lines(defense: str, rows: Sequence[MetricRow]) -> list[ResultsLine]:
     benign = {(row.metric, row.suite): row for row in rows if row.attack == NO_ATTACK}
     attacks = list(dict.fromkeys(row.attack for row in rows if row.attack != NO_ATTACK))
     if not attacks:
-        return [Line(defense, NO_ATTACK, benign)]
+        return [ResultsLine(defense, NO_ATTACK, benign)]
     return [
-        Line(defense, attack, benign | {(row.metric, row.suite): row for row in rows if row.attack == attack})
+        ResultsLine(
+            defense, attack, benign | {(row.metric, row.suite): row for row in rows if row.attack == attack}
+        )
         for attack in attacks
     ]

@@ -1,22 +1,16 @@
-"""`budget_document`: attack success at a budget of queries, as a document, as CSV and as JSON."""
+"""Attack success at a budget of queries, ready to be written."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 
-import orjson
-
-from agentsys.analysis.metrics.measurement import Number
 from agentsys.analysis.metrics.search_attempts import Searches
 from agentsys.analysis.metrics.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, is_open, textless_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
-from agentsys.analysis.tables.escaping import csv_cell, plain
-from agentsys.analysis.tables.numbers_as_text import MISSING, interval_text, value_text
+from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells, number_cell
+from agentsys.analysis.tables.output import Output, records_of
 from agentsys.records.case_row import SIMULATED_MARK
 
 TITLES = {
@@ -36,6 +30,16 @@ _NAMES = ("Model", "Defense", "Attack")
 _Line = tuple[str, ...]
 
 
+def budget_output(rows: Sequence[BudgetRow], searches: Searches) -> Output:
+    """Make the numbers of searches ready to be written in any form.
+
+    Args:
+        rows: From `agentsys.analysis.metrics.search_budget.budget_rows`.
+        searches: What they were made of, for the notes.
+    """
+    return Output("agentsys budget", budget_document(rows, searches), records_of(BudgetRow, rows))
+
+
 def budget_document(rows: Sequence[BudgetRow], searches: Searches) -> Document:
     """Two grids per benchmark and version: success by budget, and what the searches took.
 
@@ -51,24 +55,6 @@ def budget_document(rows: Sequence[BudgetRow], searches: Searches) -> Document:
         for (benchmark, version), found in groups.items()
     ]
     return Document(sections, list(_notes(rows, searches)))
-
-
-def budget_csv(rows: Iterable[BudgetRow]) -> str:
-    """One header line, then one line per row; undefined numbers are `nan`, no budget is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(BudgetRow._fields)
-    writer.writerows([csv_cell(part) if isinstance(part, str) else part for part in row] for row in rows)
-    return text.getvalue()
-
-
-def budget_json(rows: Iterable[BudgetRow]) -> str:
-    """A list of objects with the long form's columns as keys; undefined numbers are `null`."""
-    listed = [
-        {name: plain(value) if isinstance(value, str) else value for name, value in row._asdict().items()}
-        for row in rows
-    ]
-    return orjson.dumps(listed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
 _AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
@@ -90,7 +76,12 @@ def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
     header = (*_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counts)
     first = [place for place, (line, _) in enumerate(_in_blocks(found)) if place and line[3] == OVERALL]
     return Grid(
-        f"Targeted ASR at a budget of so many {axis}, %", header, lines, names=4, breaks=frozenset(first)
+        f"Targeted ASR at a budget of so many {axis}, %",
+        header,
+        lines,
+        names=4,
+        breaks=frozenset(first),
+        captioned=True,
     )
 
 
@@ -103,17 +94,10 @@ def _in_blocks(found: dict[_Line, dict[int, BudgetRow]]) -> list[tuple[_Line, di
 
 
 def _asr_line(line: _Line, by_budget: dict[int, BudgetRow], budgets: Iterable[int]) -> tuple[GridCell, ...]:
-    numbers = [_number_cell(by_budget.get(budget)) for budget in budgets]
+    numbers = [number_cell(by_budget.get(budget)) for budget in budgets]
     any_row = next(iter(by_budget.values()))
     counts = (any_row.n, any_row.errored, any_row.unfinished, any_row.no_text)
     return cells(*line, *numbers, *(str(count) for count in counts))
-
-
-def _number_cell(row: BudgetRow | None) -> GridCell:
-    if row is None:
-        return GridCell(MISSING)
-    number = Number(row.value, row.ci_low, row.ci_high, row.n)
-    return GridCell(value_text(number), interval_text(number))
 
 
 def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:

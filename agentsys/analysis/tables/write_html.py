@@ -51,6 +51,12 @@ def html_fragment(document: Document) -> str:
 
 
 def _parts(document: Document) -> Iterator[str]:
+    if document.title:
+        yield f"<h1>{html_text(document.title)}</h1>"
+    if document.quotable:
+        yield "<ul>"
+        yield from (f"<li>{html_text(sentence)}</li>" for sentence in document.quotable)
+        yield "</ul>"
     for heading, grids in document.sections:
         yield f"<h2>{html_text(heading)}</h2>"
         for grid in grids:

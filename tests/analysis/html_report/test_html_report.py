@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, span, store, store_attacked, store_hostile
 
 from agentsys.analysis.html_report.agent_tree import DEEPEST, span_views
-from agentsys.analysis.html_report.build import HtmlReport, Limits, html_report
+from agentsys.analysis.html_report.build import HtmlReport, ReportLimits, html_report
 from agentsys.analysis.html_report.conversation import Writer
-from agentsys.analysis.html_report.data_block import data_block
+from agentsys.analysis.html_report.page import data_block
 from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.html_report.text_store import LONGEST, TextStore
 from agentsys.analysis.tables.report import report
@@ -30,7 +30,7 @@ READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
 
 def made(folder: Path, **limits: int) -> HtmlReport:
     reading = read_cases([folder])
-    return html_report(reading, report(reading, replicates=20), [str(folder)], limits=Limits(**limits))
+    return html_report(reading, report(reading, replicates=20), [str(folder)], limits=ReportLimits(**limits))
 
 
 def data_of(document: str, element: str) -> Any:

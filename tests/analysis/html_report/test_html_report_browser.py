@@ -9,7 +9,7 @@ import pytest
 from browser import Browser, browser
 from reported_cases import PAYLOAD, store, store_attacked, store_hostile
 
-from agentsys.analysis.html_report.build import Limits, html_report
+from agentsys.analysis.html_report.build import ReportLimits, html_report
 from agentsys.analysis.tables.report import report
 from agentsys.records.reading import read_cases
 
@@ -289,7 +289,7 @@ def test_a_report_with_trajectories_left_out_says_where_they_are(window: Browser
     store_attacked(tmp_path)
     reading = read_cases([tmp_path])
     page = tmp_path / "report.html"
-    page.write_text(html_report(reading, report(reading, replicates=5), limits=Limits(cases=0)).html)
+    page.write_text(html_report(reading, report(reading, replicates=5), limits=ReportLimits(cases=0)).html)
     window.open(page, "#case=0")
     assert "left out" in window.texts("#case .banner")[0]
     assert str(tmp_path) in window.texts("#case .facts")[0]

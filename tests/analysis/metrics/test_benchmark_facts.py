@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.benchmark_facts import measured_rows, unsolved_suites
 from agentsys.analysis.metrics.rates import MetricRow
+from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
-from agentsys.analysis.tables.report_table import report_table
-from agentsys.analysis.tables.results_document import as_html, as_latex, as_markdown
+from agentsys.analysis.tables.results_document import results_document, results_output
+from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli import app
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading, read_cases
@@ -39,7 +40,7 @@ def _report(cases: list[CaseRow]) -> Report:
 
 def _printed(found: Report) -> str:
     text = io.StringIO()
-    Console(file=text, width=160).print(report_table(found))
+    Console(file=text, width=160).print(terminal_document(results_document(found)))
     return text.getvalue()
 
 
@@ -159,10 +160,12 @@ def test_defenses_run_without_a_plan_only_are_named_where_others_have_one() -> N
 def test_every_format_shows_the_facts_and_escapes_names() -> None:
     cases = [*grid({"a": 8}, defense="<b>_&[red]"), *[control(a, 0, defense="<b>_&[red]") for a in AGENTS]]
     found = _report(cases)
-    assert "Injection-caused" in as_markdown(found)
-    assert "Injection-caused" in as_latex(found)
-    html = as_html(found)
-    assert "Injection-caused" in html
+    texts = {
+        form: written(results_output(found), form).decode()
+        for form in (OutputFormat.MARKDOWN, OutputFormat.LATEX, OutputFormat.HTML)
+    }
+    assert all("Injection-caused" in text for text in texts.values())
+    html = texts[OutputFormat.HTML]
     assert "<b>_" not in html
     printed = _printed(found)
     assert "ASR - control" in printed

@@ -15,12 +15,9 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
-from agentsys.analysis.tables.compare_document import compare_document, p_text
-from agentsys.analysis.tables.compare_export import comparison_json, differences_csv
-from agentsys.analysis.tables.compare_frame import differences_frame
-from agentsys.analysis.tables.flips import flip_grid, flip_groups, flip_lines
-from agentsys.analysis.tables.write_latex import latex_document
-from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.compare_document import compare_document, compare_output, p_text
+from agentsys.analysis.tables.frames import differences_frame
+from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.cli.compare import compare as command
 from agentsys.errors import ConfigError
 from agentsys.records.load import load_runs
@@ -167,21 +164,16 @@ def test_hostile_names_break_no_format() -> None:
         for defense, hit in (("none", True), (_NASTY, False))
     ]
     found = compare(cases, replicates=10)
-    groups = flip_groups(found.flips, 3)
-    document = compare_document(found)
-    document = type(document)([*document.sections, ("Flipped", [flip_grid(groups)])], document.notes)
-    texts = [
-        markdown_document(document),
-        latex_document(document),
-        differences_csv(found),
-        comparison_json(found),
-    ]
-    assert not any("\x1b" in text or "\u202e" in text for text in texts)
-    lines = [line.replace("\\|", "") for line in texts[0].splitlines()]
+    forms = [form for form in OutputFormat if form is not OutputFormat.PARQUET]
+    texts = {form: written(compare_output(found, flips=3), form).decode() for form in forms}
+    assert not any("\x1b" in text or "\u202e" in text for text in texts.values())
+    lines = [line.replace("\\|", "") for line in texts[OutputFormat.MARKDOWN].splitlines()]
     for above, line in pairwise(lines):
         if above.startswith("|") and line.startswith("|"):
             assert above.count("|") == line.count("|")
-    assert len(flip_lines(groups)) == 2
+    flips = texts[OutputFormat.TABLE].split("Flipped cases\n")[1].splitlines()
+    assert flips[0].endswith("1 cases:")
+    assert flips[1].startswith("  ")
 
 
 def test_p_values_to_be_read_are_never_zero() -> None:

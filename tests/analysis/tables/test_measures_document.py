@@ -9,8 +9,9 @@ import math
 import pytest
 
 from agentsys.analysis.metrics.measures import MeasureRow
-from agentsys.analysis.tables.measures_document import TITLES, measures_csv, measures_document
-from agentsys.analysis.tables.write_markdown import markdown_document
+from agentsys.analysis.tables.measures_document import TITLES, measures_document, measures_output
+from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.analysis.tables.write_text import markdown_document
 
 
 def row(measure: str, value: float, suite: str = "pooled", defense: str = "agentsys") -> MeasureRow:
@@ -42,7 +43,7 @@ def test_what_is_undefined_or_absent_is_no_number(value: float | None) -> None:
 
 def test_csv_has_every_row_and_no_formula() -> None:
     rows = [row("untrusted_tokens", 2.0, defense='=cmd|"x"'), row("exposure_rounds", math.nan, suite="slack")]
-    first, second = csv.DictReader(io.StringIO(measures_csv(rows)))
+    first, second = csv.DictReader(io.StringIO(written(measures_output(rows), OutputFormat.CSV).decode()))
     assert not first["defense"].startswith("=")
     assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
 

@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,11 +18,11 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.escaping import csv_cell, latex_cell, markdown_cell, plain
-from agentsys.analysis.tables.export import as_csv, as_json
 from agentsys.analysis.tables.frames import results_table
+from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
-from agentsys.analysis.tables.report_table import report_table
-from agentsys.analysis.tables.results_document import as_html, as_latex, as_markdown
+from agentsys.analysis.tables.results_document import results_document, results_output
+from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli.results import results
 from agentsys.records.load import load_runs
 from agentsys.records.reading import Reading, read_cases
@@ -43,7 +42,7 @@ def _command(*arguments: str) -> str:
 
 def _shown(found: Report, width: int = 160) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(report_table(found))
+    console.print(terminal_document(results_document(found)), crop=False)
     written = console.file
     assert isinstance(written, io.StringIO)
     return written.getvalue()
@@ -147,9 +146,13 @@ def _nasty_report() -> Report:
     return report(Reading((*cases, lost)), ErrorRule.REPORT, replicates=10)
 
 
-@pytest.mark.parametrize("write", [as_markdown, as_latex, as_html, _shown, lambda found: as_csv(found.rows)])
-def test_hostile_names_steer_no_terminal(write: Callable[[Report], str]) -> None:
-    text = write(_nasty_report())
+def _text(found: Report, form: OutputFormat) -> str:
+    return written(results_output(found), form).decode()
+
+
+@pytest.mark.parametrize("form", [form for form in OutputFormat if form is not OutputFormat.PARQUET])
+def test_hostile_names_steer_no_terminal(form: OutputFormat) -> None:
+    text = _text(_nasty_report(), form)
     assert "\x1b" not in text
     assert "\u202e" not in text
 
@@ -160,7 +163,7 @@ def test_markup_in_a_name_is_shown_as_text_in_the_table(field: str) -> None:
 
 
 def test_hostile_names_break_no_markdown_table() -> None:
-    lines = [line.replace("\\|", "") for line in as_markdown(_nasty_report()).splitlines()]
+    lines = [line.replace("\\|", "") for line in _text(_nasty_report(), OutputFormat.MARKDOWN).splitlines()]
     for above, line in pairwise(lines):
         if above.startswith("|") and line.startswith("|"):
             assert above.count("|") == line.count("|")
@@ -170,7 +173,7 @@ def test_hostile_names_break_no_markdown_table() -> None:
 def test_hostile_names_break_no_latex() -> None:
     assert latex_cell("a&b%$#_{}") == "a\\&b\\%\\$\\#\\_\\{\\}"
     assert latex_cell("~^\\") == "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}"
-    lines = [line.replace("\\&", "") for line in as_latex(_nasty_report()).splitlines()]
+    lines = [line.replace("\\&", "") for line in _text(_nasty_report(), OutputFormat.LATEX).splitlines()]
     columns = 0
     for line in lines:
         if line.startswith(r"\begin{tabular}"):
@@ -183,7 +186,8 @@ def test_hostile_names_break_no_latex() -> None:
 def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
     cell = csv_cell(name)
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    (line,) = csv.reader([as_csv(report(Reading((row(model=name),)), replicates=5).rows).splitlines()[1]])
+    text = _text(report(Reading((row(model=name),)), replicates=5), OutputFormat.CSV)
+    (line,) = csv.reader([text.splitlines()[1]])
     assert line[2] == cell
 
 
@@ -193,8 +197,8 @@ def test_plain_keeps_what_is_visible() -> None:
 
 
 def test_json_survives_a_lone_surrogate() -> None:
-    rows = report(Reading((row(model="x\ud800"),)), replicates=5).rows
-    assert json.loads(as_json(rows))[0]["model"] == "x?"
+    found = report(Reading((row(model="x\ud800"),)), replicates=5)
+    assert json.loads(_text(found, OutputFormat.JSON))[0]["model"] == "x?"
 
 
 def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:

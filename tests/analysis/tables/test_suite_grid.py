@@ -12,9 +12,10 @@ from stored_cases import row
 from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.tables.compare_document import compare_document
 from agentsys.analysis.tables.report import Report, report
-from agentsys.analysis.tables.report_table import report_table
-from agentsys.analysis.tables.results_document import as_markdown, report_document
+from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_layout import METRIC_TITLES
+from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
 
@@ -31,7 +32,7 @@ def found(cases: list[CaseRow]) -> Report:
 
 def printed(cases: list[CaseRow], width: int) -> list[str]:
     text = io.StringIO()
-    Console(file=text, width=width).print(report_table(found(cases)), crop=False)
+    Console(file=text, width=width).print(terminal_document(results_document(found(cases))), crop=False)
     return text.getvalue().split("\n")
 
 
@@ -70,11 +71,13 @@ def test_wide_grids_of_facts_stack_their_headings_before_they_are_cut() -> None:
 
 
 def test_documents_have_a_row_per_suite_where_there_are_many() -> None:
-    ((_, grids),) = report_document(found(ten_agents())).sections
+    ((_, grids),) = results_document(found(ten_agents())).sections
     assert grids[-1].header == ("Defense", "Attack", "Suite", *METRIC_TITLES.values())
     assert [cells[2].text for cells in grids[-1].rows] == [*AGENTS, "pooled"]
     few = [case for case in ten_agents() if case.suite in "abc"]
-    assert "| Defense | Attack | Metric | a | b | c | pooled |" in as_markdown(found(few))
+    assert "| Defense | Attack | Metric | a | b | c | pooled |" in markdown_document(
+        results_document(found(few))
+    )
 
 
 def test_a_comparison_of_many_suites_has_a_row_for_each() -> None:

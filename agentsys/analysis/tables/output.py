@@ -1,0 +1,161 @@
+"""`OutputFormat` and `Output`: every result in every form, for people and for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, assert_never, get_args, get_type_hints
+
+import orjson
+from rich.console import Console
+
+from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.escaping import csv_cell, plain
+from agentsys.analysis.tables.write_html import html_document
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
+from agentsys.analysis.tables.write_text import latex_document, markdown_document
+
+FILE_WIDTH = 160
+"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
+
+
+class OutputFormat(StrEnum):
+    """How a result is written."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    HTML = "html"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether it holds one record per number with whole names, and has no room for notes."""
+        return self in (OutputFormat.CSV, OutputFormat.JSON, OutputFormat.PARQUET)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The long form of a result: one record per number."""
+
+    columns: Mapping[str, str]
+    """Name of a column -> what it holds, in order: `str`, `int`, `float` or `bool`."""
+    rows: Sequence[Mapping[str, Any]]
+    """Each with the columns as keys; None where there is nothing, nan where a number is undefined."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result, ready to be written in any form."""
+
+    name: str
+    """Title of an HTML page of it, e.g. `agentsys results`."""
+    document: Document
+    records: Records
+    data: Any = None
+    """What JSON holds where that is more than a list of the records: values that JSON knows, names as they
+    were found."""
+
+
+def records_of(kind: type, rows: Iterable[Any]) -> Records:
+    """The long form of rows that have a class of their own.
+
+    Args:
+        kind: A dataclass or a NamedTuple; its fields are the columns.
+        rows: Instances of it.
+    """
+    columns = {name: _held(hint) for name, hint in get_type_hints(kind).items()}
+    return Records(columns, [{name: getattr(row, name) for name in columns} for row in rows])
+
+
+def _held(hint: Any) -> str:
+    """What a column holds: of `float | None`, floats."""
+    (held,) = (kind for kind in get_args(hint) or (hint,) if kind is not type(None))
+    return str(held.__name__)
+
+
+def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> bytes:
+    """Write a result in one of the forms.
+
+    Args:
+        output: What to write.
+        form: How to write it.
+        width: Columns of a plain-text table, as far as its numbers can do with so many.
+
+    Returns:
+        The content of a file; UTF-8 unless it is Parquet.
+    """
+    match form:
+        case OutputFormat.TABLE:
+            return _table(output.document, width).encode()
+        case OutputFormat.MARKDOWN:
+            return markdown_document(output.document).encode()
+        case OutputFormat.LATEX:
+            return latex_document(output.document).encode()
+        case OutputFormat.HTML:
+            return html_document(output.document, output.name).encode()
+        case OutputFormat.CSV:
+            return csv_text(output.records).encode()
+        case OutputFormat.JSON:
+            return json_text(output.records.rows if output.data is None else output.data).encode()
+        case OutputFormat.PARQUET:
+            return _parquet(output.records)
+        case _:
+            assert_never(form)
+
+
+def csv_text(records: Records) -> str:
+    """One header line, then one line per record; what is undefined is `nan`, what is missing is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records.columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_with_texts(row, csv_cell) for row in records.rows)
+    return text.getvalue()
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON without characters that steer a terminal; what is undefined or missing is `null`."""
+    return orjson.dumps(_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def _table(document: Document, width: int) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=max(width, needed_width(document)))
+    console.print(terminal_document(document), crop=False)
+    return text.getvalue()
+
+
+def _with_texts(row: Mapping[str, Any], safe: Callable[[str], str]) -> dict[str, Any]:
+    return {name: safe(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    """The same value with every text in it made plain; keys are ours."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _parquet(records: Records) -> bytes:
+    """Written with `pyarrow`; names are stored as they are, missing values as null."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"int": pa.int64(), "str": pa.string(), "float": pa.float64(), "bool": pa.bool_()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in records.columns.items()])
+    rows = [_with_texts(row, _storable) for row in records.rows]
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
+    return file.getvalue()
+
+
+def _storable(text: str) -> str:
+    """Parquet holds UTF-8: a lone surrogate, which JSON may hold, becomes `?`."""
+    return text.encode("utf-8", "replace").decode()

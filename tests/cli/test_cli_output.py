@@ -1,0 +1,82 @@
+"""Every command that shows numbers writes them in every format, to the screen, a pipe or a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from stored_cases import row
+from typer.testing import CliRunner
+
+from agentsys.analysis.tables.document import Document, Grid, cells
+from agentsys.analysis.tables.output import Output, OutputFormat, records_of, written
+from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.results_document import results_output
+from agentsys.cli import app
+from agentsys.cli.output import put
+from agentsys.errors import ConfigError
+from agentsys.records.reading import Reading
+
+COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "audit")
+
+
+def output() -> Output:
+    return results_output(report(Reading((row(),)), replicates=5))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_offers_every_format(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert "|".join(OutputFormat) in shown.stdout.replace("\n", "")
+
+
+def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    import pyarrow.parquet as pq
+
+    put(output(), OutputFormat.PARQUET)
+    sys.stdout.flush()
+    stored = pq.read_table(io.BytesIO(capfdbinary.readouterr().out))
+    assert stored.column("benchmark").to_pylist() == ["agentdojo"] * stored.num_rows
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(ConfigError, match="--out FILE.parquet"):
+        put(output(), OutputFormat.PARQUET)
+
+
+@pytest.mark.parametrize("form", list(OutputFormat))
+def test_a_file_holds_what_the_screen_would_show(tmp_path: Path, form: OutputFormat) -> None:
+    out = tmp_path / "new" / "results"
+    put(output(), form, out)
+    assert out.read_bytes() == written(output(), form)
+    assert len(out.read_bytes()) > 300
+
+
+def test_what_json_holds_is_plain_however_deep() -> None:
+    nested = {"tasks": [{"name": "a\x1b[2J", "share": float("nan")}], "pair": ("b\u202e", None)}
+    empty = Output("t", Document([], ()), records_of(OneNumber, ()), nested)
+    stored = json.loads(written(empty, OutputFormat.JSON))
+    assert stored == {"tasks": [{"name": "a?[2J", "share": None}], "pair": ["b?", None]}
+
+
+def test_title_and_sentences_to_quote_come_first_in_every_document() -> None:
+    grid = Grid("numbers", ("name", "n"), [cells("a", "1")], names=1)
+    document = Document([("Suite", [grid])], ("note",), title="Audit of <x>", quotable=("A & b.",))
+    shown = Output("t", document, records_of(OneNumber, ()))
+    for form, title, sentence in (
+        (OutputFormat.MARKDOWN, "# Audit of &lt;x&gt;", "> A &amp; b."),
+        (OutputFormat.LATEX, r"Audit of \textless{}x\textgreater{}", r"\item A \& b."),
+        (OutputFormat.HTML, "<h1>Audit of &lt;x&gt;</h1>", "<li>A &amp; b.</li>"),
+        (OutputFormat.TABLE, "Audit of <x>", "- A & b."),
+    ):
+        text = written(shown, form).decode()
+        assert 0 <= text.index(title) < text.index(sentence) < text.index("Suite") < text.index("note")
+
+
+class OneNumber:
+    """A row with one column."""
+
+    n: int
