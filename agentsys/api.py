@@ -69,7 +69,7 @@ class Shown:
 
         file = StringIO()
         width = max(needed_width(self.document), 100)
-        Console(file=file, width=width, color_system=None).print(terminal_document(self.document))
+        Console(file=file, width=width, color_system=None).print(terminal_document(self.document), crop=False)
         return file.getvalue()
 
     def _repr_html_(self) -> str:
@@ -79,13 +79,13 @@ class Shown:
 
     def markdown(self) -> str:
         """The document as GitHub-flavoured Markdown."""
-        from agentsys.analysis.tables.write_markdown import markdown_document
+        from agentsys.analysis.tables.write_text import markdown_document
 
         return markdown_document(self.document)
 
     def latex(self) -> str:
         """The document as LaTeX, for the package booktabs."""
-        from agentsys.analysis.tables.write_latex import latex_document
+        from agentsys.analysis.tables.write_text import latex_document
 
         return latex_document(self.document)
 
@@ -184,11 +184,11 @@ def results(source: Source, *, errors: str = "report") -> Shown:
     from agentsys.analysis.metrics.rates import LONG_COLUMNS
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.analysis.tables.report import report
-    from agentsys.analysis.tables.results_document import report_document
+    from agentsys.analysis.tables.results_document import results_document
 
     found = report(_reading(source), ErrorRule(errors))
     rows = [asdict(row) for row in found.long_form]
-    return Shown(pd.DataFrame(rows, columns=list(LONG_COLUMNS)), report_document(found))
+    return Shown(pd.DataFrame(rows, columns=list(LONG_COLUMNS)), results_document(found))
 
 
 def compare(

@@ -12,9 +12,9 @@ from rich.text import Text
 from agentsys.analysis.tables.document import Document
 from agentsys.analysis.tables.escaping import markdown_cell, plain
 from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.audit.static.document import static_sections
 from agentsys.audit.static.json_form import static_data
-from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.audit.static.paper_sentences import sentences, title
 from agentsys.audit.static.rows import StaticAudit
 from agentsys.audit.traces.audit import TraceAudit

@@ -154,7 +154,8 @@ _RESUME = "To go on, run the same command again: only what is missing is run."
 
 def _table(session: Session, console: Console) -> None:
     from agentsys.analysis.tables.report import report
-    from agentsys.analysis.tables.report_table import report_table
+    from agentsys.analysis.tables.results_document import results_document
+    from agentsys.analysis.tables.write_terminal import terminal_document
     from agentsys.records.reading import read_cases
     from agentsys.records.unfinished import unfinished_in
 
@@ -162,7 +163,7 @@ def _table(session: Session, console: Console) -> None:
     if folders:
         # Pipelines that were not begun have no folder, and are missing all the same.
         reading = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
-        console.print(report_table(report(reading)), crop=False)
+        console.print(terminal_document(results_document(report(reading))), crop=False)
 
 
 def _conclude(session: Session, outcome: Outcome, console: Console) -> None:

@@ -20,7 +20,7 @@ from agentsys.cli.output import put
 from agentsys.errors import ConfigError
 from agentsys.records.reading import Reading
 
-COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "audit")
+COMMANDS = ("results", "table", "compare", "measures", "budget")
 
 
 def output() -> Output:
@@ -43,7 +43,7 @@ def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(
     stored = pq.read_table(io.BytesIO(capfdbinary.readouterr().out))
     assert stored.column("benchmark").to_pylist() == ["agentdojo"] * stored.num_rows
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with pytest.raises(ConfigError, match="--out FILE.parquet"):
+    with pytest.raises(ConfigError, match=r"--out FILE\.parquet"):
         put(output(), OutputFormat.PARQUET)
 
 
