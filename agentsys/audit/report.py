@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from agentsys.analysis.tables.document import Document
-from agentsys.analysis.tables.escaping import markdown_cell, plain
-from agentsys.analysis.tables.write_terminal import terminal_document
-from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.analysis.tables.output import Output, grid_records
 from agentsys.audit.static.document import static_sections
 from agentsys.audit.static.json_form import static_data
 from agentsys.audit.static.paper_sentences import sentences, title
@@ -35,8 +29,22 @@ def audit_sentences(report: AuditReport) -> list[str]:
     return sentences(report.static) + (trace_sentences(report.trace) if report.trace else [])
 
 
+def audit_output(report: AuditReport, *, every_task: bool = False) -> Output:
+    """Make an audit ready to be written in any form.
+
+    Args:
+        report: What was found.
+        every_task: Whether tasks of which nothing was found are shown, too; JSON has the rows of all.
+    """
+    document = audit_document(report, every_task=every_task)
+    data: dict[str, Any] = {**static_data(report.static), "sentences": audit_sentences(report)}
+    if report.trace is not None:
+        data["runs"] = report.trace.to_json()
+    return Output(document.title, document, grid_records(document), data)
+
+
 def audit_document(report: AuditReport, *, every_task: bool = False) -> Document:
-    """Everything but the sentences, as grids.
+    """Arrange the sentences and then the grids.
 
     Args:
         report: The findings.
@@ -45,26 +53,6 @@ def audit_document(report: AuditReport, *, every_task: bool = False) -> Document
     sections = static_sections(report.static, every_task=every_task)
     if report.trace:
         sections += trace_sections(report.trace, every_task=every_task)
-    return Document(sections, notes=())
-
-
-def audit_terminal(report: AuditReport, document: Document) -> RenderableType:
-    """Lay the report out for a terminal: what it is of, the sentences, and then the grids of its document."""
-    head = Text(plain(f"Audit of {title(report.static)}"), style="bold")
-    said = [Text(f"- {plain(sentence)}") for sentence in audit_sentences(report)]
-    return Group(head, *said, Text(), terminal_document(document))
-
-
-def audit_json(report: AuditReport) -> str:
-    """Write the report as JSON, with the rows of every task; ends in a newline."""
-    data: dict[str, Any] = {**static_data(report.static), "sentences": audit_sentences(report)}
-    if report.trace is not None:
-        data["runs"] = report.trace.to_json()
-    return json.dumps(data, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def audit_markdown(report: AuditReport, *, every_task: bool = False) -> str:
-    """Write the report as Markdown: a title, the sentences quoted, then the grids; ends in a newline."""
-    quoted = "\n>\n".join(f"> {markdown_cell(sentence)}" for sentence in audit_sentences(report))
-    grids = markdown_document(audit_document(report, every_task=every_task))
-    return f"# Audit of {markdown_cell(title(report.static))}\n\n{quoted}\n\n{grids}"
+    return Document(
+        sections, notes=(), title=f"Audit of {title(report.static)}", quotable=audit_sentences(report)
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentsys.analysis.tables.output import OutputFormat
+from agentsys.cli.output import FormatOption, OutOption, put
 from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
 
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from agentsys.records.names_file import Names
 
 
-class AuditFormat(StrEnum):
-    """How an audit is written."""
-
-    TABLE = "table"
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
 def audit(
     overrides: Annotated[
         list[str] | None,
@@ -34,13 +27,11 @@ def audit(
             help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs as well."
         ),
     ] = None,
-    form: Annotated[
-        AuditFormat, typer.Option("--format", help="markdown begins with sentences to quote.")
-    ] = AuditFormat.TABLE,
+    form: FormatOption = OutputFormat.TABLE,
     every_task: Annotated[
         bool, typer.Option("--all", help="Show every task, also those of which nothing was found.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="File to write instead of the screen.")] = None,
+    out: OutOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Compare with the expected findings; exit with 1 if any moved.")
     ] = False,
@@ -59,6 +50,7 @@ def audit(
     names: NamesOption = None,
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
+    from agentsys.audit.report import audit_output
     from agentsys.cli.audit_request import audit_request
     from agentsys.records.names_file import Names
 
@@ -67,7 +59,7 @@ def audit(
     # Before the work is done: a file that is not there must not show after a minute.
     compared = _expectation(request, expected) if strict or expected is not None else None
     found = _found(request, said)
-    _write(found, form, out, every_task=every_task)
+    put(audit_output(found, every_task=every_task), form, out)
     if write_expected is not None:
         _write_expected(found, write_expected)
     if compared is not None:
@@ -101,45 +93,6 @@ def _found(request: AuditRequest, names: Names) -> AuditReport:
     for line in settled_lines(traces.notes):
         print(one_line(line), file=sys.stderr)
     return AuditReport(static, traces)
-
-
-def _write(found: AuditReport, form: AuditFormat, out: Path | None, *, every_task: bool) -> None:
-    from agentsys.audit.report import audit_json, audit_markdown
-
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    match form:
-        case AuditFormat.JSON:
-            _put(audit_json(found), out)
-        case AuditFormat.MARKDOWN:
-            _put(audit_markdown(found, every_task=every_task), out)
-        case _:
-            _print(found, out, every_task=every_task)
-
-
-def _put(text: str, out: Path | None) -> None:
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        out.write_text(text, encoding="utf-8")
-
-
-def _print(found: AuditReport, out: Path | None, *, every_task: bool) -> None:
-    """For reading: never cut, so a terminal that is narrower than a table wraps its lines."""
-    from rich.console import Console
-
-    from agentsys.analysis.tables.output import FILE_WIDTH
-    from agentsys.analysis.tables.write_terminal import needed_width
-    from agentsys.audit.report import audit_document, audit_terminal
-    from agentsys.cli.output import shown_width
-
-    document = audit_document(found, every_task=every_task)
-    needed = needed_width(document)
-    if out is None:
-        Console(width=max(shown_width(), needed)).print(audit_terminal(found, document), crop=False)
-        return
-    with out.open("w", encoding="utf-8") as file:
-        Console(file=file, width=max(FILE_WIDTH, needed)).print(audit_terminal(found, document), crop=False)
 
 
 def _write_expected(found: AuditReport, path: Path) -> None:

@@ -1,72 +1,64 @@
-"""A re-scoring as CSV (one line per record) or JSON, for other programs."""
+"""A re-scoring ready to be written: one record per re-scored record, and in JSON everything else too."""
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import asdict
 from typing import Any
 
-import orjson
-
-from agentsys.analysis.tables.escaping import csv_cell, plain
+from agentsys.analysis.tables.output import Output, Records
 from agentsys.rescoring.agreement import agreements, changed_cases, fixed_rows
 from agentsys.rescoring.explain import ScoreFlip
 from agentsys.rescoring.rescore import RescoredCase, Rescoring
+from agentsys.rescoring.rescoring_document import rescoring_document
 
-COLUMNS = (
-    "pipeline",
-    "suite",
-    "user_task_id",
-    "injection_task_id",
-    "attack",
-    "recorded_version",
-    "version",
-    "recorded_utility",
-    "utility",
-    "utility_reason",
-    "recorded_security",
-    "security",
-    "security_reason",
-    "utility_fixed",
-    "security_fixed",
-    "changed_by",
-    "utility_of_answer",
-    "source",
-)
-"""Columns of the CSV."""
-
-
-def rescoring_csv(found: Rescoring) -> str:
-    """One header line, then one line per re-scored record; what does not apply is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for case in found.cases:
-        line = _line(case)
-        writer.writerow(
-            {key: csv_cell(value) if isinstance(value, str) else value for key, value in line.items()}
-        )
-    return text.getvalue()
+COLUMNS = {
+    "pipeline": "str",
+    "suite": "str",
+    "user_task_id": "str",
+    "injection_task_id": "str",
+    "attack": "str",
+    "recorded_version": "str",
+    "version": "str",
+    "recorded_utility": "bool",
+    "utility": "bool",
+    "utility_reason": "str",
+    "recorded_security": "bool",
+    "security": "bool",
+    "security_reason": "str",
+    "utility_fixed": "bool",
+    "security_fixed": "bool",
+    "changed_by": "str",
+    "utility_of_answer": "bool",
+    "source": "str",
+}
+"""Column of the records -> what it holds; what does not apply is empty."""
 
 
-def rescoring_json(found: Rescoring) -> str:
-    """An object with `agreement`, `fixed`, `flips`, `skipped` (all of them) and `other_files`."""
-    stored = {
-        "agreement": [_plain(asdict(row)) for row in agreements(found.cases)],
+def rescoring_output(found: Rescoring) -> Output:
+    """Make a re-scoring ready to be written in any form.
+
+    Args:
+        found: From `agentsys.rescoring.rescore.rescore`.
+    """
+    records = Records(COLUMNS, [_line(case) for case in found.cases])
+    return Output("agentsys rescore", rescoring_document(found), records, _data(found))
+
+
+def _data(found: Rescoring) -> dict[str, Any]:
+    """What JSON holds: `agreement`, `fixed`, `flips`, `skipped` (all of them) and `other_files`."""
+    return {
+        "agreement": [asdict(row) for row in agreements(found.cases)],
         "fixed": {
             "fixes": list(found.fixes),
-            "rows": [_plain(asdict(row)) for row in fixed_rows(found.cases)],
+            "rows": [asdict(row) for row in fixed_rows(found.cases)],
             "changed": [_changed(case) for case in changed_cases(found.cases)],
         },
         "flips": [_flip(flip) for case in found.cases for flip in case.flips],
         "skipped": [
-            _plain({"source": r.source, "obstacle": r.obstacle.value, "reason": r.reason})
-            for r in found.skipped
+            {"source": r.source, "obstacle": r.obstacle.value, "reason": r.reason} for r in found.skipped
         ],
         "other_files": found.other_files,
     }
-    return orjson.dumps(stored, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
 def _line(case: RescoredCase) -> dict[str, Any]:
@@ -106,28 +98,22 @@ def _changed(case: RescoredCase) -> dict[str, Any]:
     assert case.fixed is not None
     line = _line(case)
     kept = {name: value for name, value in line.items() if not name.endswith("_reason")}
-    return _plain({**kept, "changed_by": list(case.fixed.changed_by)})
+    return {**kept, "changed_by": list(case.fixed.changed_by)}
 
 
 def _flip(flip: ScoreFlip) -> dict[str, Any]:
     done = flip.trajectory
-    return _plain(
-        {
-            "pipeline": done.shown_pipeline,
-            "suite": done.suite,
-            "user_task_id": done.user_task_id,
-            "injection_task_id": done.injection_task_id,
-            "attack": done.attack,
-            "version": flip.version,
-            "score": flip.score,
-            "recorded": flip.recorded,
-            "rescored": flip.rescored,
-            "reason": flip.reason.value,
-            "detail": flip.detail,
-            "source": done.source,
-        }
-    )
-
-
-def _plain(stored: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) if isinstance(value, str) else value for name, value in stored.items()}
+    return {
+        "pipeline": done.shown_pipeline,
+        "suite": done.suite,
+        "user_task_id": done.user_task_id,
+        "injection_task_id": done.injection_task_id,
+        "attack": done.attack,
+        "version": flip.version,
+        "score": flip.score,
+        "recorded": flip.recorded,
+        "rescored": flip.rescored,
+        "reason": flip.reason.value,
+        "detail": flip.detail,
+        "source": done.source,
+    }

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.audit.report import AuditReport, audit_json, audit_markdown
+from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.audit.report import AuditReport, audit_output
 from agentsys.audit.static.expected_findings import (
     differences,
     expectation_text,
@@ -170,7 +171,7 @@ def test_all_findings_are_in_the_sentences_and_nothing_is_said_of_none() -> None
 
 
 def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
-    data: dict[str, Any] = json.loads(audit_json(AuditReport(AUDIT)))
+    data: dict[str, Any] = json.loads(written(audit_output(AuditReport(AUDIT)), OutputFormat.JSON))
     (suite,) = data["suites"]
     assert suite["summary"]["pairs"] == 2
     assert suite["user_tasks"][0]["surviving_mutations"][0]["argument"] == "recipients"
@@ -180,7 +181,7 @@ def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
 
 def test_columns_that_a_suite_has_nothing_for_are_left_out() -> None:
     bare = SuiteAudit("bare", "", (UserTaskAudit("user_task_0"),), ())
-    text = audit_markdown(AuditReport(replace(AUDIT, suites=(bare,))))
+    text = written(audit_output(AuditReport(replace(AUDIT, suites=(bare,)))), OutputFormat.MARKDOWN).decode()
     assert "compatible attacks" not in text
     assert "overwritten by" not in text
     assert "bare" in text
@@ -190,7 +191,7 @@ def test_names_from_a_benchmark_do_no_markup() -> None:
     odd = SuiteAudit(
         "<b>|x", "", (UserTaskAudit("user_task_0", overwritten=("[a](b)",), noop_utility=True),), ()
     )
-    text = audit_markdown(AuditReport(replace(AUDIT, suites=(odd,))))
+    text = written(audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
     assert "[a](b)" not in text
 

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from agentsys.analysis.tables.document import Document, Grid, cells
-from agentsys.analysis.tables.write_terminal import needed_width, terminal_grid
-from agentsys.audit.report import AuditReport, audit_document, audit_sentences, audit_terminal
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document, terminal_grid
+from agentsys.audit.report import AuditReport, audit_document, audit_sentences
 from agentsys.audit.static.document import static_sections
 from agentsys.audit.static.findings import attack_findings, user_findings
 from agentsys.audit.static.mutations import DROPPED, Mutation
@@ -47,7 +47,7 @@ def suite_of(row: UserTaskAudit) -> SuiteAudit:
 def printed(audit: StaticAudit, width: int, *, every_task: bool = False) -> list[str]:
     report, file = AuditReport(audit), io.StringIO()
     document = audit_document(report, every_task=every_task)
-    Console(file=file, width=width, force_terminal=False).print(audit_terminal(report, document))
+    Console(file=file, width=width, force_terminal=False).print(terminal_document(document))
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import replace
 
 from rich.console import Console
 
-from agentsys.analysis.tables.write_terminal import needed_width
-from agentsys.audit.report import AuditReport, audit_document, audit_json, audit_markdown, audit_terminal
+from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
+from agentsys.audit.report import AuditReport, audit_document, audit_output
 from agentsys.audit.static.rows import StaticAudit
 from agentsys.audit.traces.audit import TraceAudit
 from agentsys.audit.traces.document import trace_sections, trace_sentences
@@ -73,7 +76,7 @@ def test_findings_of_nothing_have_no_section() -> None:
 
 
 def test_names_from_records_do_no_markup_in_markdown() -> None:
-    text = audit_markdown(REPORT)
+    text = written(audit_output(REPORT), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -83,15 +86,24 @@ def test_names_from_records_do_no_markup_in_markdown() -> None:
 def test_names_from_records_steer_no_terminal() -> None:
     file = io.StringIO()
     document = audit_document(REPORT, every_task=True)
-    Console(file=file, width=200, force_terminal=False).print(audit_terminal(REPORT, document))
+    Console(file=file, width=200, force_terminal=False).print(terminal_document(document))
     assert "[red]x[/red]" in file.getvalue()
     assert "\x1b" not in file.getvalue()
 
 
 def test_json_has_no_nan_and_every_finding() -> None:
-    data = json.loads(audit_json(REPORT))
+    data = json.loads(written(audit_output(REPORT), OutputFormat.JSON))
     assert data["runs"]["asr"][0]["asr_exposed"] is None
-    assert data["runs"]["hollow"] == [{"folder": NASTY, "records": 7}]
+    assert data["runs"]["hollow"] == [{"folder": plain(NASTY), "records": 7}]
+
+
+def test_csv_has_a_record_per_number_of_every_table() -> None:
+    text = written(audit_output(REPORT), OutputFormat.CSV).decode()
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert set(found[0]) == {"section", "table", "row", "column", "value"}
+    exposed = [line for line in found if line["table"] == "was the injection met?"]
+    assert {line["column"] for line in exposed} == {"cases", "exposed", "not exposed", "unknown"}
+    assert "\x1b" not in text
 
 
 def test_long_names_of_records_do_not_widen_the_grids() -> None:

@@ -20,7 +20,7 @@ from agentsys.cli.output import put
 from agentsys.errors import ConfigError
 from agentsys.records.reading import Reading
 
-COMMANDS = ("results", "table", "compare", "measures", "budget")
+COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "audit")
 
 
 def output() -> Output:

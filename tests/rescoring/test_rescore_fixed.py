@@ -13,6 +13,8 @@ import orjson
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
+from agentsys.analysis.tables.output import OutputFormat
+from agentsys.analysis.tables.output import written as text_of
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.score_variants import variants_of
 from agentsys.analysis.tables.write_text import markdown_document
@@ -22,7 +24,7 @@ from agentsys.records.reading import read_cases
 from agentsys.rescoring.agreement import ALL, fixed_rows
 from agentsys.rescoring.rescore import Rescoring, rescore
 from agentsys.rescoring.rescoring_document import rescoring_document
-from agentsys.rescoring.rescoring_export import rescoring_csv, rescoring_json
+from agentsys.rescoring.rescoring_export import rescoring_output
 from agentsys.rescoring.write_rescored import write_rescored
 
 UNPAID = published(user_task_id="user_task_5", messages=turns([]))
@@ -93,7 +95,7 @@ def test_the_document_has_both_scores_the_turned_cases_and_what_the_fixes_do(run
 
 def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
     found = rescore([runs], "v1.2.2")
-    lines = list(csv.DictReader(io.StringIO(rescoring_csv(found))))
+    lines = list(csv.DictReader(io.StringIO(text_of(rescoring_output(found), OutputFormat.CSV).decode())))
     shown = [
         (line["user_task_id"], line["utility_fixed"], line["security_fixed"], line["changed_by"])
         for line in lines
@@ -104,7 +106,7 @@ def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
         ("user_task_5", "False", "", "utility_new_effects"),
         ("user_task_5", "False", "True", "utility_new_effects"),
     ]
-    fixed = json.loads(rescoring_json(found))["fixed"]
+    fixed = json.loads(text_of(rescoring_output(found), OutputFormat.JSON))["fixed"]
     assert fixed["fixes"] == list(CHECKER_ONLY) and len(fixed["rows"]) == 5
     assert [case["changed_by"] for case in fixed["changed"]] == [["utility_new_effects"]] * 2
 

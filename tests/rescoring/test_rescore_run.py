@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
+from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.errors import ConfigError
 from agentsys.rescoring.agreement import ALL, ALONE, agreements
 from agentsys.rescoring.rescore import rescore
 from agentsys.rescoring.rescoring_document import rescoring_document
-from agentsys.rescoring.rescoring_export import COLUMNS, rescoring_csv, rescoring_json
+from agentsys.rescoring.rescoring_export import COLUMNS, rescoring_output
 from agentsys.rescoring.trajectories.unusable import RecordFault
 
 
@@ -131,13 +132,17 @@ def test_the_document_names_every_flip_and_every_kind_of_omission(runs: Path) ->
 
 def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="=cmd()"), "a.json")
-    lines = list(csv.DictReader(io.StringIO(rescoring_csv(rescore([tmp_path], "v1.1")))))
-    assert tuple(lines[0]) == COLUMNS
+    lines = list(
+        csv.DictReader(
+            io.StringIO(written(rescoring_output(rescore([tmp_path], "v1.1")), OutputFormat.CSV).decode())
+        )
+    )
+    assert tuple(lines[0]) == tuple(COLUMNS)
     assert (lines[0]["pipeline"], lines[0]["utility"], lines[0]["security"]) == ("'=cmd()", "True", "")
 
 
 def test_json_lists_all_flips_and_skipped_records(runs: Path) -> None:
-    found = json.loads(rescoring_json(rescore([runs], "v1.2.2")))
+    found = json.loads(written(rescoring_output(rescore([runs], "v1.2.2")), OutputFormat.JSON))
     (flip,) = found["flips"]
     assert (flip["score"], flip["recorded"], flip["rescored"], flip["attack"]) == (
         "security",
@@ -152,4 +157,6 @@ def test_json_lists_all_flips_and_skipped_records(runs: Path) -> None:
 def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="evil\x1b[31m", suite_name="\x1b]0;x"), "a.json")
     found = rescore([tmp_path], "v1.1")
-    assert "\x1b" not in rescoring_json(found) + markdown_document(rescoring_document(found))
+    assert "\x1b" not in written(rescoring_output(found), OutputFormat.JSON).decode() + markdown_document(
+        rescoring_document(found)
+    )

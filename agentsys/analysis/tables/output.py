@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, assert_never, get_args, get_type_hints
@@ -12,7 +12,7 @@ from typing import Any, assert_never, get_args, get_type_hints
 import orjson
 from rich.console import Console
 
-from agentsys.analysis.tables.document import Document
+from agentsys.analysis.tables.document import Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.analysis.tables.write_html import html_document
 from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
@@ -77,6 +77,30 @@ def _held(hint: Any) -> str:
     """What a column holds: of `float | None`, floats."""
     (held,) = (kind for kind in get_args(hint) or (hint,) if kind is not type(None))
     return str(held.__name__)
+
+
+def grid_records(document: Document) -> Records:
+    """The long form of a result that has none of its own: one record per number, or last name, of a grid.
+
+    Args:
+        document: Its grids; a row is called by its names, of which those behind the first may be values.
+    """
+    rows = [
+        {"section": heading, "table": grid.caption, "row": name, "column": column, "value": cell.in_one}
+        for heading, grids in document.sections
+        for grid in grids
+        for name, column, cell in _cells(grid)
+    ]
+    return Records(dict.fromkeys(("section", "table", "row", "column", "value"), "str"), rows)
+
+
+def _cells(grid: Grid) -> Iterator[tuple[str, str, GridCell]]:
+    names = min(grid.names, len(grid.header) - 1)
+    for row in grid.rows:
+        name = " / ".join(cell.in_one for cell in row[:names])
+        yield from (
+            (name, column, cell) for column, cell in zip(grid.header[names:], row[names:], strict=True)
+        )
 
 
 def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> bytes:
