@@ -81,13 +81,19 @@ class ObservationInjection:
         return bool(self._tool(suite, injection_task))
 
     def _tool(self, suite: TaskSuite[Any], injection_task: BaseInjectionTask[Any]) -> str:
-        tool = getattr(injection_task, "attack_tool", None)
-        if not isinstance(tool, str):
+        tool = attack_tool(injection_task)
+        if tool is None:
             raise ConfigError(
                 f"attack={self.name} asks for a tool by name, and {injection_task.ID} of suite '{suite.name}'"
                 " names none; use it with benchmark=asb, or another attack here."
             )
         return tool
+
+
+def attack_tool(injection_task: BaseInjectionTask[Any]) -> str | None:
+    """The one tool that an injection task of ASB is about; None for a task of another kind."""
+    tool = getattr(injection_task, "attack_tool", None)
+    return tool if isinstance(tool, str) else None
 
 
 def opi_text(type: str, instruction: str, tool: str) -> str:

@@ -11,29 +11,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentsys.attacks.search import Attempt, Place, Quest, Target
-from agentsys.attacks.searched import Searched, count
+from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.searched import Searched
 
 
 class PairAttack(Searched):
     """Streams of refinements of a start text, which is tried first.
 
     Args:
-        streams: Independent starts.
+        streams: Number of independent starts.
         depth: Attempts per stream; `streams` x `depth`, and the start text's, is the budget.
         name: The attack's name.
-        on_topic: See `Searched`, as are all other options.
-        options: As there.
+        options: Any of `SearchOptions`, by name.
 
     Raises:
         ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
-    def __init__(
-        self, streams: int = 3, depth: int = 5, *, name: str = "pair", on_topic: str = "none", **options: Any
-    ) -> None:
-        super().__init__(name, on_topic=on_topic, **options)
-        self.streams = count("attack.streams", streams)
-        self.depth = count("attack.depth", depth)
+    def __init__(self, streams: int = 3, depth: int = 5, *, name: str = "pair", **options: Any) -> None:
+        super().__init__(name, SearchOptions(**options))
+        self.streams = check_count("attack.streams", streams)
+        self.depth = check_count("attack.depth", depth)
         self.budget = 1 + self.streams * self.depth
 
     def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from agentdojo import attacks as _register_all  # noqa: F401 - importing it fills the registry
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks.attack_registry import ATTACKS
 from agentdojo.attacks.base_attacks import BaseAttack
 from agentdojo.attacks.baseline_attacks import ManualAttack
+from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.attacks.packaged import addressed
-from agentsys.attacks.typed_once import TypedOnce
+from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import AttackKind, Victim
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_named
+
+_STAND_IN = "local"
+"""A model AgentDojo knows, for victims whose prose name it has never heard."""
+
+Pair = tuple[str, str, str]
+"""Suite, user task, injection task."""
 
 
 class RegisteredAttack:
@@ -70,5 +80,58 @@ class RegisteredAttack:
         key = (id(suite), victim)
         with self._lock:
             if key not in self._addressed:
-                self._addressed[key] = addressed(self.name, suite, victim)
+                self._addressed[key] = _addressed_attack(self.name, suite, victim)
             return self._addressed[key]
+
+
+class TypedOnce:
+    """Remembers what a person typed for a pair of tasks, so every defense and epoch meets the same text."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Pair, dict[str, str]] = {}
+        self._lock = Lock()  # one question at a time, whatever the number of workers
+
+    def texts(self, pair: Pair, ask: Callable[[], dict[str, str]]) -> Mapping[str, str]:
+        """What was typed for a pair, asking now if it has not been.
+
+        Raises:
+            ConfigError: If there is nobody to ask.
+        """
+        with self._lock:
+            if pair not in self._texts:
+                if not sys.stdin.isatty():
+                    raise ConfigError(
+                        "attack=manual asks for each injection at the terminal, but stdin is not one;"
+                        " run it in a terminal, or use attack=template with the text in attack.template."
+                    )
+                self._texts[pair] = ask()
+            return dict(self._texts[pair])
+
+
+def _addressed_attack(name: str, suite: TaskSuite[Any], victim: Victim) -> BaseAttack:
+    """A registered attack, built as AgentDojo builds it, that addresses `victim`.
+
+    AgentDojo guesses the victim's prose name from its pipeline's name and raises where it cannot.
+    So the attack is built for a pipeline named after a model it knows - one with the victim's own
+    prose name if there is one, which makes it pick the same wrong name where it wants a wrong one.
+    Then the names it took for right are replaced; names that are left out or wrong on purpose stay.
+    """
+    pipeline = GroundTruthPipeline(None)  # any element: only its name is read
+    pipeline.name = _known_model(victim.model_name)
+    attack = ATTACKS[name](suite, pipeline)
+    if getattr(attack, "model_name", None) == MODEL_NAMES[pipeline.name]:
+        attack.model_name = victim.model_name
+    if getattr(attack, "user_name", None) == _packages_user_name(suite, pipeline):
+        attack.user_name = victim.user_name
+    # On this object only: AgentDojo's own method has one small cache for everything (see vectors).
+    vars(attack)["get_injection_candidates"] = lambda user_task: injectable_vectors(suite, user_task)
+    return attack
+
+
+def _known_model(prose: str) -> str:
+    return next((model for model, known in MODEL_NAMES.items() if known == prose), _STAND_IN)
+
+
+def _packages_user_name(suite: TaskSuite[Any], pipeline: BasePipelineElement) -> str:
+    """The name that AgentDojo's attacks take for the user's; it stands in their code only."""
+    return str(ImportantInstructionsAttack(suite, pipeline).user_name)

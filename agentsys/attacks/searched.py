@@ -1,35 +1,31 @@
-"""`Searched`: what PAIR and TAP share - settings, start text, artefact, asking the attacker, judging."""
+"""`Searched`: what PAIR and TAP share: the start text, the artefact, asking the attacker, judging."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks import attacker as attackers
-from agentsys.attacks.artefact import Artefact, read_artefact
 from agentsys.attacks.attacker.prompt import UNUSABLE, Attacker
 from agentsys.attacks.attacker.reply import FAULTS, proposal_in
 from agentsys.attacks.attacker.simulated import play_attacker
 from agentsys.attacks.attacker.topic import off_topic, play_judge, rating
 from agentsys.attacks.judge import Feedback, feedback_named, judged, what_it_did
 from agentsys.attacks.knowledge import knowledge_named
-from agentsys.attacks.opi import ObservationInjection
+from agentsys.attacks.opi import ObservationInjection, attack_tool
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal, QueryFacts, Quest, Target
+from agentsys.attacks.search_options import SearchOptions
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import Attack, AttackKind, Victim
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.role import SimulatedRole
 
-MODES = ("transfer", "per_case")
-TOPIC = ("model", "none")
-JUDGES = ("calls", "model")
 REASKS = 3
 """How often an attacker whose reply gave no text is asked again, in the same conversation."""
 OPENINGS = 3
@@ -43,20 +39,10 @@ class Searched:
 
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
-        mode: `transfer` or `per_case`.
-        knowledge: `none`, `task` or `full`: see `Knowledge`.
-        feedback: `blackbox` or `defense_aware`.
-        knowledge_file: A text that is told in place of the defense's description, or null.
-        attacker: Name of the YAML of the attacker's model; None: the run's model. The run looks at it.
-        temperature: The attacker's.
-        on_topic: `model`: a model says whether a candidate is off topic, and prunes it; `none`.
-        judge: `calls`: scores below a success come from the agent's calls; `model`: from a model.
-        search_on: User tasks that a candidate is tried on in mode `transfer`.
-        seed: Orders the attacker's strategies and breaks ties.
-        artefact: A file of an earlier search; its texts are used and nothing is searched.
+        options: What all such attacks can be told.
 
     Raises:
-        ConfigError: If an option is none of those, a file cannot be read, or another attack made it.
+        ConfigError: If the artefact holds texts of another attack.
     """
 
     kind = AttackKind.TARGETED
@@ -64,34 +50,17 @@ class Searched:
     left_out = "has no text in its artefact for"
     budget = 0
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        mode: str = "transfer",
-        knowledge: str = "task",
-        feedback: str = "blackbox",
-        knowledge_file: str | None = None,
-        attacker: str | None = None,
-        temperature: float = 1.0,
-        on_topic: str = "none",
-        judge: str = "calls",
-        search_on: int = 3,
-        seed: int | None = None,
-        artefact: str | None = None,
-    ) -> None:
+    def __init__(self, name: str, options: SearchOptions) -> None:
         self.name = name
-        self.mode = _one_of("attack.mode", mode, MODES)
-        self.knowledge = knowledge_named(knowledge)
-        self.attacker = attacker
-        self.search_on = count("attack.search_on", search_on) if self.mode == "transfer" else 1
-        self.seed = _seed(seed)
-        self._feedback = feedback_named(feedback)
-        self._told = None if knowledge_file is None else _text_in(knowledge_file)
-        self._temperature = _number("attack.temperature", temperature)
-        self._prunes = _one_of("attack.on_topic", on_topic, TOPIC) == "model"
-        self._critic = _one_of("attack.judge", judge, JUDGES) == "model"
-        self._artefact = None if artefact is None else _artefact_of(name, artefact)
+        self.mode = options.mode
+        self.knowledge = knowledge_named(options.knowledge)
+        self.attacker = options.attacker
+        self.search_on = options.search_on if options.mode == "transfer" else 1
+        self.seed = options.seed or 0
+        self._options = options
+        self._feedback = feedback_named(options.feedback)
+        self._told = options.told()
+        self._artefact = options.artefact_of(name)
 
     @property
     def replays(self) -> bool:
@@ -137,7 +106,7 @@ class Searched:
 
     def judged(self, quest: Quest, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """The score of a query and what its attacker hears of it."""
-        asks = self._critic and not facts.success
+        asks = self._options.judge == "model" and not facts.success
         rated = rating(model, quest.goal, what_it_did(facts)) if asks else None
         return judged(quest, facts, self._feedback, text, rated)
 
@@ -199,13 +168,14 @@ class Searched:
         """The proposal in characters that can be injected, refused where the judge finds it off topic."""
         text = proposal.text if quest.mend is None else quest.mend(proposal.text)
         kept = proposal if text == proposal.text else replace(proposal, text=text, proposed=proposal.text)
-        return replace(kept, refused=off_topic(model, quest.goal, text)) if self._prunes else kept
+        prunes = self._options.on_topic == "model"
+        return replace(kept, refused=off_topic(model, quest.goal, text)) if prunes else kept
 
     def _attacker(self, quest: Quest) -> Attacker:
         aware = self._feedback is Feedback.DEFENSE_AWARE
         told = quest.defense if aware else ""
         told = told if self._told is None else self._told
-        return Attacker(quest, self._temperature, self.seed, self.knowledge, told)
+        return Attacker(quest, float(self._options.temperature), self.seed, self.knowledge, told)
 
 
 def plain_attack(injection_task: BaseInjectionTask[Any]) -> Attack:
@@ -213,60 +183,6 @@ def plain_attack(injection_task: BaseInjectionTask[Any]) -> Attack:
 
     AgentDojo's standard attack; where the injection task names a tool, ASB's strongest, which names it.
     """
-    if isinstance(getattr(injection_task, "attack_tool", None), str):
+    if attack_tool(injection_task) is not None:
         return ObservationInjection("combined_attack")
     return RegisteredAttack("important_instructions")
-
-
-def count(option: str, value: object) -> int:
-    """A whole number from 1 to 1000.
-
-    Raises:
-        ConfigError: If it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
-        raise ConfigError(f"{option} is {value!r}; give a whole number from 1 to 1000.")
-    return value
-
-
-def _one_of(option: str, value: object, known: Sequence[str]) -> str:
-    # YAML 1.1 readers make a bare `none` a text and `null` a None; both mean the same here.
-    if str(value) not in known:
-        raise ConfigError(unknown_name(option, str(value), known))
-    return str(value)
-
-
-def _seed(value: object) -> int:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"attack.seed is {value!r}; give a whole number, or null for the run's.")
-    return value or 0
-
-
-def _text_in(file: object) -> str:
-    if not isinstance(file, str) or not file:
-        raise ConfigError(f"attack.knowledge_file is {file!r}; give the name of a text file, or null.")
-    try:
-        return Path(file).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"attack.knowledge_file {file} cannot be read: {error}. Give a text file in UTF-8."
-        ) from None
-
-
-def _artefact_of(name: str, file: object) -> Artefact:
-    """The artefact, if it is one of this attack: results are named after the attack that found the texts."""
-    if not isinstance(file, str) or not file:
-        raise ConfigError(f"attack.artefact is {file!r}; give the name of a file of a search, or null.")
-    artefact = read_artefact(Path(file))
-    if artefact.attack.split("+")[0] != name:
-        raise ConfigError(
-            f"attack.artefact {file} holds texts of attack {artefact.attack[:60]!a}, not of {name!r}; choose"
-            " the attack, attack.mode and attack.knowledge of that search, or give the file to attack=cached."
-        )
-    return artefact
-
-
-def _number(option: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 2.0:
-        raise ConfigError(f"{option} is {value!r}; give a number from 0.0 to 2.0.")
-    return float(value)

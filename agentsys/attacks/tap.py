@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agentsys.attacks.search import Attempt, Place, Quest, Target
-from agentsys.attacks.searched import Searched, count
+from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.searched import Searched
 
 _Path = tuple[Attempt, ...]
 """The attempts from a child of the root to a leaf."""
@@ -22,12 +23,12 @@ class TapAttack(Searched):
     """A tree of refinements of a start text, which is tried first.
 
     Args:
-        branching: Candidates per leaf.
-        width: Leaves kept after each level, the best by score.
-        depth: Levels. A pruned candidate costs an attempt and no query.
+        branching: Number of candidates per leaf.
+        width: Number of leaves kept after each level, the best by score.
+        depth: Number of levels. A pruned candidate costs an attempt and no query.
         name: The attack's name.
-        on_topic: See `Searched`, as are all other options.
-        options: As there.
+        on_topic: See `SearchOptions`; by default TAP prunes.
+        options: Any other of `SearchOptions`, by name.
 
     Raises:
         ConfigError: If an option is out of range or the artefact cannot be read.
@@ -43,10 +44,10 @@ class TapAttack(Searched):
         on_topic: str = "model",
         **options: Any,
     ) -> None:
-        super().__init__(name, on_topic=on_topic, **options)
-        self.branching = count("attack.branching", branching)
-        self.width = count("attack.width", width)
-        self.depth = count("attack.depth", depth)
+        super().__init__(name, SearchOptions(on_topic=on_topic, **options))
+        self.branching = check_count("attack.branching", branching)
+        self.width = check_count("attack.width", width)
+        self.depth = check_count("attack.depth", depth)
         self.budget = 1 + sum(self.branching * leaves for leaves in self._leaves())
 
     def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
@@ -17,19 +15,15 @@ from agentdojo.types import (
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.failures import Failure
 from agentsys.defense.meter import OutOfCalls
-from agentsys.defense.privileges import PrivilegeBook
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.session import AgentSession
-from agentsys.defense.settings import AgentSysSettings
+from agentsys.defense.session import AgentSession, SessionElement
 from agentsys.defense.tool_turn import Arguments, next_message, read_arguments, run_tool, tool_message
-from agentsys.models.chat import ChatModel, text_of
-from agentsys.models.element import QueryResult
-from agentsys.models.trace import span
+from agentsys.models.chat import text_of
 
 ROLE = "agent"
 
 
-class GuardedAgent(BasePipelineElement):  # type: ignore[misc]
+class GuardedAgent(SessionElement):
     """A plain tool-calling agent whose command calls are judged before they run.
 
     Args:
@@ -40,40 +34,19 @@ class GuardedAgent(BasePipelineElement):  # type: ignore[misc]
 
     name = "agentsys_no_isolation"
 
-    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeBook) -> None:
-        self.model = model
-        self.settings = settings
-        self.book = book
-
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
-        """Work on the user's request until the model answers or its steps are used up."""
-        session = AgentSession(self.model, self.settings, self.book, query, runtime, env)
-        context = list(messages)
-        with span("main") as opened:
-            opened.messages = context
-            opened.decision = {"finished": _converse(session, context)}
-        return query, runtime, env, context, extra_args or {}
-
-
-def _converse(session: AgentSession, context: list[ChatMessage]) -> bool:
-    trace = CallTrace()
-    for step in range(session.settings.main_steps + 1):
-        message, refused = _judged_step(session, context, trace)
-        context.append(message)
-        if not message["tool_calls"]:
-            return True
-        if step == session.settings.main_steps:
-            break
-        for place, call in enumerate(message["tool_calls"]):
-            context.append(_answered(session, call, trace, refused.get(place)))
-    return False
+    def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
+        """Extend the context turn by turn, under the main agent's bounds."""
+        trace = CallTrace()
+        for step in range(session.settings.main_steps + 1):
+            message, refused = _judged_step(session, context, trace)
+            context.append(message)
+            if not message["tool_calls"]:
+                return True
+            if step == session.settings.main_steps:
+                break
+            for place, call in enumerate(message["tool_calls"]):
+                context.append(_answered(session, call, trace, refused.get(place)))
+        return False
 
 
 def _judged_step(

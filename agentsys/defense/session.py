@@ -1,11 +1,15 @@
-"""`AgentSession`: what all agents of one run of the pipeline share."""
+"""`AgentSession`: what all agents of one run of the pipeline share, and `SessionElement`, which opens one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
-from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
 
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.commands import Answers, Commands
@@ -18,6 +22,7 @@ from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
 from agentsys.defense.settings import AgentSysSettings, Judge
 from agentsys.defense.validator import note_ruling, validate
 from agentsys.models.chat import ChatModel, ToolSpec
+from agentsys.models.element import QueryResult
 from agentsys.models.errors import ModelError
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
@@ -128,3 +133,38 @@ class AgentSession:
                 return ruling.decision is Decision.ALLOW
         described = self.runtime.functions[call.tool].description
         return validate(self.model, self.request, earlier, call, described).allow
+
+
+class SessionElement(BasePipelineElement, ABC):  # type: ignore[misc]
+    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own.
+
+    Args:
+        model: The model behind all agents of the case.
+        settings: The variant of AgentSys.
+        book: Where the tools' privileges are kept.
+    """
+
+    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeBook) -> None:
+        self.model = model
+        self.settings = settings
+        self.book = book
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Work on the user's request until the model answers or its steps are used up."""
+        session = AgentSession(self.model, self.settings, self.book, query, runtime, env)
+        context = list(messages)
+        with span("main") as opened:
+            opened.messages = context  # The same list: the span holds the context however this ends.
+            opened.decision = {"finished": self.converse(session, context)}
+        return query, runtime, env, context, extra_args or {}
+
+    @abstractmethod
+    def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
+        """Extend the context turn by turn; returns whether the model stopped by itself."""

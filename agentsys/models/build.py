@@ -21,7 +21,6 @@ from agentsys.models.wrappers.booked import Booked
 from agentsys.models.wrappers.cache import Cached, ReplyStore
 from agentsys.models.wrappers.recorded import Recorded
 from agentsys.models.wrappers.retry import ONCE, Gate, Retried, RetryPolicy
-from agentsys.models.wrappers.roles import ByRole
 
 _BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
@@ -50,6 +49,32 @@ class Blamed:
             raise
         except (Exception, SystemExit) as error:
             raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
+
+
+class ByRole:
+    """Sends each request to the model of the role that asks, e.g. to a cheaper worker.
+
+    Args:
+        default: Who answers roles that have no model of their own; gives the name.
+        roles: Role -> model.
+    """
+
+    def __init__(self, default: ChatModel, roles: Mapping[str, ChatModel]) -> None:
+        self.default = default
+        self.roles = dict(roles)
+
+    @property
+    def name(self) -> str:
+        """The default model's name."""
+        return self.default.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask the role's model.
+
+        Raises:
+            ModelError: As that model does.
+        """
+        return self.roles.get(request.role, self.default).complete(request)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,36 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, DebertaV2Model, DebertaV2PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import logging as transformers_logging
 
 from agentsys.errors import ConfigError
 from baselines.detectors.checkpoint import reachable, source
-from baselines.detectors.first_token_head import UNUSED, FirstTokenClassifier
 from baselines.detectors.settings import ClassifierSettings
+
+UNUSED = frozenset({"pooler.dense.weight", "pooler.dense.bias"})
+"""Parameters that PIGuard's checkpoint may hold and its head does not use."""
+
+
+class FirstTokenClassifier(DebertaV2PreTrainedModel):  # type: ignore[misc]
+    """DeBERTa-v2 with a linear layer on the first token's hidden state: PIGuard's head.
+
+    PIGuard's repository brings a class of its own, which would have to be run as remote code, and the stock
+    class, which has a pooling layer in between, computes something else from the same checkpoint. Its
+    parameters are `deberta.*` and `classifier.*`.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.deberta = DebertaV2Model(config)
+        self.classifier = torch.nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def forward(self, input_ids: Any, attention_mask: Any, **_: Any) -> Any:
+        """Logits of shape `(n, labels)`."""
+        hidden = self.deberta(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return SequenceClassifierOutput(logits=self.classifier(hidden[:, 0, :]))
 
 
 class TorchNetwork:

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentsys.models.providers.wire_text import malformed
 from baselines.melon.embedder import Embedder
-from baselines.melon.vectors import Vectors, unit_rows
+
+Vectors = NDArray[np.float64]
+"""Shape `(texts, dimensions)`; every row has length 1."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,32 @@ class Bank:
         if len({len(vector) for vector in self.vectors.values()}) > 1:
             raise malformed("the embedder changed the length of its vectors between two requests")
         return np.stack(rows)
+
+
+def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
+    """The rows as unit vectors, checked: a bad one must not let a call through.
+
+    Args:
+        rows: What the embedder returned.
+        count: How many texts it was given.
+
+    Returns:
+        Shape `(count, dimensions)`.
+
+    Raises:
+        ModelError: MALFORMED_REPLY, if there are not as many, they differ in length, are not finite, or are
+            all zeros. A cosine would be undefined, and every comparison with it false.
+    """
+    try:
+        matrix = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise malformed(
+            "the embedder returned something that is not a list of equally long vectors"
+        ) from None
+    if matrix.ndim != 2 or matrix.shape[0] != count:
+        raise malformed(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
+    norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))
+    if not np.isfinite(norms).all() or not (norms > 0).all():
+        raise malformed("the embedder returned a vector without a direction")
+    unit: Vectors = matrix / norms
+    return unit

@@ -8,21 +8,19 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import ChatMessage
+from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, user
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.element import QueryResult
 from agentsys.models.errors import Consequence, ModelError
 from agentsys.models.tools import tool_specs
-from agentsys.models.trace import Span, span
+from agentsys.models.trace import ModelCall, Span, span
 from baselines.melon.bank import Bank, Match
-from baselines.melon.blocking import redacted, step_start
 from baselines.melon.call_text import call_text
 from baselines.melon.embedder import Embedder
 from baselines.melon.masked_conversation import masked_conversation
-from baselines.melon.overhead import overhead
-from baselines.melon.prompts import NOTICE
-from baselines.melon.settings import MelonSettings
+from baselines.melon.prompts import NOTICE, PLACEHOLDER
+from baselines.melon.settings import MelonSettings, Redact
 
 ROLE = "agent"
 MASKED_ROLE = "melon_masked"
@@ -83,7 +81,7 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
         asked = [*messages, user(query)] if self.settings.repeat_request else list(messages)
         reply = self.model.complete(ChatRequest(asked, tools, ROLE))
         if self._judged(reply, messages, tools, bank).blocked:
-            conversation = [*redacted(asked, self.settings.redact), assistant(NOTICE)]
+            conversation = [*_redacted(asked, self.settings.redact), assistant(NOTICE)]
         else:
             conversation = [*asked, reply.message]
         # A new dict: AgentDojo hands every task of a process the same one where the caller gave none.
@@ -132,7 +130,7 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
 
 def _bank_of(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> Bank:
     """The task's bank; a new one at the first tool step, whatever an earlier task has left behind."""
-    first = not any(message["role"] == "tool" for message in messages[: step_start(messages)])
+    first = not any(message["role"] == "tool" for message in messages[: _step_start(messages)])
     kept = extra.get(_BANK)
     return kept if isinstance(kept, Bank) and not first else Bank()
 
@@ -148,4 +146,60 @@ def _note(opened: Span, verdict: StepVerdict, bank: Bank, reply: ChatReply) -> N
             "similarity": verdict.match.similarity,
         }
     opened.decision["bank"] = list(bank.masked)
-    opened.decision["overhead"] = overhead(opened.calls, reply.usage)
+    opened.decision["overhead"] = _overhead(opened.calls, reply.usage)
+
+
+def _step_start(messages: Sequence[ChatMessage]) -> int:
+    """Index of the first tool result of the latest step: those behind the last assistant message."""
+    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    return assistant[-1] + 1 if assistant else 0
+
+
+def _redacted(messages: Sequence[ChatMessage], redact: Redact) -> list[ChatMessage]:
+    """The conversation with tool results of the latest step replaced; the messages given stay as they are.
+
+    Args:
+        messages: The conversation, which may end with a repeated request.
+        redact: `step`: all of them, with their error texts. `newest`: the content of the last one.
+    """
+    results = [
+        index for index in range(_step_start(messages), len(messages)) if messages[index]["role"] == "tool"
+    ]
+    chosen = results if redact == "step" else results[-1:]
+    new = list(messages)
+    for index in chosen:
+        message = messages[index]
+        assert message["role"] == "tool"
+        new[index] = _without_text(message, keep_error=redact == "newest")
+    return new
+
+
+def _without_text(message: ChatToolResultMessage, *, keep_error: bool) -> ChatToolResultMessage:
+    error = message["error"]
+    return {
+        **message,
+        "content": [text_content_block_from_string(PLACEHOLDER)],
+        "error": error if keep_error or error is None else PLACEHOLDER,
+    }
+
+
+def _overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
+    """The overhead of a step, JSON-ready.
+
+    Args:
+        calls: The masked pass and the embedding requests, as booked.
+        own: Tokens of the agent's own question in this step.
+
+    Returns:
+        Per role, calls and tokens; `ratio`: extra tokens per token of the agent's own question, None
+        where that has none (a replayed model counts no tokens).
+    """
+    roles: dict[str, dict[str, int]] = {}
+    for call in calls:
+        sums = roles.setdefault(call.role, {"calls": 0, "prompt": 0, "completion": 0})
+        sums["calls"] += 1
+        sums["prompt"] += call.usage.prompt
+        sums["completion"] += call.usage.completion
+    extra = sum(call.usage.prompt + call.usage.completion for call in calls)
+    asked = own.prompt + own.completion
+    return {"roles": roles, "tokens": extra, "ratio": round(extra / asked, 3) if asked else None}

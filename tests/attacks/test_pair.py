@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker.prompt import LAST_TURNS
-from agentsys.attacks.attacker.strategies import STRATEGIES
+from agentsys.attacks.attacker.prompt import LAST_TURNS, STRATEGIES
 from agentsys.attacks.pair import PairAttack
 from agentsys.attacks.search import chosen
 from agentsys.errors import ConfigError

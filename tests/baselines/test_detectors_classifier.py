@@ -94,7 +94,7 @@ def test_scores_are_those_of_the_saved_model_itself(folders: Folders, head: str)
     import torch
     from transformers import DebertaV2ForSequenceClassification, PreTrainedTokenizerFast
 
-    from baselines.detectors.first_token_head import FirstTokenClassifier
+    from baselines.detectors.torch_backend import FirstTokenClassifier
 
     kind: Any = DebertaV2ForSequenceClassification if head == "pooled" else FirstTokenClassifier
     folder = folders[head, False]

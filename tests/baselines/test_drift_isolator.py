@@ -12,7 +12,7 @@ from scripted_for_drift import STOP, RoleModel, Tools, call, decisions, detected
 
 from agentsys.models.chat import text_of
 from baselines.drift.fixes import ALL, NONE, DriftFix
-from baselines.drift.masking import mask
+from baselines.drift.isolator import mask
 from baselines.drift.prompts import WITHHELD
 from baselines.drift.settings import DriftSettings
 

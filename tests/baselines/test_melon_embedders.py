@@ -18,10 +18,10 @@ from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.trace import Tracer, tracing
 from baselines.melon import Melon
+from baselines.melon.bank import unit_rows
 from baselines.melon.char_ngrams import CharNgrams
 from baselines.melon.embedder import Embedder, build_embedder
 from baselines.melon.openai_embeddings import MOST_TEXTS, OpenAIEmbeddings
-from baselines.melon.vectors import unit_rows
 
 PRICE = {"prompt": 0.13, "completion": 0.0, "as_of": "2024-01-25"}
 ONCE = {"attempts": 1}

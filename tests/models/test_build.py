@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
-from agentsys.models.provider import find_class
+from agentsys.models.provider import find_class, identity
 from agentsys.models.serving import serve
 from agentsys.models.trace import Tracer, tracing
 
@@ -211,3 +212,26 @@ def test_scripted_model_is_played_by_scene_never_cached_and_never_asked_twice(tm
 
 def test_classes_are_found_like_hydras_targets() -> None:
     assert find_class("m", OPENAI).__name__ == "OpenAIModel"
+
+
+@pytest.mark.parametrize(
+    ("first", "now"),
+    [
+        ("anthropic.AnthropicModel", "providers.anthropic.AnthropicModel"),
+        ("google.GoogleModel", "providers.google.GoogleModel"),
+        ("litellm.LiteLLMModel", "providers.litellm.LiteLLMModel"),
+        ("openai.OpenAIModel", "providers.openai.OpenAIModel"),
+        ("replay.ReplayModel", "replay.model.ReplayModel"),
+    ],
+)
+def test_a_class_that_moved_is_found_under_its_first_name_and_keeps_its_kept_replies(
+    first: str, now: str
+) -> None:
+    first, now = f"agentsys.models.{first}", f"agentsys.models.{now}"
+    with pytest.warns(FutureWarning, match=re.escape(f"{first} has moved; write _target_: {now}")):
+        found = find_class("m", first)
+    assert found is find_class("m", now)
+    assert f"{found.__module__}.{found.__name__}" == now
+    yaml_now = {"_target_": now, "name": "m", "model_id": "m-1", "timeout_s": 5}
+    assert identity(yaml_now) == {"_target_": first, "model_id": "m-1"}
+    assert identity(yaml_now) == identity({**yaml_now, "_target_": first})

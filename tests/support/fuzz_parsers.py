@@ -187,8 +187,7 @@ def _baselines() -> Iterator[Target]:
 
     from agentsys.models.tagged_calls import read_calls, read_tools, tagged, write_reply
     from baselines.drift.checklist import aligned, compare, readable_entries, repaired
-    from baselines.drift.isolator import read_detection
-    from baselines.drift.masking import mask
+    from baselines.drift.isolator import mask, read_detection
     from baselines.drift.permission import read_permission
     from baselines.drift.plan import read_plan
     from baselines.drift.reply import read_reply

@@ -81,7 +81,7 @@ def _model(head: str, labels: tuple[str, str], spread: float) -> Any:
     )
     if head == "pooled":
         return DebertaV2ForSequenceClassification(config)
-    from baselines.detectors.first_token_head import FirstTokenClassifier
+    from baselines.detectors.torch_backend import FirstTokenClassifier
 
     return FirstTokenClassifier(config)
 

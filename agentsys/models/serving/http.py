@@ -19,15 +19,18 @@ import orjson
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.sdk_model import ROLE_HEADER
+from agentsys.models.serving.anthropic_wire import ANTHROPIC
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
+from agentsys.models.serving.gemini_wire import GEMINI
 from agentsys.models.serving.openai_wire import OPENAI, models
 from agentsys.models.serving.responses import Delivery, Response, problem_response
-from agentsys.models.serving.routes import MODELS_PATH, dialect, endpoint
 from agentsys.models.serving.wire import Problem, WireFormat
 
 _LOG = logging.getLogger(__name__)
 
+MODELS_PATH = "/v1/models"
+"""GET lists the one model, in OpenAI's format."""
 MAX_BODY = 64 * 2**20
 """Bytes of a request body; more is refused with 413."""
 
@@ -52,19 +55,19 @@ class Handler(BaseHTTPRequestHandler):
         self.server.count(self.path, self.headers, b"")
         if self._path() == MODELS_PATH:
             return self._send(Response(200, orjson.dumps(models(self.server.model_name))))
-        return self._refuse(dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
+        return self._refuse(_dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
 
     def do_POST(self) -> None:
         """One question to the model."""
         started = time.perf_counter()
         path = self._path()
-        wire = endpoint(path)
-        raw = self._body(wire or dialect(path, self.headers))
+        wire = _endpoint(path)
+        raw = self._body(wire or _dialect(path, self.headers))
         if raw is None:
             return None
         number = self.server.count(self.path, self.headers, raw)
         if wire is None:
-            return self._refuse(dialect(path, self.headers), 404, f"no such path: POST {path}")
+            return self._refuse(_dialect(path, self.headers), 404, f"no such path: POST {path}")
         role = self.headers.get(ROLE_HEADER) or "agent"
         response = self.server.exchange.respond(wire, role, raw, number)
         if response.from_model:
@@ -221,3 +224,27 @@ class HttpListener(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue  # Closed by its own thread or its client in this moment.
+
+
+def _endpoint(path: str) -> WireFormat | None:
+    """The format whose model answers a POST to this path (without its query); None: there is none.
+
+    Gemini's version and model are free: `/v1/models/m:generateContent`, `/v1beta/models/...`, and
+    Vertex's longer `/v1beta1/projects/.../models/m:generateContent`.
+    """
+    if path == "/v1/chat/completions":
+        return OPENAI
+    if path == "/v1/messages":
+        return ANTHROPIC
+    if path.startswith("/v1") and "/models/" in path and path.endswith(":generateContent"):
+        return GEMINI
+    return None
+
+
+def _dialect(path: str, headers: Message) -> WireFormat:
+    """The format in which a client that asks for an unknown path expects its error."""
+    if "anthropic-version" in headers or path.startswith("/v1/messages"):
+        return ANTHROPIC
+    if "x-goog-api-key" in headers or "x-goog-api-client" in headers or ":" in path:
+        return GEMINI
+    return OPENAI

@@ -1,0 +1,119 @@
+"""`SearchOptions`: what every attack that searches for its texts (PAIR, TAP) can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentsys.attacks.artefact import Artefact, read_artefact
+from agentsys.errors import ConfigError, unknown_name
+
+MODES = ("transfer", "per_case")
+TOPIC = ("model", "none")
+JUDGES = ("calls", "model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """The options, checked.
+
+    Raises:
+        ConfigError: If one has a value it cannot have.
+    """
+
+    mode: str = "transfer"
+    """`transfer`: one search per injection task; `per_case`: one per case."""
+    knowledge: str = "task"
+    """What the attacker is told of the case: `none`, `task` or `full` (see `Knowledge`)."""
+    feedback: str = "blackbox"
+    """What the attacker is told of its attempts: `blackbox` or `defense_aware`."""
+    knowledge_file: str | None = None
+    """A text file that is told in place of the defense's description; None: the description."""
+    attacker: str | None = None
+    """Name of the YAML of the attacker's model; None: the run's own model."""
+    temperature: float = 1.0
+    """The attacker's temperature, from 0.0 to 2.0."""
+    on_topic: str = "none"
+    """`model`: a model says which candidates are off topic, and they are not tried; `none`: all are tried."""
+    judge: str = "calls"
+    """Where scores below a success come from: the agent's `calls`, or a `model`."""
+    search_on: int = 3
+    """Number of user tasks that a candidate is tried on in mode `transfer`."""
+    seed: int | None = None
+    """Orders the attacker's strategies and breaks ties; None: 0."""
+    artefact: str | None = None
+    """A file of an earlier search: its texts are used and nothing is searched; None: search."""
+
+    def __post_init__(self) -> None:
+        _check_choice("attack.mode", self.mode, MODES)
+        if self.mode == "transfer":
+            check_count("attack.search_on", self.search_on)
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise ConfigError(f"attack.seed is {self.seed!r}; give a whole number, or null for the run's.")
+        _check_temperature(self.temperature)
+        _check_choice("attack.on_topic", self.on_topic, TOPIC)
+        _check_choice("attack.judge", self.judge, JUDGES)
+
+    def told(self) -> str | None:
+        """The text of `knowledge_file`; None without one.
+
+        Raises:
+            ConfigError: If the file cannot be read.
+        """
+        if self.knowledge_file is None:
+            return None
+        file = _file_name("attack.knowledge_file", self.knowledge_file, "a text file")
+        try:
+            return file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"attack.knowledge_file {file} cannot be read: {error}. Give a text file in UTF-8."
+            ) from None
+
+    def artefact_of(self, name: str) -> Artefact | None:
+        """The artefact; None without one.
+
+        Args:
+            name: The attack's name: results are named after the attack that found the texts.
+
+        Raises:
+            ConfigError: If it cannot be read, or another attack made it.
+        """
+        if self.artefact is None:
+            return None
+        artefact = read_artefact(_file_name("attack.artefact", self.artefact, "a file of a search"))
+        if artefact.attack.split("+")[0] != name:
+            raise ConfigError(
+                f"attack.artefact {self.artefact} holds texts of attack {artefact.attack[:60]!a}, not of"
+                f" {name!r}; choose the attack, attack.mode and attack.knowledge of that search, or give the"
+                " file to attack=cached."
+            )
+        return artefact
+
+
+def check_count(option: str, value: object) -> int:
+    """The value, if it is a whole number from 1 to 1000.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
+        raise ConfigError(f"{option} is {value!r}; give a whole number from 1 to 1000.")
+    return value
+
+
+def _check_choice(option: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigError(unknown_name(option, str(value), known))
+
+
+def _check_temperature(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 2.0:
+        raise ConfigError(f"attack.temperature is {value!r}; give a number from 0.0 to 2.0.")
+
+
+def _file_name(option: str, value: object, what: str) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{option} is {value!r}; give the name of {what}, or null.")
+    return Path(value)
