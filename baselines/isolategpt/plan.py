@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
 from agentsys.models.errors import ModelError
 from agentsys.models.fenced_actions import json_block
@@ -18,7 +20,6 @@ from baselines.isolategpt.apps import AppBook
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
 from baselines.isolategpt.settings import Grouping
 from baselines.melon.char_ngrams import CharNgrams
-from baselines.melon.vectors import unit_rows
 
 ROLE = "isolategpt_planner"
 ATTEMPTS = 2
@@ -97,8 +98,8 @@ def nearest(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]
         count: How many to keep.
     """
     texts = [f" {query} ", *(f"{tool.name}: {tool.description}" for tool in tools)]
-    rows = unit_rows(CharNgrams().embed(texts), len(texts))
-    likeness = rows[1:] @ rows[0]
+    rows = np.array(CharNgrams().embed(texts))
+    likeness = (rows[1:] @ rows[0]) / np.linalg.norm(rows[1:], axis=1)
     kept = sorted(range(len(tools)), key=lambda place: -float(likeness[place]))[:count]
     return [tools[place] for place in sorted(kept)]
 

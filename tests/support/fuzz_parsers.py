@@ -215,9 +215,33 @@ def _baselines() -> Iterator[Target]:
     yield Target("DRIFT mask", lambda t: mask(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20])
     yield Target("DRIFT permission", lambda t: read_permission(t, strictly=True), ["A", "**B**", "C."])
     yield Target("DRIFT judge", lambda t: is_yes(t, strictly=True), ["<result>Yes</result>", "No"])
+    yield from _actions()
     names = ["send_money", "read_file", "get_iban"]
     listed = ["1. send_money\n2) `read_file`", "bank.get_iban, send_money; none"]
     yield Target("tool filter", lambda t: picked(t, names, "exact"), listed)
+
+
+def _actions() -> Iterator[Target]:
+    """What IsolateGPT's planner and spokes write."""
+    from agentsys.models.fenced_actions import (
+        Action,
+        ActionSyntaxError,
+        read_action,
+        read_offer,
+        read_request,
+        write_action,
+        write_offer,
+        write_request,
+    )
+    from baselines.isolategpt.plan import PlanUnreadable, read_steps
+
+    action = write_action(Action("send_money", {"recipient": "GB29", "amount": 5}), "I pay.")
+    several = '```json\n[{"action": "read_file", "action_input": {}}]\n```'
+    yield Target("fenced action", read_action, [action, several], (ActionSyntaxError,))
+    yield Target("fenced offer", read_offer, [f"You have\n{write_offer([], {'pay': 'Pays.'})}"])
+    yield Target("fenced request", read_request, [write_request("pay", {"to": "a", "n": [1, {"b": None}]})])
+    steps = '{"steps": [{"name": "read_file", "input": {"x": "<y>"}, "output": "z"}]}'
+    yield Target("IsolateGPT plan", read_steps, [steps, f"```json\n{steps}\n```", "{}"], (PlanUnreadable,))
 
 
 def _models() -> Iterator[Target]:
