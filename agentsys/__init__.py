@@ -12,10 +12,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentsys.api import Drawing, Run, Shown, compare, figure, results, run, table
+    from agentsys.api import Compared, Drawing, Run, Shown, compare, figure, report, results, run, table
     from agentsys.records.load import load_runs
 
 __all__ = [
+    "Compared",
     "Drawing",
     "Run",
     "Shown",
@@ -23,6 +24,7 @@ __all__ = [
     "compare",
     "figure",
     "load_runs",
+    "report",
     "results",
     "run",
     "table",

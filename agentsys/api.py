@@ -91,6 +91,18 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Compared(Shown):
+    """A comparison of defenses: differences, and the cases that made them."""
+
+    flips: pd.DataFrame
+    """A row per case that two defenses decided differently.
+
+    Columns: `metric`, `model`, `attack`, `defense`, `gained` (True: the outcome occurred under the defense
+    alone), `suite`, `user_task_id`, `injection_task_id`, and the `file` under the defense.
+    """
+
+
+@dataclass(frozen=True)
 class Drawing:
     """A figure with the numbers in it. A notebook shows the figure."""
 
@@ -193,7 +205,7 @@ def results(source: Source, *, errors: str = "report") -> Shown:
 
 def compare(
     source: Source, *, baseline: str = "none", metrics: Sequence[str] | None = None, errors: str = "report"
-) -> Shown:
+) -> Compared:
     """Every other defense against one of them, on the cases that both have.
 
     Args:
@@ -203,7 +215,8 @@ def compare(
         errors: What errored cases count as: `report` or `agentdojo`.
 
     Returns:
-        The tables of `agentsys compare`; `frame` has a row per difference, with interval and p-values.
+        The tables of `agentsys compare`; `frame` has a row per difference, with interval and p-values, and
+        `flips` a row per case that was decided differently.
 
     Raises:
         ConfigError: If a path does not exist, none holds a case, or there is no such defense or metric.
@@ -219,7 +232,22 @@ def compare(
     cases = _reading(source).cases
     found = compared(cases, baseline, metrics or COMPARED_METRICS, ErrorRule(errors))
     rows = [asdict(row) for row in found.rows]
-    return Shown(pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)), compare_document(found))
+    flips = [
+        {
+            "metric": flip.metric,
+            "model": flip.contest.field.model,
+            "attack": flip.contest.field.attack,
+            "defense": flip.contest.defense,
+            "gained": flip.gained,
+            "suite": flip.pair.defense.suite,
+            "user_task_id": flip.pair.defense.user_task_id,
+            "injection_task_id": flip.pair.defense.injection_task_id,
+            "file": flip.pair.defense.source,
+        }
+        for flip in found.flips
+    ]
+    frame = pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS))
+    return Compared(frame, compare_document(found), pd.DataFrame(flips))
 
 
 def table(number: int, source: Source, *, errors: str = "report") -> Shown:
@@ -285,6 +313,40 @@ def figure(
     wish = Wish(model, tuple(defenses))
     drawn = make_figure(FIGURES[str(name)], _reading(source).cases, wish, ErrorRule(errors))
     return Drawing(drawn.figure, pd.DataFrame([asdict(mark) for mark in drawn.marks]), drawn)
+
+
+def report(
+    folders: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]
+) -> Path:
+    """Write the HTML report of some runs: numbers, figures and trajectories in one file.
+
+    Args:
+        folders: Folders of stored runs.
+        out: The file to write.
+
+    Raises:
+        ConfigError: If a path does not exist or none holds a case.
+    """
+    from datetime import datetime
+
+    from agentsys.analysis.html_report.build import html_report
+    from agentsys.analysis.html_report.paper_figures import paper_figures
+    from agentsys.analysis.tables.report import report as measured
+    from agentsys.atomic_file import write_atomically
+
+    several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
+    reading = _reading(several)
+    page = html_report(
+        reading,
+        measured(reading),
+        several,
+        figures=paper_figures(reading.cases),
+        made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
+    )
+    written = Path(out)
+    written.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(written, page.html.encode())
+    return written
 
 
 def _reading(source: Source) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,14 @@ def test_a_notebook_is_valid_short_and_kept_without_outputs(name: str) -> None:
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
     assert all(not cell.metadata for cell in notebook.cells)
     assert set(notebook.metadata) == {"kernelspec", "language_info"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_uses_the_public_functions_alone(name: str) -> None:
+    code = "\n".join(cell.source for cell in source_of(name).cells if cell.cell_type == "code")
+    assert "import agentsys\n" in code
+    assert "agentsys." in code
+    assert not re.search(r"(?:from|import) +agentsys\.", code)
 
 
 @pytest.fixture(scope="module")
@@ -92,4 +101,4 @@ def test_a_notebook_reads_the_runs_it_is_pointed_at_and_makes_none(
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     ).execute()
-    assert list(folder.parent.iterdir()) == [folder]
+    assert [path.name for path in folder.parent.rglob("*") if path.is_file()] == ["report.html"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,22 @@ def test_compare_is_the_command_in_both_directions(run: agentsys.Run) -> None:
     turned = agentsys.compare(run.cases(), baseline="agentsys", metrics=["targeted_asr"]).frame
     back = turned[(turned["suite"] == "overall") & (turned["defense"] == "none")]
     assert set(back["difference"]) == {100.0}
+
+
+def test_flips_are_the_cases_behind_a_difference(run: agentsys.Run) -> None:
+    shown = agentsys.compare(run.folders, metrics=["targeted_asr"])
+    flips = shown.flips[shown.flips["defense"] == "agentsys"]
+    assert len(flips) == 4
+    assert not flips["gained"].any()
+    assert all(Path(file).is_file() for file in flips["file"])
+
+
+def test_the_report_is_the_page_of_the_command(run: agentsys.Run, tmp_path: Path) -> None:
+    page = agentsys.report(run.folders, tmp_path / "new" / "mine.html")
+    command("report", *run.folders, "--out", tmp_path / "theirs.html")
+    made_on = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d")
+    ours, theirs = (made_on.sub("", path.read_text("utf-8")) for path in (page, tmp_path / "theirs.html"))
+    assert ours == theirs
 
 
 def test_a_table_of_the_paper_has_printed_numbers_beside_ours(run: agentsys.Run) -> None:

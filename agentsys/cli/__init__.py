@@ -52,7 +52,7 @@ def main() -> None:
     outlive_readers()
     forgive_encoding()
     filter_logs()
-    sys.exit(exit_status(lambda: app(standalone_mode=False)))
+    sys.exit(exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
 
 
 def _print_version(wanted: bool) -> None:
