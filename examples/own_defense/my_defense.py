@@ -12,8 +12,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.plugins import ChatModel, default_system_message, tool_loop
 
 
 class MyDefense:
