@@ -12,11 +12,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentsys.api import Compared, Drawing, Run, Shown, compare, figure, report, results, run, table
+    from agentsys.api import compare, figure, report, results, run, table
     from agentsys.records.load import load_runs
+    from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 
 __all__ = [
-    "Compared",
+    "ComparedDefenses",
     "Drawing",
     "Run",
     "Shown",
@@ -36,5 +37,5 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = "agentsys.records.load" if name == "load_runs" else "agentsys.api"
-    return getattr(importlib.import_module(room), name)
+    kind = "records.load" if name == "load_runs" else "shown" if name[0].isupper() else "api"
+    return getattr(importlib.import_module(f"agentsys.{kind}"), name)

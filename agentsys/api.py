@@ -9,122 +9,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
+
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
-    from agentsys.analysis.figures.drawn import Drawn
-    from agentsys.analysis.tables.document import Document
     from agentsys.records.reading import Reading
     from agentsys.records.schema import CaseRecord
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame
     """Stored runs: folders or files, or a (perhaps filtered) frame of `load_runs`."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """What `run` did."""
-
-    folders: tuple[Path, ...]
-    """The pipeline folders that hold its records; `results`, `compare` and `load_runs` take them."""
-    planned: int
-    """Cases in the plan."""
-    finished: int
-    """Cases that were run now; the others had been before, or belong to another process."""
-    errors: int
-    """Cases that ended in an error now: they are in no rate, and the next run tries them again."""
-    ended: str | None
-    """Why the run ended early; None: it did not."""
-
-    def cases(self) -> pd.DataFrame:
-        """The records as a frame, one row per case (see `load_runs`)."""
-        from agentsys.records.load import load_runs
-
-        return load_runs(folder for folder in self.folders if folder.is_dir())
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Numbers, as a frame for programs and as a document for people.
-
-    A notebook shows the document; `print` gives it as text.
-    """
-
-    frame: pd.DataFrame
-    """The long form: a row per number."""
-    document: Document
-    """Tables with notes."""
-
-    def __str__(self) -> str:
-        from io import StringIO
-
-        from rich.console import Console
-
-        from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
-
-        file = StringIO()
-        width = max(needed_width(self.document), 100)
-        Console(file=file, width=width, color_system=None).print(terminal_document(self.document), crop=False)
-        return file.getvalue()
-
-    def _repr_html_(self) -> str:
-        from agentsys.analysis.tables.write_html import html_fragment
-
-        return html_fragment(self.document)
-
-    def markdown(self) -> str:
-        """The document as GitHub-flavoured Markdown."""
-        from agentsys.analysis.tables.write_text import markdown_document
-
-        return markdown_document(self.document)
-
-    def latex(self) -> str:
-        """The document as LaTeX, for the package booktabs."""
-        from agentsys.analysis.tables.write_text import latex_document
-
-        return latex_document(self.document)
-
-
-@dataclass(frozen=True)
-class Compared(Shown):
-    """A comparison of defenses: differences, and the cases that made them."""
-
-    flips: pd.DataFrame
-    """A row per case that two defenses decided differently.
-
-    Columns: `metric`, `model`, `attack`, `defense`, `gained` (True: the outcome occurred under the defense
-    alone), `suite`, `user_task_id`, `injection_task_id`, and the `file` under the defense.
-    """
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure with the numbers in it. A notebook shows the figure."""
-
-    figure: Figure
-    """Matplotlib's figure."""
-    frame: pd.DataFrame
-    """A row per plotted number."""
-    drawn: Drawn
-    """What `save` writes."""
-
-    def _repr_png_(self) -> bytes:
-        from io import BytesIO
-
-        file = BytesIO()
-        self.figure.savefig(file, format="png", dpi=110)
-        return file.getvalue()
-
-    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write PDF, PNG and the plotted numbers (CSV) into a folder, which is made if it is not there."""
-        from agentsys.analysis.figures.drawn import save
-
-        return save(self.drawn, Path(folder))
 
 
 def run(
@@ -205,7 +103,7 @@ def results(source: Source, *, errors: str = "report") -> Shown:
 
 def compare(
     source: Source, *, baseline: str = "none", metrics: Sequence[str] | None = None, errors: str = "report"
-) -> Compared:
+) -> ComparedDefenses:
     """Every other defense against one of them, on the cases that both have.
 
     Args:
@@ -247,7 +145,7 @@ def compare(
         for flip in found.flips
     ]
     frame = pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS))
-    return Compared(frame, compare_document(found), pd.DataFrame(flips))
+    return ComparedDefenses(frame, compare_document(found), pd.DataFrame(flips))
 
 
 def table(number: int, source: Source, *, errors: str = "report") -> Shown:

@@ -24,8 +24,9 @@ FOUNDATION = {
 PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
-    "agentsys": {"agentsys.api", "agentsys.records.load"},
-    "agentsys.api": FOUNDATION | {"agentsys.records", "agentsys.analysis", "agentsys.runs"},
+    "agentsys": {"agentsys.api", "agentsys.shown", "agentsys.records.load"},
+    "agentsys.shown": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
+    "agentsys.api": FOUNDATION | {"agentsys.shown", "agentsys.records", "agentsys.analysis", "agentsys.runs"},
     "agentsys.plugins": FOUNDATION | PLUGINS,
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
