@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -124,7 +125,9 @@ def line(asked: tuple[str, tuple[str, ...], str, int]) -> tuple[str, int]:
 
 
 def _cell(neat: Scores, sloppy: Scores) -> str:
-    """What was gained, in points; a dot where nothing changed."""
+    """What was gained, in points; a dot where nothing changed; or that every case ended as an error."""
+    if any(math.isnan(value) for value in sloppy.values):
+        return "errors"
     gained = [round(after - before) for before, after in zip(neat.values, sloppy.values, strict=True)]
     return " / ".join(f"{points:+d}" if points else "0" for points in gained) if any(gained) else "·"
 
