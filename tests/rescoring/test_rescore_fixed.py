@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases
 from agentsys.rescoring.agreement import ALL, fixed_rows
 from agentsys.rescoring.rescore import Rescoring, rescore
-from agentsys.rescoring.rescoring_document import rescoring_document
+from agentsys.rescoring.rescoring_document import fixed_notes, rescoring_document
 from agentsys.rescoring.rescoring_export import rescoring_output
 from agentsys.rescoring.write_rescored import write_rescored
 
@@ -175,9 +176,21 @@ def test_our_own_older_records_get_no_count_of_repeats_over_several_attempts(
 
 def test_calls_made_again_are_counted_from_the_execution(tmp_path: Path) -> None:
     failing = {"function": "send_money", "args": {"amount": 1.0}, "id": "f"}
-    stored(tmp_path, published([READ_BILL, READ_BILL, PAY_ATTACKER, PAY_ATTACKER, failing, failing]))
+    paid = [PAY_ATTACKER] * 3
+    stored(tmp_path, published([READ_BILL, READ_BILL, *paid, failing, failing]))
     (case,) = rescore([tmp_path], "v1.2.2").cases
-    assert case.fixed is not None and case.fixed.repeats == 1  # reading and failed calls do not count
+    assert case.fixed is not None and case.fixed.repeats == 2  # reading and failed calls do not count
+
+
+def test_cases_on_which_a_fix_failed_are_said_to_be_in_no_number(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    assert any(case.fixed is None for case in found.cases)  # an injection task run alone: no fix is of those
+    assert not [note for note in fixed_notes(found) if "a fix itself failed" in note]
+    broken = next(case for case in found.cases if case.fixed is not None)
+    assert broken.fixed is not None
+    found.cases.append(replace(broken, fixed=replace(broken.fixed, utility=None)))
+    (note,) = [note for note in fixed_notes(found) if "a fix itself failed" in note]
+    assert note.startswith("Fixed: 1 cases")
 
 
 def answered(folder: Path, text: str) -> Rescoring:
