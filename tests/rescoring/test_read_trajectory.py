@@ -51,6 +51,11 @@ def test_the_answer_of_drift_is_its_whole_last_message_and_its_injections_are_un
     assert (found.form, found.version, found.injections) == ("drift", "v1.2", None)
 
 
+def test_a_record_is_named_by_suite_tasks_and_attack(tmp_path: Path) -> None:
+    assert read(tmp_path, published()).name == "banking user_task_0"
+    assert read(tmp_path, attacked()).name == "banking user_task_0 x injection_task_0 (direct)"
+
+
 def test_benign_security_is_dropped_whatever_is_stored(tmp_path: Path) -> None:
     assert read(tmp_path, published(security=False)).security is None
     assert read(tmp_path, attacked()).security is True
