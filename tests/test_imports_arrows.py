@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from provider_sdks import provider_sdks
 
 ROOT = Path(__file__).parents[1]
 
@@ -103,7 +104,7 @@ OUT_OF_REACH: dict[str, set[str]] = {
 }
 """Sub-room -> names inside its own room that it may not import."""
 
-HEAVY = {"agentdojo", "openai", "anthropic", "google", "litellm", "hydra", "omegaconf"}
+HEAVY = {"agentdojo", "hydra", "omegaconf"} | {sdk.split(".")[0] for sdk in provider_sdks()}
 """What `records` and `analysis` must do without: a table of stored runs needs no benchmark and no SDK."""
 LIGHT = {"agentsys.records", "agentsys.analysis"}
 

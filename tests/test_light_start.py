@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from provider_sdks import provider_sdks
 
 SEE_IMPORTS = """
 import json, sys
@@ -20,7 +21,7 @@ except SystemExit as stop:
 print()
 print(json.dumps({"status": status, "modules": sorted(sys.modules)}))
 """
-BENCHMARK_AND_SDKS = {"agentdojo", "openai", "anthropic", "google.genai", "litellm", "cohere", "langchain"}
+BENCHMARK_AND_SDKS = {"agentdojo", "cohere", "langchain"} | provider_sdks()
 NEEDED_FOR_TABLES = {"pandas", "numpy"}
 NEEDED_TO_COMPOSE = {"hydra", "omegaconf"}
 
@@ -39,6 +40,10 @@ def imported_by(*arguments: str, cwd: Path) -> set[str]:
     seen = json.loads(done.stdout.splitlines()[-1])
     assert not seen["status"], done.stdout + done.stderr
     return set(seen["modules"])
+
+
+def test_the_sdks_are_found_in_the_providers_code() -> None:
+    assert provider_sdks() >= {"openai", "anthropic", "google.genai", "litellm"}
 
 
 KINDS = ("models", "defenses", "attacks", "benchmarks", "experiments")

@@ -21,19 +21,8 @@ from agentsys.extras import DISTRIBUTION, install
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
 
-PACKAGES = (
-    "agentdojo",
-    "openai",
-    "anthropic",
-    "google-genai",
-    "litellm",
-    "hydra-core",
-    "pydantic",
-    "pandas",
-    "typer",
-    "rich",
-)
 _NOT_FOR_USERS = frozenset({"dev"})
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -76,7 +65,30 @@ def examine(logdir: Path, config_dirs: Sequence[Path] = ()) -> Report:
 def versions() -> dict[str, str | None]:
     """Versions of Python, of ourselves and of the packages results depend on."""
     found = {"python": platform.python_version(), "agentsys": __version__}
-    return {**found, **{name: _installed(name) for name in PACKAGES}}
+    required = _requirements()
+    needed = [package for extra in required if extra is None for package in required[extra]]
+    optional = [package for extra in required if extra for package in required[extra] if _installed(package)]
+    return found | {name: _installed(name) for name in dict.fromkeys([*needed, *optional])}
+
+
+def _requirements() -> dict[str | None, list[str]]:
+    """Extra -> packages it asks for; under None those that are always needed, first.
+
+    Empty where agentsys is not installed as a package.
+    """
+    try:
+        metadata = importlib.metadata.metadata(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    extras = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _NOT_FOR_USERS]
+    found: dict[str | None, list[str]] = {None: [], **{name: [] for name in extras}}
+    for line in metadata.get_all("Requires-Dist") or []:
+        extra = _EXTRA.search(line)
+        package = _REQUIREMENT_NAME.match(line)
+        group = extra[1] if extra else None
+        if package and group in found:
+            found[group].append(package.group())
+    return found
 
 
 _UNUSED = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
@@ -99,20 +111,13 @@ def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
 
 def extras() -> list[Finding]:
     """Which optional parts are installed, and how to install the others."""
-    try:
-        metadata = importlib.metadata.metadata(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
+    required = _requirements()
+    if not required:
         return [Finding(DISTRIBUTION, False, "is not installed as a package: pip install .")]
-    required = metadata.get_all("Requires-Dist") or []
-    names = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _NOT_FOR_USERS]
-    return [_extra(name, required) for name in names]
+    return [_extra(name, packages) for name, packages in required.items() if name is not None]
 
 
-def _extra(name: str, required: Sequence[str]) -> Finding:
-    own = re.compile(rf"extra\s*==\s*['\"]{re.escape(name)}['\"]")
-    packages = [
-        match.group() for line in required if own.search(line) if (match := _REQUIREMENT_NAME.match(line))
-    ]
+def _extra(name: str, packages: Sequence[str]) -> Finding:
     missing = [package for package in packages if _installed(package) is None]
     if missing:
         return Finding(name, False, f"{', '.join(missing)} missing: {install(name)}")

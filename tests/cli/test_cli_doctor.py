@@ -57,6 +57,9 @@ def test_empty_key_counts_as_not_set(own: Path, monkeypatch: pytest.MonkeyPatch)
 def test_doctor_reports_versions_and_configs() -> None:
     report = json.loads(CliRunner().invoke(app, ["doctor", "--format", "json"]).output)
     assert report["versions"]["agentdojo"] == "0.1.35"
+    assert list(report["versions"])[:2] == ["python", "agentsys"]
+    assert {"openai", "anthropic", "google-genai", "pydantic", "litellm"} <= set(report["versions"])
+    assert "pytest" not in report["versions"]
     assert all(finding["ok"] for finding in report["folders"] if finding["subject"] == "configs")
 
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 import typer
+from provider_sdks import provider_sdks
 from typer.testing import CliRunner
 
 from agentsys import __version__
@@ -16,7 +17,7 @@ from agentsys.cli import COMMANDS, app, errors, main
 from agentsys.cli.lazy import CommandSource, lazy_group
 from agentsys.errors import ConfigError
 
-HEAVY = ("agentdojo", "openai", "anthropic", "google.genai", "litellm", "hydra", "pandas", "matplotlib")
+HEAVY = ("agentdojo", "hydra", "pandas", "matplotlib", *sorted(provider_sdks()))
 
 
 def in_fresh_python(code: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,11 @@
-"""The three vendors' models pointed at a loopback server, and a server with canned answers."""
+"""The providers' models pointed at a loopback server, and a server with canned answers."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
+import pkgutil
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,12 +18,27 @@ from unittest import mock
 
 import certifi
 
+from agentsys.models import providers
 from agentsys.models.chat import ChatModel
-from agentsys.models.providers.anthropic import AnthropicModel
-from agentsys.models.providers.google import GoogleModel
-from agentsys.models.providers.openai import OpenAIModel
+from agentsys.models.providers.sdk_model import SdkModel
 
 VENDORS = ("openai", "anthropic", "google")
+"""Those whose wire format a model that we serve speaks."""
+
+
+def _found() -> dict[str, type[SdkModel]]:
+    """Every provider that is built on an HTTP client of its own: all but litellm, which shares one."""
+    found: dict[str, type[SdkModel]] = {}
+    for module in pkgutil.iter_modules(providers.__path__, f"{providers.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            ours = inspect.isclass(value) and value.__module__ == module.name and issubclass(value, SdkModel)
+            if ours and not inspect.isabstract(value) and value.__name__ != "LiteLLMModel":
+                found[module.name.rpartition(".")[2]] = value
+    return found
+
+
+PROVIDERS = _found()
+"""Module's name -> class; one that is new is put through every test that needs no reply of its own."""
 
 
 @cache
@@ -40,11 +58,9 @@ def model_at(vendor: str, base_url: str, key_env: str | None = None, **more: Any
 
 
 def _built(vendor: str, base_url: str, key_env: str | None, arguments: dict[str, Any]) -> ChatModel:
-    if vendor == "openai":
-        return OpenAIModel("m", "m-1", key_env, base_url=f"{base_url}/v1", **arguments)
-    if vendor == "anthropic":
-        return AnthropicModel("m", "m-1", key_env, base_url=base_url, **{"max_tokens": 100, **arguments})
-    return GoogleModel("m", "m-1", key_env, base_url=base_url, **arguments)
+    address = f"{base_url}/v1" if vendor == "openai" else base_url
+    bound = {"max_tokens": 100} if vendor == "anthropic" else {}
+    return PROVIDERS[vendor]("m", "m-1", key_env, base_url=address, **{**bound, **arguments})
 
 
 class Canned:
@@ -53,6 +69,8 @@ class Canned:
     def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.requests = 0
         self.body = body
+        self.last = b""
+        """Body of the last request."""
         canned = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,7 +78,7 @@ class Canned:
 
             def do_POST(self) -> None:
                 canned.requests += 1
-                self.rfile.read(int(self.headers.get("content-length") or 0))
+                canned.last = self.rfile.read(int(self.headers.get("content-length") or 0))
                 self.send_response(status)
                 for name, value in {"Content-Type": "application/json", **headers}.items():
                     self.send_header(name, value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from hostile_server import hostile
-from providers_under_test import VENDORS, model_at
+from providers_under_test import PROVIDERS, VENDORS, model_at
 
 from agentsys.models.chat import ChatReply, ChatRequest, user
 from agentsys.models.errors import ErrorKind, ModelError
@@ -62,7 +62,7 @@ def reply_of(vendor: str, *pieces: bytes, key_env: str | None = None, **more: ob
         return model_at(vendor, server.base_url, key_env, **more).complete(ASK)
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PROVIDERS)
 @pytest.mark.parametrize("stream", ENDLESS)
 def test_a_stream_without_end_is_a_timeout_when_the_time_is_up(vendor: str, stream: str) -> None:
     head, piece = ENDLESS[stream]
@@ -116,7 +116,7 @@ def test_a_gzip_bomb_takes_no_more_than_the_bound() -> None:
     assert peak < 30_000_000
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PROVIDERS)
 @pytest.mark.parametrize("encoding", [b"br", b"zstd", b"gzip, gzip", b"deflate"])
 def test_an_encoding_that_was_not_asked_for_is_malformed(vendor: str, encoding: bytes) -> None:
     found = error_of(vendor, answer(b"{}", b"Content-Encoding: " + encoding))
@@ -124,7 +124,7 @@ def test_an_encoding_that_was_not_asked_for_is_malformed(vendor: str, encoding: 
     assert "not asked for" in str(found)
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PROVIDERS)
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_an_error_that_names_the_target_and_nothing_goes_there(
     vendor: str, status: int, monkeypatch: pytest.MonkeyPatch
@@ -150,7 +150,7 @@ def test_a_key_in_a_reply_is_cut_however_it_is_spelled(vendor: str, monkeypatch:
     assert [block["content"] for block in content] == ["it is ***, ***- yes"]
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PROVIDERS)
 @pytest.mark.parametrize(
     ("body", "kind", "wait_s"),
     [
@@ -168,7 +168,7 @@ def test_an_odd_error_body_is_still_the_error_its_status_says(
     assert (found.kind, found.retry_after_s) == (kind, wait_s)
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PROVIDERS)
 @pytest.mark.parametrize(
     "body", [b"9" * 10_000, b'{"a":' * 3000, b"[" * 3000 + b"]" * 3000, b"null", b"\xff"]
 )
@@ -176,7 +176,7 @@ def test_what_is_no_reply_is_malformed(vendor: str, body: bytes) -> None:
     assert error_of(vendor, answer(body)).kind is ErrorKind.MALFORMED_REPLY
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PROVIDERS)
 def test_too_many_values_are_malformed_before_they_take_the_memory(vendor: str) -> None:
     body = b'{"a":[' + b"[]," * 1_000_000 + b"[]]}"
     assert "values" in str(error_of(vendor, answer(body)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
-from providers_under_test import VENDORS, model_at
+from providers_under_test import VENDORS, answering, model_at
 from scripted_for_serving import WEATHER, Scripted, calls, says
 
 from agentsys.models.chat import ChatRequest, ToolSpec, Usage, assistant, system, text_of, user
@@ -134,6 +134,32 @@ def test_reply_schema_reaches_the_server_where_it_is_enforced(vendor: str) -> No
     with serve(scripted) as server:
         model_at(vendor, server.base_url).complete(ChatRequest([user("Hi")], reply_schema=schema))
     assert scripted.asked[0].reply_schema == schema
+
+
+CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (CLOSED | {"additionalProperties": False}, True),
+        (CLOSED, False),
+        (CLOSED | {"additionalProperties": False, "required": []}, False),
+        ({"anyOf": [{"type": "string"}, CLOSED | {"additionalProperties": False}]}, True),
+        ({"anyOf": [{"type": "string"}, CLOSED]}, False),
+    ],
+)
+def test_openai_is_asked_to_be_strict_only_where_the_schema_is_closed(
+    schema: dict[str, Any], strict: bool
+) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "{}"}}]}).encode()
+    with answering(200, body) as server:
+        model_at("openai", server.base_url).complete(ChatRequest([user("Hi")], reply_schema=schema))
+    sent = json.loads(server.last)["response_format"]
+    assert sent == {
+        "type": "json_schema",
+        "json_schema": {"name": "reply", "schema": schema, "strict": strict},
+    }
 
 
 FAULTS = {
