@@ -252,7 +252,7 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers.sdk_errors import http_error, retry_after_s
     from agentsys.models.tool_text import tool_text
     from agentsys.models.wrappers.cache import _reply_from
-    from baselines.melon.openai_embeddings import _read
+    from baselines.melon.openai_embeddings import _vectors
 
     key = "sk-0123456789abcdefghijklmnop"
     usage = {"prompt_tokens": 5, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 1}}
@@ -281,7 +281,7 @@ def _models() -> Iterator[Target]:
         ).encode()
 
     def embedded(text: str) -> None:
-        _read(wire_openai.as_object(text, key), 2, "m", None)
+        _vectors(wire_openai.as_object(text, key), 2, "m", None)
 
     ours = (ModelError,)
     of_openai = lambda t: storable(wire_openai.read_reply(t, None, key))  # noqa: E731
