@@ -16,6 +16,7 @@ from agentsys.benchmarks.fixes.catalog import FIXES, expanded
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.scoring import checked_on_copies
+from agentsys.benchmarks.set_order import keep_set_order
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_named
 
@@ -110,6 +111,7 @@ def adapted(
     replacing = EnvironmentLoader(suite, injection)
     loader: EnvironmentLoader | AppendingLoader = replacing
     read_case_clocks(suite)
+    keep_set_order(suite)
     copied = copy.copy(suite)
     if "append_injection" in fixes:
         loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)

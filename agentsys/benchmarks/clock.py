@@ -154,14 +154,14 @@ def read_case_clocks(suite: TaskSuite[Any]) -> None:
     the running thread's context a stand-in reads the machine's, so that other users of these modules in
     this process see no difference.
     """
-    for name in _modules(suite):
+    for name in tool_modules(suite):
         module = sys.modules.get(name)
         for key, value in list(vars(module).items()) if module is not None else ():
             if id(value) in _STAND_INS:
                 vars(module)[key] = _STAND_INS[id(value)]
 
 
-def _modules(suite: TaskSuite[Any]) -> set[str]:
+def tool_modules(suite: TaskSuite[Any]) -> set[str]:
     """Names of the modules that hold a suite's tools and its environment's models."""
     found: set[type[BaseModel]] = set()
     _collect(suite.environment_type, found)

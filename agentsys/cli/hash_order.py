@@ -1,8 +1,8 @@
 """The same command gives the same run: Python's hash order is fixed before anything is imported.
 
-AgentDojo's calendar tools build lists from sets (0.1.35: the participants of an event), whose order
-differs from process to process. Models would read another text each time, and no reply kept from an
-earlier run would fit the request.
+What AgentDojo's tools make of sets has an order of its own (agentsys.benchmarks.set_order), from Python too.
+A plug-in that writes a set into a prompt would still ask another question in each process, and no reply kept
+from an earlier run would fit it.
 """
 
 from __future__ import annotations

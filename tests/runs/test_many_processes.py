@@ -22,8 +22,7 @@ def together(folder: Path, processes: int, kills: int, *overrides: str) -> dict[
     program = str(SUPPORT / "processes_for_runs.py")
     command = [sys.executable, program, str(folder), str(processes), str(kills), *overrides]
     path = os.pathsep.join([str(SUPPORT), str(SUPPORT.parents[1]), os.environ.get("PYTHONPATH", "")])
-    # AgentDojo's calendar tools build lists from sets: `agentsys run` fixes their order, too.
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
