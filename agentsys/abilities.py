@@ -18,6 +18,7 @@ from agentdojo.types import ChatMessage
 from agentsys.contracts import Benchmark, Defense, FinishedCase, Measured
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.records.declared_facts import DeclaredFact
 
 
 @runtime_checkable
@@ -139,6 +140,15 @@ class Clocked(Protocol):
 
     clock: datetime | None
     """Where each case's clock starts; None: tools read the machine's."""
+
+
+@runtime_checkable
+class DeclaresFacts(Protocol):
+    """A benchmark that says how the facts its suites measure are to be shown."""
+
+    facts: Mapping[str, DeclaredFact]
+    """Name in `measured` -> its title, direction and kind. Every table shows facts that are declared, and
+    no other; records carry the declarations."""
 
 
 @runtime_checkable

@@ -125,7 +125,7 @@ class Measured:
 class Benchmark(Protocol):
     """Suites of tasks in one version.
 
-    What it may be besides: `PlaysRoles`, `InjectsInAWay`, `Clocked`.
+    What it may be besides: `PlaysRoles`, `InjectsInAWay`, `Clocked`, `DeclaresFacts`.
     Its suites are AgentDojo's `TaskSuite`s. What a suite may be besides: `StartsFrom`, `LeadsUsers`,
     `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`.
     """

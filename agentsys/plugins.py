@@ -9,6 +9,7 @@ from __future__ import annotations
 from agentsys.abilities import (
     ChecksItsNeeds,
     Clocked,
+    DeclaresFacts,
     Described,
     InjectsInAWay,
     LeadsUsers,
@@ -58,6 +59,7 @@ from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
+from agentsys.records.declared_facts import DeclaredFact
 
 __all__ = [
     "Attack",
@@ -69,6 +71,8 @@ __all__ = [
     "ChecksItsNeeds",
     "Clocked",
     "ConfigError",
+    "DeclaredFact",
+    "DeclaresFacts",
     "Defense",
     "Described",
     "ErrorKind",

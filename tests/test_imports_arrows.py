@@ -22,7 +22,9 @@ FOUNDATION = {
     "agentsys.payload_lines",
     "agentsys.storable",
 }
-PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
+FACTS = "agentsys.records.declared_facts"
+"""What benchmarks declare and records carry."""
+PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities", FACTS}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.api", "agentsys.shown", "agentsys.records.load"},
@@ -40,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.storable": set(),
     "agentsys.catalog": FOUNDATION,
     "agentsys.contracts": {"agentsys.models"},
-    "agentsys.abilities": {"agentsys.models", "agentsys.contracts"},
+    "agentsys.abilities": {"agentsys.models", "agentsys.contracts", FACTS},
     "agentsys.models": FOUNDATION,
     "agentsys.benchmarks": FOUNDATION | PLUGINS,
     "agentsys.attacks": FOUNDATION | PLUGINS,

@@ -106,6 +106,8 @@ class CaseRow:
     measured: Mapping[str, Any] = field(default_factory=dict)
     """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files
     but ASB's results and what `agentsys rescore` wrote."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the benchmark says of these facts, by their names (`agentsys.records.declared_facts`)."""
     read_by: tuple[str, ...] = ()
     """Roles of all models that were sent the payload, in order; empty where unknown and in benign cases."""
     attempts: int | None = None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agentsys.records.case import Case
+from agentsys.records.declared_facts import DeclaredFact
 
 OWN_KEY = "agentsys"
 """Where a `CaseRecord` stands in the stored JSON, beside AgentDojo's keys."""
@@ -210,6 +211,8 @@ class CaseRecord(_Stored):
     """Role -> the model id that was asked for; what answered stands in the spans' calls."""
     measured: dict[str, Any] = {}
     """What the benchmark measures besides the two scores; keys are its own (docs/benchmarks.md)."""
+    facts: dict[str, DeclaredFact] = {}
+    """What the benchmark says of such facts, by their names: all that it declares, measured here or not."""
     attempt: AttemptFacts | None = None
     """Only in the files of a search's attempts, `<case>.attempts/<number>.json`."""
     search: SearchFacts | None = None
@@ -229,5 +232,6 @@ class StoredBlock(CaseRecord):
     schema_version: int
     traceback: Any = None
     spans: list[Any] = []
+    facts: dict[str, Any] = {}
     noop: Any = False
     injection_mode: Any = "folded"

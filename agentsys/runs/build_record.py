@@ -15,6 +15,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 import agentsys
+from agentsys.abilities import DeclaresFacts
 from agentsys.benchmarks.clock import start_of
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.models.chat import Usage, system, user
@@ -72,6 +73,7 @@ def _record(run: CaseRun) -> CaseRecord:
         config_hash=cell.settings.config_hash,
         asked={role: asked for role in usage_by_role(calls) if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
+        facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
         attempt=run.attempt,
         search=run.search,
         notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),

@@ -37,7 +37,12 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.ReplaysTexts,
         abilities.PlaysRoles,
     ),
-    "benchmark": (abilities.InjectsInAWay, abilities.Clocked, abilities.PlaysRoles),
+    "benchmark": (
+        abilities.InjectsInAWay,
+        abilities.Clocked,
+        abilities.DeclaresFacts,
+        abilities.PlaysRoles,
+    ),
     "suite": (
         abilities.StartsFrom,
         abilities.LeadsUsers,

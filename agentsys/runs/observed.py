@@ -1,39 +1,59 @@
-"""`Observed`: the pipeline of one case with a root span around each time AgentDojo runs it."""
+"""`Observed`: the pipeline of one case, run once per turn of its user, under a root span per attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
+from agentsys.abilities import UserTurns
 from agentsys.errors import ConfigError
+from agentsys.models.chat import user
 from agentsys.models.element import QueryResult
 from agentsys.models.errors import ModelCodeFailed, ModelError
-from agentsys.models.trace import Tracer
+from agentsys.models.trace import Span, Tracer
 
 
 class PipelineFailed(Exception):
     """A defense's own code raised; the cause is chained."""
 
 
+MOST_TURNS = 100
+"""Turns of a user after which a case ends in an error: a user who never stops would cost without end."""
+
+TURN_SPAN = "turn"
+"""Kind of the span around the pipeline's work on each turn of the user but the first."""
+
+
 class Observed(BasePipelineElement):  # type: ignore[misc]
     """Runs a defense's pipeline and keeps what it returned.
 
     AgentDojo runs a pipeline up to three times when its last message is empty, on the environment as
-    the previous run left it; each run is an attempt with a root span of kind `run`.
+    the previous run left it; each run is an attempt with a root span of kind `run`. Where the user says
+    more than the task, an attempt is the whole conversation: the pipeline is run once for every turn of
+    the user, with the turn as its query and all messages so far.
 
     Args:
         pipeline: The defense's pipeline.
         tracer: The case's trace.
+        user: Makes the user of one attempt; None: the user says the task and nothing else.
     """
 
-    def __init__(self, pipeline: BasePipelineElement, tracer: Tracer) -> None:
+    def __init__(
+        self,
+        pipeline: BasePipelineElement,
+        tracer: Tracer,
+        user: Callable[[], UserTurns] | None = None,
+    ) -> None:
         self.pipeline = pipeline
         self.tracer = tracer
+        self.user = user
         self.name = pipeline.name
         self.attempts = 0
         self.messages: Sequence[ChatMessage] = ()
@@ -56,20 +76,78 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         """
         self.tracer.attempt = self.attempts
         self.attempts += 1
+        talker = None if self.user is None else self.user()
         with self.tracer.span("run") as root:
             try:
-                result: QueryResult = self.pipeline.query(
-                    query, runtime, env, list(messages), extra_args or {}
+                result = self._turn(
+                    root, self.pipeline, (query, runtime, env, list(messages), extra_args or {})
                 )
+                return result if talker is None else self._go_on(root, talker, runtime, result)
             except AbortAgentError as abort:
                 root.messages = self.messages = abort.messages
                 self.environment = abort.task_environment
-                root.decision = {"aborted": str(abort)}
+                root.decision = {**root.decision, "aborted": str(abort)}
                 raise
-            except (ModelError, ModelCodeFailed, ConfigError):
-                raise
-            except (Exception, SystemExit) as error:
-                raise PipelineFailed(f"{type(error).__name__}: {error}") from error
-            root.messages = self.messages = result[3]
-            self.environment = result[2]
-            return result
+
+    def _go_on(
+        self, root: Span, talker: UserTurns, runtime: FunctionsRuntime, result: QueryResult
+    ) -> QueryResult:
+        """The user's further turns, until the user has nothing more to say.
+
+        Each begins with all tools, whichever a defense kept for the turn before.
+        """
+        pipeline = continued(self.pipeline)
+        root.decision = {"turns": 1}
+        while (said := talker.next_turn(result[3])) is not None:
+            number = root.decision["turns"] + 1
+            if number > MOST_TURNS:
+                raise EndlessUser(f"the user of the case went on after {MOST_TURNS} turns")
+            root.decision = {"turns": number}
+            with self.tracer.span(TURN_SPAN, str(number)):
+                result = self._turn(root, pipeline, (said, runtime, *result[2:]))
+        return result
+
+    def _turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
+        """The pipeline's work on one turn of the user, added to what is known of the attempt."""
+        try:
+            result: QueryResult = pipeline.query(*asked)
+        except (AbortAgentError, ModelError, ModelCodeFailed, ConfigError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise PipelineFailed(f"{type(error).__name__}: {error}") from error
+        root.messages = self.messages = result[3]
+        self.environment = result[2]
+        return result
+
+
+class EndlessUser(Exception):
+    """A benchmark's user never stops talking."""
+
+
+def continued(pipeline: BasePipelineElement) -> BasePipelineElement:
+    """The pipeline as it takes up a conversation that has begun.
+
+    AgentDojo's `SystemMessage` refuses such a conversation (0.1.35), and its `InitQuery` warns about it, so
+    the first is left out and the second replaced. Elements of other classes are given the conversation as
+    it is, and add the user's words or have `InitQuery` do so.
+    """
+    if not isinstance(pipeline, AgentPipeline):
+        return pipeline
+    kept = [element for element in pipeline.elements if not isinstance(element, SystemMessage)]
+    again = AgentPipeline([_UserSays() if isinstance(one, InitQuery) else one for one in kept])
+    again.name = pipeline.name
+    return again
+
+
+class _UserSays(BasePipelineElement):  # type: ignore[misc]
+    """Adds the query to the conversation, wherever that stands."""
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        return query, runtime, env, [*messages, user(query)], extra_args or {}

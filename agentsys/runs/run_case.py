@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -16,7 +17,7 @@ from agentdojo.logging import LOGGER_STACK
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import MeasuresCases, WrapsModels
+from agentsys.abilities import LeadsUsers, MeasuresCases, WrapsModels
 from agentsys.attacks.search import searches_texts
 from agentsys.attacks.searched import plain_attack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
@@ -174,7 +175,10 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     environment = suite.load_and_inject_default_environment(dict(run.written))
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
-    observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer)
+    talker = (
+        partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
+    )
+    observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     try:
         with reading(start_of(cell.benchmark)):
             run.utility, run.security = suite.run_task_with_pipeline(

@@ -1,14 +1,20 @@
-"""What a benchmark's own facts add to the rates: two criteria, what caused a success, and controls.
+"""What a benchmark's own facts add to the rates: the facts that it declares, and controls.
 
-Nothing here knows a benchmark. Records whose `measured` holds a fact of these names have its rate in the
-tables; runs without such facts have no such table.
+Nothing here knows a benchmark: records carry what their benchmark says of its facts
+(agentsys.records.declared_facts). Runs without such facts have no such table.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from statistics import mean
+
+import orjson
+from pydantic import ValidationError
 
 from agentsys.analysis.metrics.rates import Cell, MetricRow
 from agentsys.analysis.statistics.bootstrap import Resampler
@@ -18,40 +24,52 @@ from agentsys.analysis.statistics.intervals import difference_interval, proporti
 from agentsys.analysis.statistics.outcome_grid import tally
 from agentsys.analysis.statistics.paired import compared, pair_up
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.declared_facts import BEFORE_DECLARATIONS, DeclaredFact
 
 CONTROL_ASR = "control_asr"
 """ASR of the control: the same cases with an empty payload."""
 ASR_LESS_CONTROL = "asr_less_control"
 """ASR less that of the control, on the cases that both have; in percentage points."""
-AS_COUNTED = "targeted_asr_text_errors_failed"
-UTILITY_AS_COUNTED = "utility_text_errors_failed"
-"""By text, errored cases counted as failures: as results are published that know no errors."""
-
 IS_CONTROL = "control"
 """Fact: the payload was empty."""
 
-ATTACKED_FACTS: Mapping[str, str] = {
-    "targeted_asr_execution": "injection_success_execution",
-    "targeted_asr_text": "injection_success_text",
-    "asr_planner_chosen": "planner_chosen",
-    "asr_patched_plan": "patched_plan",
-    "asr_injection_caused": "injection_caused",
-    "utility_execution": "utility_execution",
-    "utility_text": "utility_text",
-    "exposed": "payloads_delivered",
-    "refused": "refused",
-    "workflow_failure": "workflow_failure",
-}
-"""Metric -> fact, of attacked cases: the share of cases in which it is true (or not 0)."""
+_UTILITY = "utility"
+"""Begins the names of facts that are further criteria for a solved user task."""
 
-BENIGN_FACTS = {
-    name: ATTACKED_FACTS[name]
-    for name in ("utility_execution", "utility_text", "refused", "workflow_failure")
-}
-"""The same of benign cases."""
 
-_COUNTED = {AS_COUNTED: "injection_success_text", UTILITY_AS_COUNTED: "utility_text"}
-_KEYS = frozenset({*ATTACKED_FACTS.values(), IS_CONTROL})
+def declared(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
+    """What the benchmarks of some cases say of their facts, in the benchmarks' order.
+
+    Cases that hold none of the facts that they declare say nothing.
+    """
+    found: dict[str, DeclaredFact] = {}
+    for case in cases:
+        if _has_facts(case):
+            for name, fact in _declarations(case).items():
+                found.setdefault(name, fact)
+    return found
+
+
+def _declarations(case: CaseRow) -> Mapping[str, DeclaredFact]:
+    return _parsed(orjson.dumps(case.facts)) if case.facts else BEFORE_DECLARATIONS
+
+
+@lru_cache(maxsize=256)
+def _parsed(facts: bytes) -> dict[str, DeclaredFact]:
+    """Declarations as records hold them; one that this version cannot read is passed over."""
+    found: dict[str, DeclaredFact] = {}
+    for name, stored in orjson.loads(facts).items():
+        try:
+            known = {key: value for key, value in stored.items() if key in DeclaredFact.model_fields}
+            found[name] = DeclaredFact.model_validate(known)
+        except (AttributeError, ValidationError):
+            continue
+    return found
+
+
+def metric_of(name: str, fact: DeclaredFact) -> str:
+    """What a fact's number is called in the long form."""
+    return fact.metric or name
 
 
 def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int = 0) -> list[MetricRow]:
@@ -61,8 +79,8 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int
 
     Args:
         cases: In any order; those that hold none of the facts are passed over.
-        replicates: Of the bootstrap; see `agentsys.analysis.statistics.bootstrap`.
-        seed: Of the bootstrap.
+        replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
+        seed: Seed of the bootstrap.
 
     Returns:
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
@@ -89,8 +107,8 @@ def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
     solved: dict[str, bool] = {}
     for case in cases:
         if case.status == "ok":
-            facts = (case.utility, case.measured.get("utility_execution"), case.measured.get("utility_text"))
-            solved[case.suite] = solved.get(case.suite, False) or any(facts)
+            facts = [case.measured.get(name) for name in declared([case]) if name.startswith(_UTILITY)]
+            solved[case.suite] = solved.get(case.suite, False) or case.utility or any(facts)
     return sorted(suite for suite, any_solved in solved.items() if not any_solved)
 
 
@@ -100,7 +118,11 @@ def _cells(cases: Iterable[CaseRow]) -> dict[Cell, list[CaseRow]]:
         if not case.is_injection_task_alone:
             cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
             found[cell].append(case)
-    return {cell: group for cell, group in found.items() if any(_KEYS & c.measured.keys() for c in group)}
+    return {cell: group for cell, group in found.items() if any(_has_facts(case) for case in group)}
+
+
+def _has_facts(case: CaseRow) -> bool:
+    return IS_CONTROL in case.measured or not _declarations(case).keys().isdisjoint(case.measured)
 
 
 def _order(cell: Cell) -> tuple[object, ...]:
@@ -112,16 +134,42 @@ def _is_control_of(other: Cell, cases: Iterable[CaseRow], cell: Cell) -> bool:
 
 
 def _fact_rows(cell: Cell, cases: Sequence[CaseRow], resampler: Resampler) -> Iterator[MetricRow]:
-    facts = BENIGN_FACTS if cell.attack == NO_ATTACK else ATTACKED_FACTS
+    benign = cell.attack == NO_ATTACK
+    found = declared(cases)
+    facts = {name: fact for name, fact in found.items() if fact.of == "all" or not benign}
     errors = sum(case.status == "error" for case in cases)
     counted = [case for case in cases if case.status == "ok"]
-    for metric, fact in facts.items():
-        if counted and all(case.measured.get(fact) is not None for case in counted):
-            yield from _rows(cell, metric, _shares(counted, fact, resampler), errors)
-    for metric, fact in _COUNTED.items():
-        if errors and all(case.measured.get(fact) is not None for case in cases):
+    for name, fact in facts.items():
+        if not counted or any(case.measured.get(name) is None for case in counted):
+            continue
+        if fact.kind == "mean":
+            yield from _mean_rows(cell, metric_of(name, fact), counted, name, errors)
+        else:
+            yield from _rows(cell, metric_of(name, fact), _shares(counted, name, resampler), errors)
+    for name, fact in found.items():
+        if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
             whole = [replace(case, status="ok") for case in cases]
-            yield from _rows(cell, metric, _shares(whole, fact, resampler), errors)
+            yield from _rows(cell, fact.errors_failed, _shares(whole, name, resampler), errors)
+
+
+def _mean_rows(
+    cell: Cell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int
+) -> Iterator[MetricRow]:
+    """Means in the fact's own unit, without intervals; nothing where some value is no number."""
+    by_suite: defaultdict[str, list[float]] = defaultdict(list)
+    for case in cases:
+        if not isinstance(value := case.measured[fact], int | float):
+            return
+        by_suite[case.suite].append(float(value))
+    means = {suite: mean(by_suite[suite]) for suite in sorted(by_suite)}
+    levels = {
+        **means,
+        OVERALL: mean(means.values()),
+        POOLED: mean(v for some in by_suite.values() for v in some),
+    }
+    for suite, value in levels.items():
+        n = len(by_suite[suite]) if suite in by_suite else len(cases)
+        yield MetricRow(*cell, suite, metric, value, math.nan, math.nan, n, errors)
 
 
 def _shares(cases: Sequence[CaseRow], fact: str, resampler: Resampler) -> dict[str, Estimate]:

@@ -49,7 +49,7 @@ class MetricRow:
     """A suite, `overall` or `pooled`."""
     metric: str
     value: float
-    """Percent; nan where undefined."""
+    """Percent (of a fact that is a mean: its own unit); nan where undefined."""
     ci_low: float
     """Percent: lower end of the 95% interval; nan where undefined."""
     ci_high: float

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from agentsys.analysis.metrics.benchmark_facts import (
-    AS_COUNTED,
     ASR_LESS_CONTROL,
     CONTROL_ASR,
-    UTILITY_AS_COUNTED,
+    declared,
     is_control,
+    metric_of,
     unsolved_suites,
 )
 from agentsys.analysis.metrics.rates import MetricRow
@@ -19,35 +20,65 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.results_layout import Sheet
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.declared_facts import DeclaredFact
 
-_CAUSES = {
-    "targeted_asr_execution": "ASR executed",
-    "targeted_asr_text": "ASR by text",
-    AS_COUNTED: "By text, errors failed",
-    "asr_planner_chosen": "Planner-chosen",
-    "asr_patched_plan": "Patched plan",
-    "asr_injection_caused": "Injection-caused",
-    CONTROL_ASR: "Control",
-    ASR_LESS_CONTROL: "ASR - control",
-}
-_CONDUCT = {
-    "utility_execution": "Utility executed",
-    "utility_text": "Utility by text",
-    UTILITY_AS_COUNTED: "By text, errors failed",
-    "exposed": "Exposed",
-    "refused": "Refused",
-    "workflow_failure": "Workflow failures",
-}
+_COLUMNS_OF_CONTROLS = {CONTROL_ASR: "Control", ASR_LESS_CONTROL: "ASR - control"}
+_MEAN = " (mean)"
 _ABSENT = "—"
 _Numbers = Mapping[tuple[str, str], Mapping[str, MetricRow]]
 """(defense, attack) -> metric -> overall number."""
 
 
-def measured_grids(rows: Iterable[MetricRow], sheet: Sheet) -> list[Grid]:
-    """Two grids, on causes and on conduct; none where the sheet's runs hold no such facts.
+@dataclass(frozen=True)
+class FactGrid:
+    """One table of measured facts."""
+
+    benchmark: str
+    caption: str
+    columns: Mapping[str, str]
+    """Metric -> title, in order."""
+    errors_failed: frozenset[str]
+    """The metrics among them that count errored cases too."""
+    attacked: bool
+    """Whether it shows attacked cells alone."""
+
+
+def fact_grids(cases: Iterable[CaseRow]) -> list[FactGrid]:
+    """The tables that the benchmarks of some cases declare.
+
+    The number that counts errors as failures stands behind its fact; controls stand at the end of the
+    table whose facts are read against them.
+    """
+    by_benchmark: defaultdict[str, list[CaseRow]] = defaultdict(list)
+    for case in cases:
+        by_benchmark[case.benchmark].append(case)
+    grouped: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
+    for benchmark, some in by_benchmark.items():
+        for name, fact in declared(some).items():
+            grouped[benchmark, fact.grid][name] = fact
+    return [_fact_grid(benchmark, caption, facts) for (benchmark, caption), facts in grouped.items()]
+
+
+def _fact_grid(benchmark: str, caption: str, facts: Mapping[str, DeclaredFact]) -> FactGrid:
+    columns: dict[str, str] = {}
+    for name, fact in facts.items():
+        columns[metric_of(name, fact)] = f"{fact.title}{_MEAN}" if fact.kind == "mean" else fact.title
+        if fact.errors_failed:
+            columns[fact.errors_failed] = f"{fact.title}, errors failed"
+    if any(fact.wants_control for fact in facts.values()):
+        columns |= _COLUMNS_OF_CONTROLS
+    counted = frozenset(fact.errors_failed for fact in facts.values() if fact.errors_failed)
+    return FactGrid(
+        benchmark, caption, columns, counted, all(fact.of == "attacked" for fact in facts.values())
+    )
+
+
+def measured_grids(rows: Iterable[MetricRow], grids: Iterable[FactGrid], sheet: Sheet) -> list[Grid]:
+    """The tables of measured facts of one sheet; none where its runs hold no such facts.
 
     Args:
         rows: From `agentsys.analysis.metrics.benchmark_facts.measured_rows`.
+        grids: From `fact_grids`.
         sheet: Which model on which benchmark and version.
     """
     numbers: defaultdict[tuple[str, str], dict[str, MetricRow]] = defaultdict(dict)
@@ -56,20 +87,25 @@ def measured_grids(rows: Iterable[MetricRow], sheet: Sheet) -> list[Grid]:
         if place == (sheet.benchmark, sheet.version, sheet.model) and row.suite == OVERALL:
             numbers[row.defense, row.attack][row.metric] = row
     attacked = {line: found for line, found in numbers.items() if line[1] != NO_ATTACK}
-    grids = [
-        _grid("what caused attacks to succeed, overall, in percent", _CAUSES, attacked),
-        _grid("utility and conduct by what was measured, overall, in percent", _CONDUCT, numbers),
+    made = [
+        _grid(grid, attacked if grid.attacked else numbers)
+        for grid in grids
+        if grid.benchmark == sheet.benchmark
     ]
-    return [grid for grid in grids if grid.rows]
+    return [grid for grid in made if grid.rows]
 
 
-def _grid(caption: str, titles: Mapping[str, str], numbers: _Numbers) -> Grid:
-    shown = {metric: title for metric, title in titles.items() if any(metric in n for n in numbers.values())}
+def _grid(grid: FactGrid, numbers: _Numbers) -> Grid:
+    shown = {
+        metric: title for metric, title in grid.columns.items() if any(metric in n for n in numbers.values())
+    }
     rows = [
-        cells(_name(defense, attack), *_numbers(found, shown), *_counts(found))
+        cells(_name(defense, attack), *_numbers(found, shown), *_counts(found, grid))
         for (defense, attack), found in numbers.items()
         if shown
     ]
+    unit = "shares in percent" if any(title.endswith(_MEAN) for title in shown.values()) else "in percent"
+    caption = f"{grid.caption}, overall, {unit}"
     return Grid(caption, ("Defense", *shown.values(), "Cases", "Errors"), rows, names=1)
 
 
@@ -93,32 +129,34 @@ def _spread(row: MetricRow) -> str:
     return interval_text(row)
 
 
-def _counts(found: Mapping[str, MetricRow]) -> list[str]:
-    whole = next(
-        (row for metric, row in found.items() if metric not in (AS_COUNTED, UTILITY_AS_COUNTED)), None
-    )
+def _counts(found: Mapping[str, MetricRow], grid: FactGrid) -> list[str]:
+    whole = next((row for metric, row in found.items() if metric not in grid.errors_failed), None)
     return ["", ""] if whole is None else [str(whole.n), str(whole.errors)]
 
 
 def measured_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
     """What the grids mean, where the facts are there."""
     metrics = {row.metric for row in rows}
-    if "targeted_asr_text" in metrics:
-        yield (
-            "Executed: the tools ran. By text: their words stand in the conversation at its end, which a "
-            "defense that rewrites results undoes without preventing anything."
-        )
-    if "asr_injection_caused" in metrics:
-        yield (
-            "Planner-chosen: the attack tool was in the agent's own plan, or called before any payload "
-            "was shown. Patched plan: the benchmark had written it into every step; what the injection added "
-            "cannot be told (compare with the control). Injection-caused: all other successes."
-        )
+    facts = declared(cases)
+    shown = [fact for name, fact in facts.items() if metric_of(name, fact) in metrics]
+    yield from dict.fromkeys(fact.note for fact in shown if fact.note)
     if ASR_LESS_CONTROL in metrics:
         yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
+    yield from _directions(shown)
     yield from _ceilings(rows, cases)
     yield from _one_mode(cases)
     yield from _missing_controls(rows, cases)
+
+
+def _directions(facts: Sequence[DeclaredFact]) -> Iterator[str]:
+    """Which way each fact is better, where its benchmark says so."""
+    told = [
+        f"{better} is better for {', '.join(titles)}"
+        for better in ("higher", "lower")
+        if (titles := list(dict.fromkeys(fact.title for fact in facts if fact.better == better)))
+    ]
+    if told:
+        yield f"Of what was measured besides, {'; '.join(told)}."
 
 
 def _ceilings(rows: Iterable[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
@@ -147,12 +185,13 @@ def _one_mode(cases: Iterable[CaseRow]) -> Iterator[str]:
         )
 
 
-def _missing_controls(rows: Iterable[MetricRow], cases: Iterable[CaseRow]) -> Iterator[str]:
-    """Attacks whose planner-chosen share is known and that were run without a control."""
+def _missing_controls(rows: Iterable[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Defenses with facts that are read against a control, and no control."""
     controls = {
         (case.benchmark, case.version, case.shown_model, case.defense) for case in cases if is_control([case])
     }
-    split = {row[:4] for row in map(_key, rows) if row[4] == "asr_injection_caused"}
+    wanting = {metric_of(name, fact) for name, fact in declared(cases).items() if fact.wants_control}
+    split = {row[:4] for row in map(_key, rows) if row[4] in wanting}
     lacking = sorted({key[3] for key in split - controls})
     if lacking:
         yield f"No control (empty payload) was run for: {', '.join(lacking)}."

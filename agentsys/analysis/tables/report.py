@@ -12,7 +12,7 @@ from agentsys.analysis.metrics.rates import Cell, MetricRow, measure
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.benchmark_facts_grid import measured_notes
+from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.replay_notes import replay_notes
 from agentsys.analysis.tables.results_layout import METRIC_TITLES, ResultsLine, Sheet, sheets
@@ -35,6 +35,8 @@ class Report:
     """Footnotes, one sentence or two each, as plain text with names as they were found."""
     measured: list[MetricRow] = field(default_factory=list)
     """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
+    fact_grids: list[FactGrid] = field(default_factory=list)
+    """The tables in which benchmarks want them shown."""
     denials: list[Denial] = field(default_factory=list)
     """Denials of service beside the same tasks without attack; mostly empty."""
 
@@ -84,7 +86,9 @@ def report(
         *denial_notes(denied),
         *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
     ]
-    return Report(rows, unexposed_share(reading.cases), tuple(notes), measured, denied)
+    return Report(
+        rows, unexposed_share(reading.cases), tuple(notes), measured, fact_grids(reading.cases), denied
+    )
 
 
 def unexposed_share(cases: Iterable[CaseRow]) -> dict[Cell, float]:

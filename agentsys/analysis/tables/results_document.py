@@ -43,7 +43,7 @@ def results_document(found: Report, *, intervals_by_suite: bool = False) -> Docu
 
 def _extra(sheet: Sheet, found: Report) -> list[Grid]:
     """Grids of what the sheet's runs have besides the metrics; mostly none."""
-    grids = [*measured_grids(found.measured, sheet), *_denial_grids(found.denials, sheet)]
+    grids = [*measured_grids(found.measured, found.fact_grids, sheet), *_denial_grids(found.denials, sheet)]
     return [replace(grid, captioned=True) for grid in grids]
 
 

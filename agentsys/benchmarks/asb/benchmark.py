@@ -13,6 +13,7 @@ from agentsys.benchmarks.asb.source import load
 from agentsys.benchmarks.asb.suite import ASBSuite
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.records.declared_facts import BEFORE_DECLARATIONS
 
 _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
     "all": lambda tool: True,
@@ -45,6 +46,7 @@ class ASB:
 
     injection = "exact"
     """Injected texts are put in as they are, without a YAML file in between."""
+    facts = BEFORE_DECLARATIONS
 
     def __init__(
         self,

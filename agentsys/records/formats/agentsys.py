@@ -117,6 +117,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         data_hash=block.versions.get("data"),
         seed=block.seed,
         measured=block.measured,
+        facts=block.facts,
         attempts=block.scored_attempt + 1,
         ground_truth_length=_ground_truth_length(block),
         **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
