@@ -18,6 +18,7 @@ from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 if TYPE_CHECKING:
     import pandas as pd
 
+    from agentsys.analysis.metrics.own_metric import Metric
     from agentsys.records.reading import Reading
     from agentsys.records.schema import CaseRecord
 
@@ -76,11 +77,12 @@ def run(
     )
 
 
-def results(source: Source, *, errors: str = "report") -> Shown:
+def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "report") -> Shown:
     """Benign utility, utility under attack, targeted ASR and defense quality, with 95% intervals.
 
     Args:
         source: Folders of stored runs, ours or published ones, or a frame of `load_runs`.
+        metrics: Further metrics, of your own (`agentsys.plugins.Metric`).
         errors: What errored cases count as: `report` (left out and counted) or `agentdojo`.
 
     Returns:
@@ -96,20 +98,25 @@ def results(source: Source, *, errors: str = "report") -> Shown:
     from agentsys.analysis.tables.report import report
     from agentsys.analysis.tables.results_document import results_document
 
-    found = report(_reading(source), ErrorRule(errors))
+    found = report(_reading(source), ErrorRule(errors), own=metrics)
     rows = [asdict(row) for row in found.long_form]
     return Shown(pd.DataFrame(rows, columns=list(LONG_COLUMNS)), results_document(found))
 
 
 def compare(
-    source: Source, *, baseline: str = "none", metrics: Sequence[str] | None = None, errors: str = "report"
+    source: Source,
+    *,
+    baseline: str = "none",
+    metrics: Sequence[str | Metric] | None = None,
+    errors: str = "report",
 ) -> ComparedDefenses:
     """Every other defense against one of them, on the cases that both have.
 
     Args:
         source: Folders of stored runs, or a frame of `load_runs`.
         baseline: The defense to compare with.
-        metrics: Some of `benign_utility`, `utility_under_attack`, `targeted_asr`; None: all of them.
+        metrics: Some of `benign_utility`, `utility_under_attack`, `targeted_asr`; or metrics of your own;
+            None: these three.
         errors: What errored cases count as: `report` or `agentdojo`.
 
     Returns:
@@ -128,7 +135,14 @@ def compare(
     from agentsys.analysis.tables.compare_document import compare_document
 
     cases = _reading(source).cases
-    found = compared(cases, baseline, metrics or COMPARED_METRICS, ErrorRule(errors))
+    asked = COMPARED_METRICS if metrics is None else metrics
+    found = compared(
+        cases,
+        baseline,
+        [metric for metric in asked if isinstance(metric, str)],
+        ErrorRule(errors),
+        own=[metric for metric in asked if not isinstance(metric, str)],
+    )
     rows = [asdict(row) for row in found.rows]
     flips = [
         {

@@ -17,6 +17,7 @@ GROUPS = {
     "attacks": "attack",
     "benchmarks": "benchmark",
     "experiments": "experiment",
+    "metrics": "metric",
 }
 """What a user calls a list of configs -> the folder the configs are in."""
 

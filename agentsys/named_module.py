@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 from agentsys.errors import ConfigError
 
@@ -26,3 +29,18 @@ def import_named(module: str, setting: str) -> None:
             f"{setting} names '{module}', but there is no module '{missing.name}'; install it or put its"
             " folder on PYTHONPATH."
         ) from missing
+
+
+def import_from(plugin_paths: Iterable[Path]) -> None:
+    """Let modules be imported from the user's own folders.
+
+    Args:
+        plugin_paths: The folders, as given with --plugin-path.
+
+    Raises:
+        ConfigError: If one is not there.
+    """
+    for path in plugin_paths:
+        if not path.is_dir():
+            raise ConfigError(f"--plugin-path {path}: no such folder.")
+        sys.path.insert(0, str(path.resolve()))

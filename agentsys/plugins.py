@@ -1,4 +1,4 @@
-"""The types that a defense, an attack, a benchmark or a model of one's own is written with.
+"""The types that a defense, an attack, a benchmark, a model or a metric of one's own is written with.
 
 Nothing here has to be inherited from: a class of the right shape and a YAML whose `_target_` names it are a
 plug-in. What is neither here nor in `agentsys` itself is private and may move.
@@ -29,6 +29,7 @@ from agentsys.abilities import (
     WholeProgram,
     WrapsModels,
 )
+from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.contracts import (
     Attack,
     AttackKind,
@@ -59,12 +60,14 @@ from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
+from agentsys.records.case_row import CaseRow
 from agentsys.records.declared_facts import DeclaredFact
 
 __all__ = [
     "Attack",
     "AttackKind",
     "Benchmark",
+    "CaseRow",
     "ChatModel",
     "ChatReply",
     "ChatRequest",
@@ -81,6 +84,7 @@ __all__ = [
     "LeadsUsers",
     "Measured",
     "MeasuresCases",
+    "Metric",
     "ModelElement",
     "ModelError",
     "NamesPrompts",

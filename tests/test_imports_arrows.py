@@ -30,7 +30,9 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.api", "agentsys.shown", "agentsys.records.load"},
     "agentsys.shown": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
     "agentsys.api": FOUNDATION | {"agentsys.shown", "agentsys.records", "agentsys.analysis", "agentsys.runs"},
-    "agentsys.plugins": FOUNDATION | PLUGINS,
+    "agentsys.plugins": FOUNDATION
+    | PLUGINS
+    | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
     "agentsys.extras": {"agentsys.errors"},

@@ -11,6 +11,7 @@ import typer
 
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import FormatOption, OutOption, put
+from agentsys.cli.own_metrics import ConfigDirOption, PluginPathOption
 from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
 
@@ -41,12 +42,8 @@ def audit(
     write_expected: Annotated[
         Path | None, typer.Option("--write-expected", help="File to write the findings to, for --expected.")
     ] = None,
-    config_dir: Annotated[
-        list[Path] | None, typer.Option("--config-dir", help="Your own config folder; may be repeated.")
-    ] = None,
-    plugin_path: Annotated[
-        list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
-    ] = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
     names: NamesOption = None,
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""

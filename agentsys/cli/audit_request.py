@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from agentsys.audit.static.audit import Build
 from agentsys.errors import ConfigError
+from agentsys.named_module import import_from
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 
@@ -39,10 +39,7 @@ def audit_request(
     Raises:
         ConfigError: For any other override, a sweep, a folder that is not there, or an unknown name.
     """
-    for path in plugin_paths:
-        if not path.is_dir():
-            raise ConfigError(f"--plugin-path {path}: no such folder.")
-        sys.path.insert(0, str(path.resolve()))
+    import_from(plugin_paths)
     runs = tuple(_folder(text) for text in overrides if text.startswith("runs="))
     others = [text for text in overrides if not text.startswith("runs=")]
     for text in others:

@@ -13,6 +13,7 @@ from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
+from agentsys.cli.own_metrics import ConfigDirOption, MetricOption, PluginPathOption, own_metrics
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
@@ -40,13 +41,17 @@ def report(
         bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
     ] = True,
     errors: ErrorsOption = ErrorRule.REPORT,
+    metric: MetricOption = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
     names: NamesOption = None,
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
+    own = own_metrics(metric, config_dir, plugin_path)
     reading = read_stored(folders, names)
     made = html_report(
         reading,
-        measured(reading, errors),
+        measured(reading, errors, own=own),
         [str(folder) for folder in folders],
         limits=ReportLimits(cases=max_cases),
         figures=paper_figures(reading.cases, errors) if figures else (),

@@ -16,6 +16,7 @@ from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.cli.output import FormatOption, OutOption, put
+from agentsys.cli.own_metrics import ConfigDirOption, MetricOption, PluginPathOption, own_metrics
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored, say_unfinished, tell_spent
 from agentsys.cli.terminal import one_line
 
@@ -42,9 +43,13 @@ def results(
             "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
         ),
     ] = None,
+    metric: MetricOption = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
     names: NamesOption = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
+    own = own_metrics(metric, config_dir, plugin_path)
     reading = read_stored(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         say_unfinished(reading)
@@ -52,12 +57,12 @@ def results(
         reading = replace(reading, cases=together(reading.cases, as_one))
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
-        found = variant_report(reading, variants, errors)
+        found = variant_report(reading, variants, errors, own=own)
         if form.for_programs:
             for note in variants.notes:
                 print(one_line(note), file=sys.stderr)
     else:
-        found = report(reading, errors)
+        found = report(reading, errors, own=own)
     put(results_output(found), form, out)
     if form is OutputFormat.TABLE:
         tell_spent(folders)

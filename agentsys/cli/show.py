@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ import typer
 
 from agentsys.catalog import node
 from agentsys.cli.terminal import one_line, printable
-from agentsys.errors import ConfigError
 
 ConfigDir = Annotated[
     list[Path] | None,
@@ -79,10 +77,7 @@ def prompts(
 def _built(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
     """A defense with the options its config gives."""
     values = node("defense", name, config_dirs)
-    for folder in plugin_paths:
-        if not folder.is_dir():
-            raise ConfigError(f"--plugin-path {folder}: no such folder.")
-        sys.path.insert(0, str(folder.resolve()))
+    import_from(plugin_paths)
     from agentsys.runs.instantiate import instantiate
 
     return instantiate("defense", values)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.atomic_file import Process
-from agentsys.errors import ConfigError, Unavailable
+from agentsys.errors import ConfigError
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
+from agentsys.named_module import Unavailable, import_from
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
@@ -141,10 +141,7 @@ def prepare(
     Raises:
         ConfigError: For anything the user can mend.
     """
-    for path in plugin_paths:
-        if not path.is_dir():
-            raise ConfigError(f"--plugin-path {path}: no such folder.")
-        sys.path.insert(0, str(path.resolve()))
+    import_from(plugin_paths)
     settings = compose(overrides, config_dirs)
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")

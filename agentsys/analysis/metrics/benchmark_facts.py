@@ -16,7 +16,7 @@ from statistics import mean
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.rates import Cell, MetricRow
+from agentsys.analysis.metrics.rates import Cell, MetricRow, percent
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
@@ -187,8 +187,8 @@ def _shares(cases: Sequence[CaseRow], fact: str, resampler: Resampler) -> dict[s
 def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate], errors: int) -> Iterator[MetricRow]:
     for suite, estimate in levels.items():
         interval = proportion_interval(estimate)
-        bounds = _percent(interval.low), _percent(interval.high)
-        yield MetricRow(*cell, suite, metric, _percent(estimate.value), *bounds, estimate.n, errors)
+        bounds = percent(interval.low), percent(interval.high)
+        yield MetricRow(*cell, suite, metric, percent(estimate.value), *bounds, estimate.n, errors)
 
 
 def _control_rows(
@@ -203,12 +203,7 @@ def _control_rows(
         n, difference = found.difference.n, found.difference.value
         nothing = float("nan")
         yield MetricRow(
-            *cell, suite, CONTROL_ASR, _percent(found.baseline), nothing, nothing, n, pairing.errored
+            *cell, suite, CONTROL_ASR, percent(found.baseline), nothing, nothing, n, pairing.errored
         )
-        bounds = _percent(interval.low), _percent(interval.high)
-        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, _percent(difference), *bounds, n, pairing.errored)
-
-
-def _percent(proportion: float) -> float:
-    """Rounded where floating point has nothing more to say."""
-    return round(100.0 * proportion, 9)
+        bounds = percent(interval.low), percent(interval.high)
+        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, percent(difference), *bounds, n, pairing.errored)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
-from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
+from agentsys.analysis.metrics.own_metric import Metric, answered_pairs, titles_of
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    METRIC_TITLES,
+    TARGETED_ASR,
+    UTILITY_UNDER_ATTACK,
+    percent,
+)
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
@@ -36,7 +43,7 @@ _SIDES = {
 }
 
 
-class Flip(NamedTuple):
+class CaseFlip(NamedTuple):
     """A case whose outcome differs."""
 
     contest: Contest
@@ -53,12 +60,14 @@ class Comparison:
     baseline: str
     rows: tuple[DifferenceRow, ...]
     """Sorted by contest, metric, `cases` (all first), suite (`overall` and `pooled` last)."""
-    flips: tuple[Flip, ...]
+    flips: tuple[CaseFlip, ...]
     """On all cases, in the order of the rows."""
     pairings: Mapping[Contest, Pairing]
     """Of every contest, those without a shared case included."""
     unopposed: Mapping[Field, int]
     """Where the baseline alone was run -> its cases."""
+    titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
+    """Metric -> heading."""
 
 
 def compare(
@@ -67,18 +76,20 @@ def compare(
     metrics: Sequence[str] = COMPARED_METRICS,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
+    own: Sequence[Metric] = (),
     replicates: int = 2000,
     seed: int = 0,
 ) -> Comparison:
-    """Compares every other defense with the baseline, on the cases that both have.
+    """Compare every other defense with the baseline, on the cases that both have.
 
     Args:
         cases: In any order. Injection tasks run as user tasks are left out.
         baseline: The defense to compare with.
         metrics: Some of `COMPARED_METRICS`.
         errors: What errored cases count as.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        own: Further metrics, of the user's own; compared on the cases that they answer for on both sides.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
 
     Raises:
         ConfigError: If a metric is unknown, the baseline is not among the defenses, or no other
@@ -92,16 +103,16 @@ def compare(
     pairings = _pairings(fields_of, baseline, errors)
     resampler = Resampler(replicates, seed)
     rows: list[DifferenceRow] = []
-    flips: list[Flip] = []
+    flips: list[CaseFlip] = []
     for contest, pairing in pairings.items():
-        for metric in metrics:
-            if (metric == BENIGN_UTILITY) is (contest.field.attack == NO_ATTACK) and pairing.pairs:
-                rows += _rows(contest, metric, pairing, errors, resampler)
-                flips += _flips(contest, metric, pairing.pairs, errors)
+        for outcome in _outcomes(contest, pairing, metrics, own, errors):
+            rows += _rows(contest, outcome, pairing, resampler)
+            flips += _flips(contest, outcome)
     unopposed = {
         field: len(found[baseline]) for field, found in fields_of.items() if found.keys() == {baseline}
     }
-    return Comparison(baseline, tuple(_corrected(rows)), tuple(flips), pairings, unopposed)
+    titles = METRIC_TITLES | titles_of(own)
+    return Comparison(baseline, tuple(_corrected(rows)), tuple(flips), pairings, unopposed, titles)
 
 
 def _fields(cases: Iterable[CaseRow]) -> dict[Field, dict[str, list[CaseRow]]]:
@@ -135,15 +146,34 @@ def _pairings(
     }
 
 
+class _ComparedOutcome(NamedTuple):
+    """What a metric looks at in the cases that two defenses share."""
+
+    metric: str
+    pairs: tuple[Pair, ...]
+    side: Side
+    errors: ErrorRule
+
+
+def _outcomes(
+    contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric], errors: ErrorRule
+) -> Iterator[_ComparedOutcome]:
+    for metric in metrics:
+        if (metric == BENIGN_UTILITY) is (contest.field.attack == NO_ATTACK) and pairing.pairs:
+            yield _ComparedOutcome(metric, pairing.pairs, _SIDES[metric], errors)
+    for one in own:
+        if pairs := answered_pairs(pairing.pairs, one):
+            yield _ComparedOutcome(one.name, pairs, Side.SOLVED, ErrorRule.REPORT)
+
+
 def _rows(
-    contest: Contest, metric: str, pairing: Pairing, errors: ErrorRule, resampler: Resampler
+    contest: Contest, outcome: _ComparedOutcome, pairing: Pairing, resampler: Resampler
 ) -> Iterator[DifferenceRow]:
-    side = _SIDES[metric]
-    for which, pairs in ((ALL_CASES, pairing.pairs), (EXPOSED, exposed_in_both(pairing.pairs))):
-        gained, lost = (changed(pairs, side, errors, to=to) for to in (True, False))
-        levels = compared(pairs, side, resampler, errors) if pairs else {}
+    for which, pairs in ((ALL_CASES, outcome.pairs), (EXPOSED, exposed_in_both(outcome.pairs))):
+        gained, lost = (changed(pairs, outcome.side, outcome.errors, to=to) for to in (True, False))
+        levels = compared(pairs, outcome.side, resampler, outcome.errors) if pairs else {}
         for suite, found in levels.items():
-            row = _row(contest, suite, metric, which, found, pairing)
+            row = _row(contest, suite, outcome.metric, which, found, pairing)
             yield replace(row, gained=_in_suite(gained, suite), lost=_in_suite(lost, suite))
 
 
@@ -159,17 +189,17 @@ def _row(
         suite=suite,
         metric=metric,
         cases=which,
-        baseline_value=_percent(found.baseline),
-        defense_value=_percent(found.defense),
-        difference=_percent(found.difference.value),
-        ci_low=_percent(interval.low),
-        ci_high=_percent(interval.high),
+        baseline_value=percent(found.baseline),
+        defense_value=percent(found.defense),
+        difference=percent(found.difference.value),
+        ci_low=percent(interval.low),
+        ci_high=percent(interval.high),
         p=p,
         p_holm=p,
         n=found.difference.n,
         gained=0,
         lost=0,
-        smallest_detectable=_percent(smallest_detectable(found.difference)),
+        smallest_detectable=percent(smallest_detectable(found.difference)),
         errored=pairing.errored,
         only_baseline=pairing.only_baseline,
         only_defense=pairing.only_defense,
@@ -180,10 +210,10 @@ def _in_suite(pairs: Iterable[Pair], suite: str) -> int:
     return sum(suite in (OVERALL, POOLED, pair.baseline.suite) for pair in pairs)
 
 
-def _flips(contest: Contest, metric: str, pairs: tuple[Pair, ...], errors: ErrorRule) -> Iterator[Flip]:
+def _flips(contest: Contest, outcome: _ComparedOutcome) -> Iterator[CaseFlip]:
     for gained in (True, False):
-        for pair in changed(pairs, _SIDES[metric], errors, to=gained):
-            yield Flip(contest, metric, gained, pair)
+        for pair in changed(outcome.pairs, outcome.side, outcome.errors, to=gained):
+            yield CaseFlip(contest, outcome.metric, gained, pair)
 
 
 def _corrected(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
@@ -194,20 +224,25 @@ def _corrected(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
             level = row.suite if row.suite in (OVERALL, POOLED) else "suite"
             families[level, row.cases].append(index)
     corrected = list(rows)
-    # Of a single test there is nothing to correct, and statsmodels collects garbage at every call.
-    for members in (several for several in families.values() if len(several) > 1):
-        for index, p in zip(members, _holm([rows[index].p for index in members]), strict=True):
+    for members in families.values():
+        for index, p in zip(members, holm([rows[index].p for index in members]), strict=True):
             corrected[index] = replace(rows[index], p_holm=p)
     return corrected
 
 
-def _holm(p_values: Sequence[float]) -> list[float]:
-    # Here, because it costs a second that `--help` and `results` do without.
-    from statsmodels.stats.multitest import multipletests
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values of one family for each other.
 
-    return [float(p) for p in multipletests(p_values, method="holm")[1]]
+    Args:
+        p_values: In any order, none of them nan.
 
+    Returns:
+        The smallest p times their number, the next one times one less and so on, never falling, at most 1.
 
-def _percent(proportion: float) -> float:
-    """Rounded where floating point has nothing more to say."""
-    return round(100.0 * proportion, 9)
+    Source: S. Holm, A simple sequentially rejective multiple test procedure, 1979.
+    """
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.rates import MetricRow
+from agentsys.analysis.metrics.rates import MetricRow, percent
 from agentsys.analysis.statistics.estimate import Estimate
 from agentsys.analysis.statistics.intervals import proportion_interval
 
@@ -27,9 +27,9 @@ def number_of(estimate: Estimate) -> Number:
     """A proportion with its replicates -> percent with the interval."""
     interval = proportion_interval(estimate)
     return Number(
-        _percent(estimate.value),
-        _percent(interval.low),
-        _percent(interval.high),
+        percent(estimate.value),
+        percent(interval.low),
+        percent(interval.high),
         estimate.n,
         estimate.errors,
     )
@@ -38,8 +38,3 @@ def number_of(estimate: Estimate) -> Number:
 def number_in(row: MetricRow) -> Number:
     """The number of a row of the long form."""
     return Number(row.value, row.ci_low, row.ci_high, row.n, row.errors)
-
-
-def _percent(proportion: float) -> float:
-    """Rounded where floating point has nothing more to say."""
-    return round(100.0 * proportion, 9)

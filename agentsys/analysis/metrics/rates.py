@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields
 from typing import NamedTuple, TypeVar
 
+from agentsys.analysis.metrics.own_metric import Metric, answered
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import (
@@ -29,7 +30,14 @@ BENIGN_UTILITY = "benign_utility"
 UTILITY_UNDER_ATTACK = "utility_under_attack"
 TARGETED_ASR = "targeted_asr"
 DEFENSE_QUALITY = "defense_quality"
-METRICS = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR, DEFENSE_QUALITY)
+METRIC_TITLES = {
+    BENIGN_UTILITY: "Benign utility",
+    UTILITY_UNDER_ATTACK: "Utility under attack",
+    TARGETED_ASR: "Targeted ASR",
+    DEFENSE_QUALITY: "Defense quality",
+}
+"""Metric -> heading, in the order shown."""
+METRICS = tuple(METRIC_TITLES)
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -77,24 +85,26 @@ def measure(
     cases: Iterable[CaseRow],
     errors: ErrorRule = ErrorRule.REPORT,
     *,
+    own: Sequence[Metric] = (),
     replicates: int = 2000,
     seed: int = 0,
 ) -> list[MetricRow]:
-    """All metrics of all cells, per suite, overall and pooled.
+    """Measure all metrics of all cells, per suite, overall and pooled.
 
     Args:
         cases: In any order; the result does not depend on it. Injection tasks run as user tasks are
             left out. Epochs are cases like any others.
         errors: What errored cases count as.
-        replicates: Of the bootstrap; see `agentsys.analysis.statistics.bootstrap`.
-        seed: Of the bootstrap.
+        own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
+        replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
+        seed: Seed of the bootstrap's draws.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
         `pooled` last. A metric is absent where the folder has no case of its kind, and nan where it
         has some and none can be counted.
 
-    Source: DESIGN, Metrics. benign utility: share of user tasks solved with no attack; utility under
+    Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
     resampler = Resampler(replicates, seed)
@@ -107,8 +117,11 @@ def measure(
         if benign:
             solved = _totals(benign, Side.SOLVED, resampler)
             rows += _rows(cell, BENIGN_UTILITY, _levels(solved))
+            rows += _own_rows(cell, by_attack[NO_ATTACK], own, resampler)
         for attack in sorted(tallies):
-            rows += _attack_rows(cell._replace(attack=attack), benign, tallies[attack], resampler)
+            attacked = cell._replace(attack=attack)
+            rows += _attack_rows(attacked, benign, tallies[attack], resampler)
+            rows += _own_rows(attacked, by_attack[attack], own, resampler)
     return rows
 
 
@@ -118,6 +131,18 @@ def _attack_rows(
     yield from _rows(cell, UTILITY_UNDER_ATTACK, _levels(_totals(attacked, Side.SOLVED, resampler)))
     yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.HIJACKED, resampler)))
     yield from _rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler))
+
+
+def _own_rows(
+    cell: Cell, cases: Sequence[CaseRow], own: Sequence[Metric], resampler: Resampler
+) -> Iterator[MetricRow]:
+    """Rows of the user's own metrics; none of one that has no answer for any case."""
+    for metric in own:
+        tallies = {
+            suite: tally(suite, found, ErrorRule.REPORT) for suite, found in answered(cases, metric).items()
+        }
+        if tallies:
+            yield from _rows(cell, metric.name, _levels(_totals(tallies, Side.SOLVED, resampler)))
 
 
 def _qualities(
@@ -168,16 +193,16 @@ def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate]) -> Iterator[M
             *cell,
             suite=suite,
             metric=metric,
-            value=_percent(estimate.value),
-            ci_low=_percent(interval.low),
-            ci_high=_percent(interval.high),
+            value=percent(estimate.value),
+            ci_low=percent(interval.low),
+            ci_high=percent(interval.high),
             n=estimate.n,
             errors=estimate.errors,
         )
 
 
-def _percent(proportion: float) -> float:
-    """Rounded where floating point has nothing more to say, so that 1/3 x 3 is 100."""
+def percent(proportion: float) -> float:
+    """A proportion in percent, rounded where floating point has nothing more to say: 1/3 x 3 is 100."""
     return round(100.0 * proportion, 9)
 
 

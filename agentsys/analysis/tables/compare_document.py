@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentsys.analysis.metrics.compare import Comparison, Flip
+from agentsys.analysis.metrics.compare import CaseFlip, Comparison
 from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
@@ -15,7 +15,7 @@ from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell,
 from agentsys.analysis.tables.flips import flip_grid, flip_groups
 from agentsys.analysis.tables.output import Output, Records, records_of
 from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.analysis.tables.results_layout import METRIC_TITLES, MOST_ACROSS
+from agentsys.analysis.tables.results_layout import MOST_ACROSS
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 
 _SIGNIFICANT = 0.05
@@ -55,8 +55,8 @@ def compare_document(found: Comparison, flips: int = 0) -> Document:
         found: From `agentsys.analysis.metrics.compare.compare`.
         flips: Flipped cases to list per metric and direction.
     """
-    sections = [(title, list(_grids(rows, found.baseline))) for title, rows in _sheets(found.rows).items()]
-    if groups := flip_groups(found.flips, flips):
+    sections = [(title, list(_grids(rows, found))) for title, rows in _sheets(found.rows).items()]
+    if groups := flip_groups(found.flips, flips, found.titles):
         sections.append(("Flipped cases", [flip_grid(groups)]))
     return Document(sections, tuple(_notes(found)))
 
@@ -69,19 +69,19 @@ def _sheets(rows: Iterable[DifferenceRow]) -> dict[str, list[DifferenceRow]]:
     return sheets
 
 
-def _grids(rows: Sequence[DifferenceRow], baseline: str) -> Iterator[Grid]:
+def _grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:
     for which in _CAPTIONS:
         chosen = [row for row in rows if row.cases == which and row.suite == OVERALL]
         if chosen:
-            yield _overall(chosen, which, baseline)
-    yield _by_suite([row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL])
+            yield _overall(chosen, which, found)
+    yield _by_suite([row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL], found.titles)
 
 
-def _overall(rows: Sequence[DifferenceRow], which: str, baseline: str) -> Grid:
+def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Grid:
     header = (
         _HEADINGS[which],
         "Metric",
-        baseline,
+        found.baseline,
         "Defense",
         "Difference",
         "p",
@@ -93,7 +93,7 @@ def _overall(rows: Sequence[DifferenceRow], which: str, baseline: str) -> Grid:
     lines = [
         cells(
             _name(row),
-            METRIC_TITLES[row.metric],
+            found.titles[row.metric],
             _number(row.baseline_value),
             _number(row.defense_value),
             _difference(row),
@@ -108,10 +108,10 @@ def _overall(rows: Sequence[DifferenceRow], which: str, baseline: str) -> Grid:
     return Grid(_CAPTIONS[which], header, lines, names=2)
 
 
-def _by_suite(rows: Sequence[DifferenceRow]) -> Grid:
+def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
     if len(suites) > MOST_ACROSS + 1:
-        return _suites_down(rows, suites)
+        return _suites_down(rows, suites, titles)
     lines: dict[tuple[str, str, str], dict[str, DifferenceRow]] = {}
     for row in rows:
         lines.setdefault((row.attack, row.defense, row.metric), {})[row.suite] = row
@@ -121,15 +121,15 @@ def _by_suite(rows: Sequence[DifferenceRow]) -> Grid:
         numbers = [
             _difference(by_suite[suite], starred=True) if suite in by_suite else "" for suite in suites
         ]
-        body.append(cells(_name(first), METRIC_TITLES[first.metric], *numbers))
+        body.append(cells(_name(first), titles[first.metric], *numbers))
     return Grid(
         "differences by suite, in percentage points", ("By suite, points", "Metric", *suites), body, names=2
     )
 
 
-def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str]) -> Grid:
+def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str], titles: Mapping[str, str]) -> Grid:
     """A row per contest and suite, a column per metric."""
-    metrics = [metric for metric in METRIC_TITLES if any(row.metric == metric for row in rows)]
+    metrics = [metric for metric in titles if any(row.metric == metric for row in rows)]
     contests: dict[tuple[str, str], dict[tuple[str, str], DifferenceRow]] = {}
     for row in rows:
         contests.setdefault((row.attack, row.defense), {})[row.suite, row.metric] = row
@@ -139,7 +139,7 @@ def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str]) -> Grid:
         for suite in suites:
             differences = [found.get((suite, metric)) for metric in metrics]
             body.append(cells(name, suite, *(_difference(d, starred=True) if d else "" for d in differences)))
-    header = ("By suite, points", "Suite", *(METRIC_TITLES[metric] for metric in metrics))
+    header = ("By suite, points", "Suite", *(titles[metric] for metric in metrics))
     breaks = frozenset(range(len(suites), len(body), len(suites)))
     return Grid("differences by suite, in percentage points", header, body, names=2, breaks=breaks)
 
@@ -229,7 +229,7 @@ def _data(found: Comparison, records: Records) -> dict[str, Any]:
     }
 
 
-def _flip(flip: Flip) -> dict[str, Any]:
+def _flip(flip: CaseFlip) -> dict[str, Any]:
     first, second = flip.pair
     return {
         **_contest(flip.contest),

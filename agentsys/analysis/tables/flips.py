@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.compare import Flip
+from agentsys.analysis.metrics.compare import CaseFlip
 from agentsys.analysis.metrics.difference_row import Contest
+from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.document import Grid, cells
-from agentsys.analysis.tables.results_layout import METRIC_TITLES
 from agentsys.records.case_row import NO_ATTACK
 
 
@@ -20,8 +20,10 @@ class FlipGroup(NamedTuple):
     gained: bool
     """Whether the outcome occurred under the defense; otherwise under the baseline."""
     total: int
-    listed: tuple[Flip, ...]
+    listed: tuple[CaseFlip, ...]
     """The first of them."""
+    heading: str
+    """The metric's."""
 
     @property
     def title(self) -> str:
@@ -33,22 +35,27 @@ class FlipGroup(NamedTuple):
         place = "" if attack == NO_ATTACK else f", {attack}"
         more = f", the first {len(self.listed)}" if len(self.listed) < self.total else ""
         return (
-            f"{METRIC_TITLES[self.metric]}{place} ({self.contest.field.model}): "
+            f"{self.heading}{place} ({self.contest.field.model}): "
             f"only {only}, not {other}, {self.total} cases{more}"
         )
 
 
-def flip_groups(flips: Iterable[Flip], limit: int) -> list[FlipGroup]:
-    """Flips by contest, metric and direction.
+def flip_groups(
+    flips: Iterable[CaseFlip], limit: int, titles: Mapping[str, str] = METRIC_TITLES
+) -> list[FlipGroup]:
+    """Group flips by contest, metric and direction.
 
     Args:
         flips: In the order of the comparison.
         limit: How many to list per group; with 0 there are no groups.
+        titles: Metric -> heading.
     """
-    groups: dict[tuple[Contest, str, bool], list[Flip]] = {}
+    groups: dict[tuple[Contest, str, bool], list[CaseFlip]] = {}
     for flip in flips if limit > 0 else ():
         groups.setdefault((flip.contest, flip.metric, flip.gained), []).append(flip)
-    return [FlipGroup(*key, len(found), tuple(found[:limit])) for key, found in groups.items()]
+    return [
+        FlipGroup(*key, len(found), tuple(found[:limit]), titles[key[1]]) for key, found in groups.items()
+    ]
 
 
 def flip_grid(groups: Sequence[FlipGroup]) -> Grid:
@@ -68,11 +75,11 @@ def _lines(groups: Sequence[FlipGroup]) -> Iterator[str]:
         yield from (f"  {_case(flip)}: {_files(flip)}" for flip in group.listed)
 
 
-def _case(flip: Flip) -> str:
+def _case(flip: CaseFlip) -> str:
     case = flip.pair.defense
     tasks = " x ".join(task for task in (case.user_task_id, case.injection_task_id) if task)
     return f"{case.suite} {tasks}" + (f" epoch {case.epoch}" if case.epoch else "")
 
 
-def _files(flip: Flip) -> str:
+def _files(flip: CaseFlip) -> str:
     return f"{flip.pair.baseline.source} -> {flip.pair.defense.source}"

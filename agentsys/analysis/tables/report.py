@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
-from agentsys.analysis.metrics.rates import Cell, MetricRow, measure
+from agentsys.analysis.metrics.own_metric import Metric, titles_of
+from agentsys.analysis.metrics.rates import METRIC_TITLES, Cell, MetricRow, measure
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.replay_notes import replay_notes
-from agentsys.analysis.tables.results_layout import METRIC_TITLES, ResultsLine, Sheet, sheets
+from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import repeated_lines
@@ -58,17 +59,23 @@ class Report:
 
 
 def report(
-    reading: Reading, errors: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+    reading: Reading,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    own: Sequence[Metric] = (),
+    replicates: int = 2000,
+    seed: int = 0,
 ) -> Report:
-    """Measures everything that was read.
+    """Measure everything that was read.
 
     Args:
         reading: From `read_cases`.
         errors: What errored cases count as.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        own: Further metrics, of the user's own.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
     """
-    rows = measure(reading.cases, errors, replicates=replicates, seed=seed)
+    rows = measure(reading.cases, errors, own=own, replicates=replicates, seed=seed)
     measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
     denied = denials(reading.cases, errors, replicates=replicates, seed=seed)
     notes = [
@@ -87,7 +94,13 @@ def report(
         *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
     ]
     return Report(
-        rows, unexposed_share(reading.cases), tuple(notes), measured, fact_grids(reading.cases), denied
+        rows,
+        unexposed_share(reading.cases),
+        tuple(notes),
+        measured,
+        fact_grids(reading.cases),
+        denied,
+        METRIC_TITLES | titles_of(own),
     )
 
 

@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentsys.analysis.metrics.rates import (
-    BENIGN_UTILITY,
-    DEFENSE_QUALITY,
-    TARGETED_ASR,
-    UTILITY_UNDER_ATTACK,
-    MetricRow,
-)
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRIC_TITLES, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
 from agentsys.records.case_row import NO_ATTACK
-
-METRIC_TITLES = {
-    BENIGN_UTILITY: "Benign utility",
-    UTILITY_UNDER_ATTACK: "Utility under attack",
-    TARGETED_ASR: "Targeted ASR",
-    DEFENSE_QUALITY: "Defense quality",
-}
 
 MOST_ACROSS = 6
 """Suites that stand side by side; with more, a table is too wide to be read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.rates import MetricRow, measure
 from agentsys.analysis.metrics.repaired_scores import FIXED, fixed_cases
 from agentsys.analysis.metrics.tags import split, tag_of
@@ -75,6 +76,7 @@ def variant_report(
     variants: Variants,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
+    own: Sequence[Metric] = (),
     replicates: int = 2000,
     seed: int = 0,
 ) -> Report:
@@ -84,12 +86,13 @@ def variant_report(
         reading: From `read_cases`; the footnotes speak of all its cases and official scores.
         variants: Made of the reading's cases.
         errors: What errored cases count as.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        own: Further metrics, of the user's own.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
     """
-    whole = report(reading, errors, replicates=replicates, seed=seed)
+    whole = report(reading, errors, own=own, replicates=replicates, seed=seed)
     measured = [
-        (variant, measure(variant.cases, errors, replicates=replicates, seed=seed))
+        (variant, measure(variant.cases, errors, own=own, replicates=replicates, seed=seed))
         for variant in variants.listed
     ]
     unexposed = {
@@ -98,7 +101,8 @@ def variant_report(
         for cell, share in unexposed_share(variant.cases).items()
     }
     notes = (*variants.notes, *whole.notes)
-    return Report(_interleaved(whole.rows, measured), unexposed, notes, denials=whole.denials)
+    rows = _interleaved(whole.rows, measured)
+    return Report(rows, unexposed, notes, denials=whole.denials, titles=whole.titles)
 
 
 def _fixed(variant: Variant) -> Variant:

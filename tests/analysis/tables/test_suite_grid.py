@@ -10,10 +10,10 @@ from rich.console import Console
 from stored_cases import row
 
 from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.compare_document import compare_document
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document
-from agentsys.analysis.tables.results_layout import METRIC_TITLES
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.records.case_row import CaseRow

@@ -1,0 +1,116 @@
+"""`Metric`: a rate of one's own, one file and one YAML outside the package, beside the four in every table.
+
+The YAML lies in a folder `metric/` of a `--config-dir`, its `_target_` names a class of this shape, and
+`--metric NAME` asks for it. Nothing has to be inherited from, and nothing here is heavy to import.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from agentsys.errors import ConfigError
+from agentsys.records.case_row import CaseRow
+
+if TYPE_CHECKING:
+    from agentsys.analysis.statistics.paired import Pair
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """A share of cases, in percent: of those it answers for, the ones in which it is true."""
+
+    @property
+    def name(self) -> str:
+        """What CSV and JSON call it, e.g. `asr_where_returned`."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Heading of its column, e.g. `ASR where returned`."""
+        ...
+
+    def hit(self, case: CaseRow) -> bool | None:
+        """Say whether a case counts as a success of this metric; None leaves the case out.
+
+        Args:
+            case: A finished case, benign or attacked; errored ones are never asked about.
+        """
+        ...
+
+
+def checked_metric(made: object, name: str, taken: Iterable[str]) -> Metric:
+    """A metric that was made from a YAML, if it is one.
+
+    Args:
+        made: What its `_target_` gave.
+        name: Name of the YAML, for the message.
+        taken: Names of metrics that there are already.
+
+    Raises:
+        ConfigError: If it lacks a part, or has the name of another metric.
+    """
+    if not isinstance(made, Metric):
+        lacking = [part for part in ("name", "title", "hit") if not hasattr(made, part)]
+        raise ConfigError(
+            f"metric '{name}': {type(made).__name__} has no {' and no '.join(lacking)}; a metric has"
+            " `name`, `title` and `hit(case)`, see docs/own_metric.md."
+        )
+    if made.name in taken:
+        raise ConfigError(f"metric '{name}' calls itself {made.name}, as another metric does; rename it.")
+    return made
+
+
+def answered(cases: Iterable[CaseRow], metric: Metric) -> dict[str, list[CaseRow]]:
+    """Put a metric's answers in the place of the utility, so that they are counted like any outcome.
+
+    Args:
+        cases: Of one cell, in any order.
+        metric: Whose answers.
+
+    Returns:
+        Suite -> its cases, sorted; errored ones as they are, for they are counted as errors. Suites that
+        the metric has no answer for are absent.
+    """
+    found: defaultdict[str, list[CaseRow]] = defaultdict(list)
+    answers: set[str] = set()
+    for case in cases:
+        hit = _hit(metric, case)
+        if hit is not None:
+            answers.add(case.suite)
+        if hit is not None or case.status == "error":
+            found[case.suite].append(replace(case, utility=bool(hit)))
+    return {suite: found[suite] for suite in sorted(answers)}
+
+
+def answered_pairs(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...]:
+    """The pairs that a metric answers for on both sides, with its answers in the place of the utility."""
+    found = [(pair, _hit(metric, pair.baseline), _hit(metric, pair.defense)) for pair in pairs]
+    return tuple(
+        pair._replace(
+            baseline=replace(pair.baseline, utility=before), defense=replace(pair.defense, utility=under)
+        )
+        for pair, before, under in found
+        if before is not None and under is not None
+    )
+
+
+def titles_of(metrics: Sequence[Metric]) -> dict[str, str]:
+    """Name -> heading."""
+    return {metric.name: metric.title for metric in metrics}
+
+
+def _hit(metric: Metric, case: CaseRow) -> bool | None:
+    """A metric's answer; None for a case that ended in an error.
+
+    Raises:
+        ConfigError: If it is no answer: a number would silently count as a success.
+    """
+    if case.status != "ok":
+        return None
+    hit = metric.hit(case)
+    if hit is not None and not isinstance(hit, bool):
+        raise ConfigError(f"metric '{metric.name}': hit() gave {hit!r}; give True, False or None.")
+    return hit
