@@ -9,6 +9,7 @@ import typer
 
 from agentsys.catalog import node
 from agentsys.cli.terminal import one_line, printable
+from agentsys.named_module import import_from
 
 ConfigDir = Annotated[
     list[Path] | None,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.atomic_file import Process
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
-from agentsys.named_module import Unavailable, import_from
+from agentsys.named_module import import_from
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
