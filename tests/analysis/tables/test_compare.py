@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.compare import compare, holm
 from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
 from agentsys.analysis.tables.compare_document import compare_document, compare_output, p_text
 from agentsys.analysis.tables.frames import differences_frame
@@ -126,6 +128,12 @@ def test_p_values_of_one_table_are_corrected_together_and_of_others_apart() -> N
         assert [line.p for line in same] == [1.0, 1.0]  # the utility of both
         assert smallest.p_holm == pytest.approx(4 * smallest.p)
         assert next_one.p_holm == pytest.approx(max(3 * next_one.p, smallest.p_holm))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holms_correction_is_that_of_statsmodels(p_values: list[float]) -> None:
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    assert holm(p_values) == list(multitest.multipletests(p_values, method="holm")[1])
 
 
 def test_a_data_frame_gives_the_rows_of_the_command(folder: Path) -> None:
