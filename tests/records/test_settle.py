@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, row, store_own, store_published
 
 from agentsys.analysis.tables.report import report
 from agentsys.errors import ConfigError
-from agentsys.records.case_row import CaseRow
+from agentsys.records.case_row import IDENTITY, CaseRow
 from agentsys.records.load import case_rows, load_runs
 from agentsys.records.names_file import BESIDE, Names
-from agentsys.records.reading import Reading, read_cases
+from agentsys.records.reading import Reading, read_cases, told_of
 
 
 def foreign(home: Path, folder: str, **fields: Any) -> Path:
@@ -279,3 +280,11 @@ def test_a_malformed_span_is_a_skipped_file(tmp_path: Path, broken: list[Any]) -
     found = reading_of(tmp_path)
     assert (len(found.cases), [skip.path for skip in found.skipped]) == (1, [str(path)])
     assert report(found, replicates=10).rows
+
+
+def test_cases_are_the_same_by_what_names_them_and_not_by_how_they_ended() -> None:
+    case = row(epoch=1, apart="old")
+    again = replace(case, source="elsewhere", utility=False, injection_success=True, duration_s=3.0)
+    assert again.identity == case.identity == told_of(case).identity
+    for name in IDENTITY:
+        assert replace(case, **{name: "other"}).identity != case.identity

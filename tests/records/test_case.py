@@ -33,7 +33,13 @@ def test_key_is_the_path_agentdojo_would_use() -> None:
 
 
 def test_epochs_have_folders_of_their_own() -> None:
-    assert a_case(epoch=1).key != a_case().key
+    assert a_case().pipeline == "simulated__none__agentdojo-v1.2.2"
+    assert a_case(epoch=1).pipeline == "simulated__none__agentdojo-v1.2.2__epoch1"
+
+
+def test_attempts_lie_in_a_folder_beside_their_case() -> None:
+    folder = "simulated__none__agentdojo-v1.2.2/banking/user_task_0/direct/injection_task_1.attempts"
+    assert a_case().attempt_key(7) == f"{folder}/0007.json"
 
 
 @given(st.text(min_size=1))
