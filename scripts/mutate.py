@@ -44,7 +44,13 @@ ROOMS = {
     "defense": ("agentsys/defense", ["tests/defense"]),
 }
 """Room -> its folder, and the tests that mirror it."""
-PRELOADED = ["agentdojo.agent_pipeline", "agentdojo.attacks", "agentdojo.task_suite.load_suites"]
+PRELOADED = [
+    "agentdojo.agent_pipeline",
+    "agentdojo.attacks",
+    "agentdojo.task_suite.load_suites",
+    "hydra",
+    "omegaconf",
+]
 PRELOADED += [
     "hypothesis",
     "pandas",
@@ -55,7 +61,7 @@ PRELOADED += [
     "typer.testing",
 ]
 """Other people's packages, loaded once; ours are loaded by each mutant, with its change in it."""
-NOT_SLOW = ("-p", "no:cacheprovider", "-p", "no:xdist", "-x", "-q", "-m", "not slow and not live")
+NOT_SLOW = ("-p", "no:cacheprovider", "-x", "-q", "-m", "not slow and not live")
 
 
 class Mutant(NamedTuple):
@@ -330,6 +336,7 @@ def _pytest(arguments: Sequence[str], plugins: list[object]) -> int:
 
     with tempfile.TemporaryDirectory() as place:
         os.environ["XDG_CACHE_HOME"] = f"{place}/cache"
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins of other packages take a second to load
         return int(pytest.main([*arguments, f"--basetemp={place}/tests"], plugins))
 
 
