@@ -12,6 +12,7 @@ from asb_files import COLUMNS, NORMAL, RUN, Made, write_log, write_results
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
+from agentsys.records.formats import asb
 from agentsys.records.formats.asb import asb_rows, is_asb_result
 from agentsys.records.formats.asb_transcript import transcript
 from agentsys.records.load import COUNTS, case_rows, load_runs
@@ -182,6 +183,17 @@ def test_long_transcripts_are_read_and_pythons_own_limit_is_left_as_it_was(tmp_p
     assert csv.field_size_limit() == before
 
 
+def test_a_file_that_stops_to_be_csv_is_read_up_to_there_and_the_place_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asb, "_LONGEST_FIELD", 10_000)
+    path = write_results(tmp_path, [Made("A"), Made("B", task="long " * 4_000)])
+    first, second = asb_rows(str(path))
+    assert first.case is not None and first.place == f"{path}#1"
+    assert (second.case, second.place) == (None, f"{path}#2")
+    assert "no CSV from here on" in str(second.fault)
+
+
 def test_a_file_that_a_spreadsheet_has_saved_is_read_all_the_same(tmp_path: Path) -> None:
     path = write_results(tmp_path, [Made("evil")])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -194,6 +206,7 @@ def test_other_csv_files_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "figure2.csv").write_text("panel,series,x\n")
     (tmp_path / "empty.csv").write_text("")
     assert not is_asb_result(str(tmp_path / "figure2.csv"))
+    assert not is_asb_result(str(tmp_path / "gone.csv"))
     reading = read_cases([tmp_path])
     assert (len(reading.cases), reading.skipped, reading.other_files) == (1, (), 0)
 
