@@ -236,6 +236,17 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize("root", ["runs", "runs/"])
+def test_files_are_known_by_their_path_below_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/a.json").write_text("{}")
+    stamps = index.stamps_of(["runs/a.json", "runs/gone.json"], root)
+    assert (stamps.file, stamps.size) == ([b"a.json", b"gone.json"], [2, -1])
+
+
 def _ours_behind(module: str, met: set[str]) -> set[str]:
     """A module of ours and every module of ours that it cannot do without."""
     if module not in met and (spec := find_spec(module)) and spec.origin:

@@ -11,7 +11,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_row import COLUMNS
 from agentsys.records.listing import Skipped
 from agentsys.records.load import case_rows, load_runs
-from agentsys.records.reading import read_cases
+from agentsys.records.reading import nothing_found, read_cases
 from agentsys.records.reading_notes import skipped_lines
 from agentsys.records.schema import Exposure, RoleUsage
 
@@ -211,3 +211,14 @@ def test_a_frame_gives_back_the_rows_it_was_made_of(tmp_path: Path) -> None:
     store_own(tmp_path, case_of(suite="slack"), status="error", error_kind="timeout")
     store_published(tmp_path)
     assert case_rows(load_runs(tmp_path)) == list(read_cases([tmp_path]).cases)
+
+
+def test_what_was_there_instead_of_cases_is_said_in_one_line() -> None:
+    skips = [Skipped("a.json", "empty"), Skipped("b.json", "empty")]
+    assert nothing_found([Path("x"), Path("y")], (), 0).startswith(
+        "No stored cases in 'x', 'y': no JSON files."
+    )
+    assert "in 'x': 3 other JSON files." in nothing_found([Path("x")], (), 3)
+    assert "in no folder at all: 2 files could not be used, the first being a.json: empty." in nothing_found(
+        [], skips, 0
+    )
