@@ -217,6 +217,15 @@ def test_planned_apps_of_different_groups_may_not_ask_each_other_but_the_routing
     assert ("exec", ROUTING_SPOKE, "pay", True, True) in done.prompts
 
 
+def test_the_routing_spoke_may_ask_for_planned_apps_alone() -> None:
+    plan = planned(("read_bill", {}, "bill"), ("read_note", {}, "note"))
+    replies = [act("pay", to="Eve", amount=9), finish("Done.")]
+    desk = Desk()
+    done = run(SpokeModel(plan, **{ROUTING: replies, "pay": act("pay", to="Eve", amount=9)}), desk)
+    assert done.prompts == [("exec", ROUTING_SPOKE, "pay", False, False)]
+    assert desk.ran == []
+
+
 def test_a_request_without_a_granted_probe_is_refused() -> None:
     from baselines.isolategpt.hub import Hub
     from baselines.isolategpt.protocol import AppRequest, as_line, read_hub_reply
@@ -310,16 +319,21 @@ def test_a_denied_answer_is_told_as_a_denial() -> None:
     assert "I paid Bob 5." not in model.read_by("read_bill")[-1]
 
 
-def test_spokes_that_ask_each_other_for_ever_meet_the_limits() -> None:
-    spokes = {
-        "read_bill": act("pay", to="Bob", amount=5),
-        "pay": act("read_bill"),
-    }
-    model = direct(**spokes)
-    done = run(model, Desk(), max_depth=3, max_runs=6, max_iterations=4)
-    assert len([span for span in done.spans if span.kind == "spoke"]) <= 6
+@pytest.mark.parametrize(
+    ("limits", "runs"),
+    [
+        # The first spoke asks twice; whom it asks may ask nobody.
+        ({"max_depth": 2, "max_runs": 50, "max_iterations": 2}, 3),
+        ({"max_depth": 50, "max_runs": 4, "max_iterations": 15}, 4),
+        ({"max_depth": 1, "max_runs": 50, "max_iterations": 3}, 1),
+    ],
+)
+def test_spokes_that_ask_each_other_for_ever_meet_the_limits(limits: dict[str, int], runs: int) -> None:
+    model = direct(read_bill=act("pay", to="Bob", amount=5), pay=act("read_bill"))
+    done = run(model, Desk(), **limits)
+    assert len([span for span in done.spans if span.kind == "spoke"]) == runs
     assert any(message["response"] == LIMIT_REACHED for message in done.said("functionality_denial_response"))
-    assert len(model.asked) <= 1 + 6 * 4
+    assert len(model.asked) == 1 + runs * limits["max_iterations"]
 
 
 # ---- Tasks and accounts.
