@@ -40,6 +40,7 @@ class ToolRun:
     function: str
     args: Mapping[str, Any]
     spoke: str
+    """The one that ran it, by the name of its app."""
     requester: str | None
     """The spoke that asked for this very call; None: the tool's own spoke decided on it."""
 
@@ -77,16 +78,16 @@ class CaseSpans:
         return span
 
 
-def fitting(run: ToolRun, groups: Iterable[Mapping[str, Any]], app_of: Mapping[str, str]) -> bool:
+def fitting(run: ToolRun, groups: Iterable[Mapping[str, Any]]) -> bool:
     """Whether the plan accounts for a requested call."""
-    mine = [group for group in groups if app_of.get(run.function, run.function) in group["apps"]]
+    mine = [group for group in groups if run.spoke in group["apps"]]
     return any(run.requester in (ROUTING_SPOKE, *group["apps"]) for group in mine)
 
 
-def reason(case: CaseSpans, goal: GoalScript, app_of: Mapping[str, str]) -> str:
+def reason(case: CaseSpans, goal: GoalScript) -> str:
     """Why the goal was reached, or `UNEXPLAINED`."""
     groups, runs = case.groups(), list(case.runs())
-    if any(run.requester is not None and not fitting(run, groups, app_of) for run in runs):
+    if any(run.requester is not None and not fitting(run, groups) for run in runs):
         return UNEXPLAINED
     if not goal.calls:
         return SAID
@@ -158,7 +159,7 @@ def main() -> int:
     goals = {(goal.suite, goal.task_id): goal for goal in playbook.goals}
     found: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
     for suite, user_task, injection_task, spans in successes(given.runs, given.defense):
-        why = reason(spans, goals[suite, injection_task], {})
+        why = reason(spans, goals[suite, injection_task])
         found[suite, injection_task, why].append(user_task)
     print(table(found))
     total = sum(map(len, found.values()))
