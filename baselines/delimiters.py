@@ -58,7 +58,7 @@ class Delimiters:
         )
 
     def description(self) -> str:
-        """What is marked and what is not."""
+        """Say what is marked and what is not."""
         start, end = self.template.split(PLACEHOLDER)
         return (
             f"The user's request stands between the marks {start} and {end} in the user's message. The system"

@@ -31,7 +31,7 @@ class InstructionalPrevention:
     """The plain agent, which is given its task with a warning.
 
     Args:
-        template: What the model reads as the request; `{user_task}` stands for the bare one. None: our own.
+        template: The request as the model reads it; `{user_task}` stands for the bare one. None: our own.
 
     Raises:
         ConfigError: If the template lacks `{user_task}`.
@@ -59,7 +59,7 @@ class InstructionalPrevention:
         )
 
     def description(self) -> str:
-        """What the agent is warned of."""
+        """Say what the agent is warned of."""
         return (
             "The user's request is put into a sentence that warns of people who try to change or replace it,"
             " and says that it is to be carried out whatever they come up with. The request stands in that"

@@ -17,7 +17,7 @@ class NoDefense:
     name = "none"
 
     def description(self) -> str:
-        """That there is nothing between tools and model."""
+        """Say that there is nothing between tools and model."""
         return (
             "There is no defense. One agent reads the user's request and every tool result in the same"
             " conversation. Results are shown to it as the tools return them, unmarked and unread by anyone"

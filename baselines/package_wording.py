@@ -14,14 +14,14 @@ Wording = Literal["own", "package"]
 
 
 def tool_filter_question() -> str:
-    """What `tool_filter` asks the model before it begins."""
+    """The question that `tool_filter` asks the model before it begins."""
     from agentdojo.agent_pipeline.agent_pipeline import TOOL_FILTER_PROMPT  # 4 s of imports
 
     return str(TOOL_FILTER_PROMPT)
 
 
 def withheld_notice() -> str:
-    """What stands in place of a tool result that a detector flagged."""
+    """The text in place of a tool result that a detector flagged."""
     from agentdojo.agent_pipeline.pi_detector import PromptInjectionDetector
     from agentdojo.types import text_content_block_from_string
 
@@ -30,7 +30,7 @@ def withheld_notice() -> str:
 
 
 def delimiting_explanation() -> str:
-    """What `spotlighting_with_delimiting` adds to the system message, without the space before it."""
+    """The addition of `spotlighting_with_delimiting` to the system message, without the space before it."""
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
     from agentdojo.agent_pipeline.basic_elements import InitQuery
 

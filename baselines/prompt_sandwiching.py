@@ -65,7 +65,7 @@ class PromptSandwiching:
         )
 
     def description(self) -> str:
-        """What is said again, and where."""
+        """Say what is repeated, and where."""
         where = {
             "user_message": "one user message follows that states the request again, so that the request and"
             " not the results come last",

@@ -36,7 +36,7 @@ class RewordedTask:
 
     Args:
         model: The model that is asked.
-        rewrite: From the request to what the model reads instead.
+        rewrite: Turns the request into what the model reads instead.
 
     Raises:
         ConfigError: If the model reads a rewritten request already.
@@ -60,7 +60,7 @@ class RewordedTask:
         """Ask the wrapped model with the request rewritten; the messages given are left as they are.
 
         Raises:
-            ModelError: As the wrapped model does.
+            ModelError: If the wrapped model raises it.
         """
         messages = reworded(request.messages, self.rewrite)
         return self.model.complete(replace(request, messages=messages))

@@ -69,7 +69,7 @@ class ToolFilter:
         on_empty: The tools when none was picked: `none` (AgentDojo) or `all`.
         retries: What the filter sees when AgentDojo runs the pipeline again after an empty answer: the
             `full` list, or what the run before `narrowed` it to (AgentDojo).
-        wording: Whose question is asked: our `own`, or that of the installed `package` agentdojo.
+        wording: The source of the question: our `own`, or that of the installed `package` agentdojo.
 
     Raises:
         ConfigError: If an option has a value it cannot have.
@@ -104,7 +104,7 @@ class ToolFilter:
 
     @property
     def question(self) -> str:
-        """What the model is asked."""
+        """The question to the model."""
         return tool_filter_question() if self.wording == "package" else QUESTION
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
@@ -117,7 +117,7 @@ class ToolFilter:
         )
 
     def description(self) -> str:
-        """When tools are chosen, and what is left to an attacker."""
+        """Say when tools are chosen, and what is left to an attacker."""
         names = {
             "exact": "A tool is kept if its whole name is in the reply.",
             "substring": "A tool is kept if its name stands anywhere in the reply, inside a longer name too.",
@@ -154,7 +154,7 @@ class FilterTools(BasePipelineElement):  # type: ignore[misc]
         messages: Sequence[ChatMessage] = (),
         extra_args: dict[str, Any] | None = None,
     ) -> QueryResult:
-        """One question, in front of the first call of the agent."""
+        """Ask one question, in front of the first call of the agent."""
         if not runtime.functions:
             return query, runtime, env, messages, extra_args or {}
         asked = [*messages, user(self.settings.question)]

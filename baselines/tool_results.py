@@ -22,7 +22,7 @@ def rewrite_new_results(
 
     Args:
         messages: The conversation, tool results of the latest turn included.
-        rewrite: From a tool message to a new one; must not change the one it is given.
+        rewrite: Turns a tool message into a new one; must not change the one it is given.
     """
     start = _turn_start(messages)
     new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]
@@ -30,7 +30,7 @@ def rewrite_new_results(
 
 
 def new_results(messages: Sequence[ChatMessage]) -> list[int]:
-    """Where the tool results of the latest turn stand in the conversation, in order."""
+    """Find the places of the latest turn's tool results in the conversation, in order."""
     start = _turn_start(messages)
     return [place for place in range(start, len(messages)) if messages[place]["role"] == "tool"]
 

@@ -1,4 +1,4 @@
-"""Attacks: what is written into a benchmark's injection vectors, one module each.
+"""Attacks: the texts written into a benchmark's injection vectors, one module each.
 
 AgentDojo's registered attacks come through `registered`; the rest are our own.
 """

@@ -17,7 +17,7 @@ class _ArtefactPart(BaseModel):
 
 
 class ArtefactEntry(_ArtefactPart):
-    """What one search came to."""
+    """The result of one search."""
 
     suite: str
     user_task: str | None
@@ -52,7 +52,7 @@ class Artefact(_ArtefactPart):
 
     @model_validator(mode="after")
     def _one_text_each(self) -> Artefact:
-        """Of two texts for the same tasks, which one a case was run with would be anyone's guess."""
+        """Refuse two texts for the same tasks: nobody could tell which of them a case was run with."""
         counted = Counter(_key(entry) for entry in self.entries)
         twice = [key for key, times in counted.items() if times > 1]
         if twice:

@@ -27,7 +27,7 @@ _FORMS = (
 
 
 class Key(NamedTuple):
-    """What a text is for."""
+    """The tasks that a text is for."""
 
     suite: str
     user_task: str | None
@@ -74,7 +74,7 @@ def read_cache(path: Path) -> dict[Key, str]:
 
 
 class _Fault(Exception):
-    """What is wrong in one place of the file."""
+    """A fault in one place of the file."""
 
 
 def _entries(path: Path, content: str) -> Iterator[_FileEntry]:
@@ -191,7 +191,7 @@ def _task(where: str, kind: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, without showing what a stranger wrote in it."""
+    """Name the kind of a JSON value, without showing what a stranger wrote in it."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     names = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}

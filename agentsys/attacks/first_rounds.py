@@ -1,4 +1,4 @@
-"""In which tool result of a user task's ground truth each injection vector is first seen."""
+"""The tool result of a user task's ground truth in which each injection vector is first seen."""
 
 from __future__ import annotations
 

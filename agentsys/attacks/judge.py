@@ -25,7 +25,7 @@ _TELLING = 4
 
 
 class Feedback(Enum):
-    """How much the attacker is told."""
+    """The amount of feedback that the attacker is given."""
 
     BLACKBOX = "blackbox"
     """Success, calls after the text was read, the beginning of the answer, and the score as far as these say
@@ -52,9 +52,9 @@ def judged(
     """The score of a query and what its attacker is told.
 
     Args:
-        quest: What was to be brought about.
-        facts: What the query showed.
-        feedback: How much the attacker is told.
+        quest: The search that the query was made in.
+        facts: The query's observations.
+        feedback: The amount of feedback the attacker is given.
         text: The candidate; what it lost of the goal's data is told.
         rated: A model's score, which takes the place of the one by calls below a success.
     """

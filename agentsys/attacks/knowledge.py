@@ -1,4 +1,4 @@
-"""What an attacker can know of the place it writes to: request, names, tools, and the data around its text.
+"""An attacker's knowledge of the place it writes to: request, names, tools, and the data around its text.
 
 No model is asked: it comes from the suite, and from one clean run of a user task's ground truth.
 """
@@ -30,7 +30,7 @@ _DESCRIPTION = 120
 
 
 class Knowledge(Enum):
-    """How much of the situation the attacker is told."""
+    """The part of the situation that the attacker is told."""
 
     NONE = "none"
     """The goal and the text to start from."""

@@ -92,7 +92,7 @@ class TypedOnce:
         self._lock = Lock()  # one question at a time, whatever the number of workers
 
     def texts(self, pair: Pair, ask: Callable[[], dict[str, str]]) -> Mapping[str, str]:
-        """What was typed for a pair, asking now if it has not been.
+        """Give what was typed for a pair, asking now if it has not been.
 
         Raises:
             ConfigError: If there is nobody to ask.

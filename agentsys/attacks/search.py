@@ -1,4 +1,4 @@
-"""What a search for an attack's text asks of its target, and what it is told. Knows nothing of runs.
+"""The search for an attack's text: what it asks of its target and what it is told. Knows nothing of runs.
 
 A search proposes candidates and the target tries them: one query is one run of the whole defended agent on
 one case, in a fresh environment. The target numbers attempts in the order of the calls and keeps each of
@@ -27,7 +27,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Quest:
-    """What a search is to bring about, as its attacker may know it."""
+    """The aim of a search, as its attacker may know it."""
 
     goal: str
     """The injection task's goal, verbatim."""
@@ -49,7 +49,7 @@ class Quest:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a search an attempt stands."""
+    """The place of an attempt in its search."""
 
     stream: int
     """Which independent start it belongs to, from 1; 0: the text the search starts from."""
@@ -79,7 +79,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class QueryFacts:
-    """What one query showed."""
+    """The observations of one query."""
 
     success: bool
     """Whether the injection task was carried out."""
@@ -129,7 +129,7 @@ class Target(Protocol):
         """Try the next candidate.
 
         Args:
-            place: Where in the search it stands.
+            place: Its place in the search.
             propose: Asks the attacker's model for it. Not called where the attempt of this number was
                 made before: then that one is returned.
         """

@@ -39,7 +39,7 @@ class Searched:
 
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
-        options: What all such attacks can be told.
+        options: The options that all such attacks share.
 
     Raises:
         ConfigError: If the artefact holds texts of another attack.
@@ -70,7 +70,7 @@ class Searched:
     def applies_to(
         self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
     ) -> bool:
-        """Always, except that an artefact must have a text."""
+        """Say yes, except where the artefact has no text."""
         ids = (suite.name, user_task.ID, injection_task.ID)
         return self._artefact is None or self._artefact.entry(*ids) is not None
 
@@ -135,14 +135,14 @@ class Searched:
     def proposing(
         self, quest: Quest, place: Place, path: Sequence[Attempt], *, start: Attempt, variation: int = 1
     ) -> Callable[[ChatModel], Proposal]:
-        """How the candidate at `place` is asked for and checked.
+        """Give the function that asks for the candidate at `place` and checks it.
 
         Args:
-            quest: Of this search.
-            place: Where the candidate stands.
+            quest: The search that asks.
+            place: The candidate's place in the search.
             path: The attempts it refines, the first one's first.
             start: The first attempt; the proposal it was made with is taken where it belongs.
-            variation: Which candidate for this place, from 1.
+            variation: Number of the candidate for this place, from 1.
         """
         ahead = start.proposal.ahead
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):

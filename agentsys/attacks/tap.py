@@ -27,7 +27,7 @@ class TapAttack(Searched):
         width: Number of leaves kept after each level, the best by score.
         depth: Number of levels. A pruned candidate costs an attempt and no query.
         name: The attack's name.
-        on_topic: See `SearchOptions`; by default TAP prunes.
+        on_topic: The pruning of candidates, see `SearchOptions`; by default TAP prunes.
         options: Any other of `SearchOptions`, by name.
 
     Raises:

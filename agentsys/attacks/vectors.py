@@ -1,4 +1,4 @@
-"""Which injection vectors a user task meets: AgentDojo's own rule, asked once per user task."""
+"""The injection vectors that a user task meets, by AgentDojo's own rule, asked once per user task."""
 
 from __future__ import annotations
 

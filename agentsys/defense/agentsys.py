@@ -56,11 +56,11 @@ class AgentSys:
         return pipeline
 
     def description(self) -> str:
-        """What is kept apart, what crosses and what is checked, as this variant is set."""
+        """Say what is kept apart, what crosses and what is checked, as this variant is set."""
         return described(self.settings)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plays worker, validator, sanitizer and the sorting of tools."""
+        """Give the simulated model's play of worker, validator, sanitizer and the sorting of tools."""
         return ROLES
 
     def prompts(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What was called before, so that the same thing is not done, or asked, twice."""
+"""Earlier calls, so that the same thing is not done, or asked, twice."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Commands:
 
     @property
     def run(self) -> int:
-        """How many have been run."""
+        """Number of commands that have been run."""
         return sum(len(outputs) for outputs in self._outputs.values())
 
     def kept(self, call: TracedCall) -> ToolOutput | None:
-        """What an identical command brought that a worker given up had run; None if there is none left."""
+        """The output of an identical command that a worker given up had run; None if there is none left."""
         key = _key(call)
         outputs, made = self._outputs.get(key, []), self._made[key]
         if made >= len(outputs):
@@ -41,7 +41,7 @@ class Commands:
         self._made[_key(call)] += 1
 
     def mark(self) -> Counter[str]:
-        """What the workers living now have made, for `back_to`."""
+        """A mark of the commands made so far, for `back_to`."""
         return Counter(self._made)
 
     def back_to(self, mark: Counter[str]) -> None:
@@ -50,7 +50,7 @@ class Commands:
 
 
 class Answers:
-    """What the main agent was told for its reading calls since the last command."""
+    """The answers to the main agent's reading calls since the last command."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}

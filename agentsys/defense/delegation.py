@@ -46,9 +46,9 @@ def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
     """Run a call and have a fresh worker read its output.
 
     Args:
-        session: What the case's agents share.
+        session: The session that the case's agents share.
         call: The call, with its intent among the arguments.
-        agent: Who makes it.
+        agent: The agent that makes it.
 
     Returns:
         What the caller may see: an accepted value or a failure as JSON, or the caller's own mistake.
@@ -105,7 +105,7 @@ def _carried_out(session: AgentSession, call: TracedCall, arguments: Arguments, 
 
 
 def _output(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> ToolOutput:
-    """What the tool brings; of a command that a worker given up had run already, what it brought then."""
+    """Run the tool; a command that a worker given up had run already gives what it gave then."""
     if agent.is_main or not session.settings.judged or session.reads(call.tool):
         return run_tool(session.runtime, session.env, call.tool, arguments.given)
     output = session.commands.kept(call)
@@ -172,7 +172,7 @@ def _extracted(session: AgentSession, task: Task, agent: Caller) -> Accepted | F
 
 
 def _asked(session: AgentSession, task: Task, trace: CallTrace, above: CallTrace) -> Accepted | Failure:
-    """One worker's outcome; with `gate_retry: fresh_context`, of the first that the gate lets pass."""
+    """Give a worker's outcome; with `gate_retry: fresh_context`, that of the first the gate lets pass."""
     fresh = session.settings.gate_retry is Retry.FRESH
     for _ in range(session.settings.gate_retries if fresh else 0):
         mark = session.commands.mark()

@@ -22,7 +22,7 @@ DONE = "done"
 
 @dataclass(frozen=True)
 class Filled:
-    """What code filled in, and what is left for a worker."""
+    """The fields that code filled in, and those left for a worker."""
 
     fields: Mapping[str, Any]
     rest: Intent
@@ -32,9 +32,9 @@ def fill(value: Any, intent: Intent, how: Fill) -> Filled:
     """The declared fields that need no reader.
 
     Args:
-        value: What the tool returned, before it was written as text.
+        value: The tool's return value, before it was written as text.
         intent: The declared return value.
-        how: How much code may fill in.
+        how: The fields that code may fill in.
     """
     if how is Fill.NONE:
         return Filled({}, intent)

@@ -43,7 +43,7 @@ class Failure(Enum):
 
         Args:
             tool_ran: Whether the tool was run, so that a caller knows what repeating the call would do.
-            more: What else the caller may know; never words of an output.
+            more: More that the caller may know; never words of an output.
         """
         return json.dumps({"error": self.value, "tool_ran": tool_ran, **more}, ensure_ascii=False)
 

@@ -28,7 +28,7 @@ MOST_ITEMS = 1_000
 
 
 class GateRule(Enum):
-    """How strictly a worker's reply is read."""
+    """The strictness with which a worker's reply is read."""
 
     SYNTACTIC = "syntactic"
     """Any JSON object passes, undeclared keys included."""
@@ -54,12 +54,12 @@ class _Mismatch(Exception):
 
 
 def admit(reply: str, intent: Intent, rule: GateRule) -> Accepted | Failure:
-    """What a caller gets for a worker's final reply. Never raises.
+    """Give what a caller gets for a worker's final reply. Never raises.
 
     Args:
         reply: The worker's text, attacker-influenced.
         intent: The declared return value.
-        rule: How strictly to read.
+        rule: The strictness to read with.
 
     Returns:
         The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`

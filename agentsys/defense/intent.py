@@ -148,7 +148,7 @@ def _shown(value: object) -> str:
 
 
 def tools_with_intent(functions: Sequence[Function]) -> list[ToolSpec]:
-    """What a model is told about these functions, each with the required argument `intent` added.
+    """Describe these functions to a model, each with the required argument `intent` added.
 
     What an intent is stands in the agents' system messages, once, and not in every tool's schema.
 

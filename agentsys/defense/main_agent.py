@@ -18,7 +18,7 @@ class MainAgent(SessionElement):
     Args:
         model: The model behind all agents of the case.
         settings: The variant of AgentSys.
-        book: Where the tools' privileges are kept.
+        book: The book that the tools' privileges are kept in.
     """
 
     name = "agentsys_main"

@@ -76,7 +76,7 @@ class _Face:
 
         Raises:
             OutOfCalls: If no call is left.
-            ModelError: As the model does.
+            ModelError: If the model raises it.
         """
         self._meter.take(main=self._main)
         return self._model.complete(request)

@@ -29,7 +29,7 @@ class GuardedAgent(SessionElement):
     Args:
         model: The model behind agent, validator and sanitizer.
         settings: The variant of AgentSys (`isolation` is off).
-        book: Where the tools' privileges are kept.
+        book: The book that the tools' privileges are kept in.
     """
 
     name = "agentsys_no_isolation"

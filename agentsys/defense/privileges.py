@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Privilege(Enum):
-    """What a call of a tool can do."""
+    """The effect that a call of a tool can have."""
 
     QUERY = "query"
     COMMAND = "command"
@@ -43,7 +43,7 @@ Labels = Mapping[str, Privilege]
 
 
 def toolset_hash(tools: Sequence[ToolSpec]) -> str:
-    """What identifies a toolset: its tools' names, descriptions and parameters, whatever their order."""
+    """Hash of a toolset: its tools' names, descriptions and parameters, whatever their order."""
     described = sorted(json.dumps([t.name, t.description, t.parameters], sort_keys=True) for t in tools)
     return hashlib.sha256("\n".join(described).encode()).hexdigest()
 
@@ -92,7 +92,7 @@ class Sorted:
     """Usage, cost and model id, as JSON-ready data."""
 
     def as_decision(self) -> dict[str, Any]:
-        """What a case's record says of them."""
+        """The labels as a case's record holds them."""
         labels = {name: label.value for name, label in self.labels.items()}
         return {"labels": labels, "unclear": list(self.unclear), "asked_once": dict(self.question)}
 
@@ -102,7 +102,7 @@ class PrivilegeBook:
     """Labels of toolsets, each asked for once, by however many threads.
 
     Args:
-        folder: Where the answers are kept; None keeps them in memory, for this process.
+        folder: The folder that answers are kept in; None keeps them in memory, for this process.
     """
 
     folder: Path | None = None

@@ -18,7 +18,7 @@ from agentsys.defense.reading.closed_formats import ADDRESS, is_closed
 
 
 class Decision(Enum):
-    """What a rule says of a proposal."""
+    """A rule's verdict on a proposal."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -62,7 +62,7 @@ class ProposedCommand:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the rules say together."""
+    """The verdict of all rules together."""
 
     decision: Decision
     rule: str
@@ -130,7 +130,7 @@ OF_MAIN: tuple[Rule, ...] = (main_destination,)
 
 
 def rule(proposal: ProposedCommand) -> Ruling:
-    """What the rules for the proposal's agent say together."""
+    """Apply the rules for the proposal's agent and put their verdicts together."""
     rules = OF_WORKERS if proposal.call.by_worker else OF_MAIN
     said = [(each(proposal), each.__name__) for each in rules]
     for wanted in (Decision.DENY, Decision.ASK):

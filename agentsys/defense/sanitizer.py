@@ -105,7 +105,7 @@ def _ask(model: ChatModel, output: str, opened: Span) -> Cleaned:
 
 
 def _cut_again(output: str, named: list[str], spans: Sequence[str] | None, before: Cleaned) -> Cleaned:
-    """What is cut once one more reply is known. `named` grows by its passages.
+    """Cut again once one more reply is known. `named` grows by its passages.
 
     A reply that points at something settles what an earlier one said in other words; one that points at
     nothing leaves it open.

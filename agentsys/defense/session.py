@@ -34,10 +34,10 @@ class AgentSession:
     Args:
         model: The model behind all agents.
         settings: The variant of AgentSys.
-        book: Where the tools' privileges are kept.
+        book: The book that the tools' privileges are kept in.
         query: The user's request: for the main agent and the validator, never for a worker.
         runtime: The tools.
-        env: What they act on.
+        env: The environment that they act on.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class AgentSession:
         """Whether a call may run: reading always, a command if the judge agrees.
 
         Args:
-            judge: Who decides.
+            judge: The judge that decides.
             call: The proposed call.
             earlier: The calls before it that its agent knows of.
             undeclared: Arguments that the tool does not have.
@@ -141,7 +141,7 @@ class SessionElement(BasePipelineElement, ABC):  # type: ignore[misc]
     Args:
         model: The model behind all agents of the case.
         settings: The variant of AgentSys.
-        book: Where the tools' privileges are kept.
+        book: The book that the tools' privileges are kept in.
     """
 
     def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeBook) -> None:

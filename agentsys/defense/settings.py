@@ -12,7 +12,7 @@ from agentsys.errors import ConfigError, unknown_name
 
 
 class Judge(Enum):
-    """Who decides whether a command may run."""
+    """The judge of whether a command may run."""
 
     OFF = "off"
     """Nobody: every command runs."""
@@ -25,7 +25,7 @@ class Judge(Enum):
 
 
 class Sanitizing(Enum):
-    """When an output is cleaned."""
+    """The moment at which an output is cleaned."""
 
     OFF = "off"
     """Never: a denial ends the subtask."""
@@ -38,7 +38,7 @@ class Sanitizing(Enum):
 
 
 class Retry(Enum):
-    """In which context a worker whose reply the gate refused is asked again."""
+    """The context in which a worker whose reply the gate refused is asked again."""
 
     SAME = "same_context"
     """Its own, with a sentence on what was wrong."""
@@ -47,7 +47,7 @@ class Retry(Enum):
 
 
 class Fill(Enum):
-    """Which declared fields code fills in, without a model."""
+    """The declared fields that code fills in, without a model."""
 
     NONE = "none"
     """None (the paper): a worker reads every output."""
@@ -60,7 +60,7 @@ class Fill(Enum):
 
 
 class WorkerTools(Enum):
-    """When a worker above `max_depth` is offered tools."""
+    """The condition under which a worker above `max_depth` is offered tools."""
 
     ALWAYS = "always"
     """From the start, all of them (the paper)."""
@@ -71,7 +71,7 @@ class WorkerTools(Enum):
 
 
 class TraceView(Enum):
-    """Which calls a worker is shown."""
+    """The calls that a worker is shown."""
 
     CALLS = "calls"
     """Those of the agents above it, in order."""
@@ -80,7 +80,7 @@ class TraceView(Enum):
 
 
 class Repeats(Enum):
-    """What happens when the main agent makes the very same reading call again."""
+    """The answer to a main agent that makes the very same reading call again."""
 
     RUN = "run"
     """It runs again and is read again."""
@@ -185,7 +185,7 @@ class AgentSysSettings:
 
     @property
     def restarts(self) -> int:
-        """How often an output is cleaned and read again after a denial."""
+        """Number of times an output is cleaned and read again after a denial."""
         again = self.sanitizer in (Sanitizing.ON_DENIAL, Sanitizing.BOTH)
         return self.sanitize_budget if again else 0
 

@@ -1,4 +1,4 @@
-"""What of a tool's error its caller may read: the kind, and words that are the tool's own code.
+"""The part of a tool's error that its caller may read: the kind, and words of the tool's own code.
 
 A message may quote the environment ("No match for <text of a mail>"). It is passed on only where it is one of
 the messages written in the tool's source, with nothing filled in but the caller's own arguments.
@@ -24,7 +24,7 @@ def shown_error(error: str, function: Function, args: Mapping[str, Any]) -> dict
     """The parts of an error ("ValueError: ...") that the agent which called the tool may read.
 
     Args:
-        error: As AgentDojo's runtime words it.
+        error: The error in the words of AgentDojo's runtime.
         function: The tool.
         args: The caller's own arguments.
 

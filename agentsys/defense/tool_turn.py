@@ -95,7 +95,7 @@ def read_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> Arguments |
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What a tool brought back. Untrusted."""
+    """A tool's output. Untrusted."""
 
     text: str
     error: str | None

@@ -37,7 +37,7 @@ def validate(
         trace: The calls that ran before. A worker's words, in it and in the call, are shown only where the
             request has them too: they may be an output's.
         call: The proposed call.
-        described: What its tool does.
+        described: The description of its tool.
 
     Returns:
         The verdict; anything but a clear "True" refuses, and so does a model that will not answer.

@@ -37,7 +37,7 @@ class CallDenied(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes calls: the main agent or a worker."""
+    """An agent that makes calls: the main agent or a worker."""
 
     depth: int = MAIN_DEPTH
     trace: CallTrace = field(default_factory=CallTrace)
@@ -57,7 +57,7 @@ ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], Caller], list[ChatTo
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is for: what its context starts from, and where it stands in the tree."""
+    """A worker's task: what its context starts from, and where it stands in the tree."""
 
     raw: str
     intent: Intent
@@ -73,8 +73,8 @@ def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeT
     """Extract the declared fields from an output.
 
     Args:
-        session: What the case's agents share.
-        task: What to extract from what.
+        session: The session that the case's agents share.
+        task: The extraction to be made.
         trace: The calls that the worker may know of; those it makes are added.
         serve_turn: Carries out its calls.
 

@@ -12,7 +12,7 @@ from agentsys.models.chat import Usage
 
 
 class Budget(BaseModel):
-    """What may be spent; None: as much as it takes. No part of any case's identity."""
+    """A limit on what may be spent; None: as much as it takes. No part of any case's identity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -34,7 +34,7 @@ class RunBudgetReached(BaseException):
 
 @dataclass
 class Meter:
-    """What a run has spent so far. Used from many threads."""
+    """Counts what a run has spent so far. Used from many threads."""
 
     budget: Budget = field(default_factory=Budget)
     usd: float = 0.0
@@ -70,7 +70,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Books:
-    """Where a run's requests are booked."""
+    """The books in which a run's requests are entered."""
 
     meter: Meter
     ledger: Ledger | None = None

@@ -1,4 +1,4 @@
-"""Where a model and its wrappers are put together, and the only place.
+"""The only place where a model and its wrappers are put together.
 
 `Recorded(ByRole(Blamed(Retried(Cached(Booked(provider))))))`: what the defense sees is booked once, roles may
 go to different models, a bug in an adapter is not taken for the defense's, a hit of the cache is no attempt,
@@ -72,7 +72,7 @@ class ByRole:
         """Ask the role's model.
 
         Raises:
-            ModelError: As that model does.
+            ModelError: If that model raises it.
         """
         return self.roles.get(request.role, self.default).complete(request)
 
@@ -154,7 +154,7 @@ class ModelStack:
         return isinstance(self.main.provider, RecordedInjections)
 
     def recorded_injections(self, scene: Scene) -> dict[str, str] | None:
-        """What a recorded run had injected; None if the model replays none.
+        """Give what a recorded run had injected; None if the model replays none.
 
         Raises:
             ModelError: If there is no recorded run for the scene.
@@ -178,7 +178,7 @@ def build_stack(
 
     Args:
         node: The model's YAML, as a dict or an OmegaConf node.
-        cache_dir: Where replies are kept; None switches every cache off.
+        cache_dir: The folder that replies are kept in; None switches every cache off.
         load_model: Gives the YAML of another model by name, for `roles`.
         finish: Applied to each provider once it is built (hands a playbook to the simulated model).
 

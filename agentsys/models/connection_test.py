@@ -33,5 +33,5 @@ def is_question(request: ChatRequest) -> bool:
 
 
 def right_answer() -> ChatAssistantMessage:
-    """What a model should say to it; the simulated one does."""
+    """The answer that a model should give; the simulated one does."""
     return assistant(None, [FunctionCall(function=_TOOL, args={"word": "yes"}, id="call_ready")])

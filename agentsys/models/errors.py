@@ -1,4 +1,4 @@
-"""What can go wrong when a model is asked, as a closed set of kinds with one consequence each.
+"""Errors of asking a model, as a closed set of kinds with one consequence each.
 
 The table is in docs/errors.md. Providers translate their SDK's exceptions into these kinds;
 nobody else looks at an SDK exception.
@@ -12,7 +12,7 @@ from agentsys.models.chat import Usage
 
 
 class Consequence(Enum):
-    """What the harness does about a model error."""
+    """The harness's reaction to a model error."""
 
     RETRY = "retry"
     """Ask again with backoff; when the attempts are used up, the case ends as an error."""
@@ -42,7 +42,7 @@ class ErrorKind(Enum):
 
     @property
     def consequence(self) -> Consequence:
-        """What follows from an error of this kind."""
+        """The consequence of an error of this kind."""
         return _CONSEQUENCES[self]
 
 

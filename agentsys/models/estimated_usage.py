@@ -33,7 +33,7 @@ def usage_of(request: ChatRequest, reply: ChatReply) -> Usage:
 
 
 def estimated_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:
-    """What a real model might have counted for this call."""
+    """Estimate what a real model might have counted for this call."""
     prompt = sum(map(_message_tokens, request.messages)) + sum(map(_tool_size, request.tools)) / PROSE
     return Usage(prompt=round(prompt), completion=round(_message_tokens(reply)))
 

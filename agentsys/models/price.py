@@ -1,4 +1,4 @@
-"""What a model costs: dated prices, and the cost of one call."""
+"""Prices of models, dated, and the cost of one call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def priced_reply(
         model_id: The name under which the provider answered, or nothing.
 
     Raises:
-        ModelError: As `read` does, with usage and cost.
+        ModelError: If `read` raises it; then with usage and cost.
     """
     cost = cost_usd(usage, price)
     try:

@@ -1,4 +1,4 @@
-"""From a model's YAML to its provider object: finding the class and checking its arguments."""
+"""Builds the provider object of a model's YAML: finds the class and checks its arguments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
 
 
 def identity(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What the replies of this model depend on besides the request: the part of its YAML that matters.
+    """Select what the replies of this model depend on besides the request: the part of its YAML that matters.
 
     A class that moved counts under its first name, or replies that were paid for before would be asked again.
     """

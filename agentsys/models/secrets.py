@@ -66,7 +66,7 @@ def _spellings(key: str) -> tuple[str, ...]:
 
 
 def _runs(text: str, secret: str) -> Iterator[tuple[int, int]]:
-    """Where at least `_SHORTEST` characters in a row are the secret's, found by its blocks."""
+    """Find where at least `_SHORTEST` characters in a row are the secret's, by its blocks."""
     for place in range(0, len(secret) - _BLOCK + 1, _BLOCK):
         at = text.find(secret[place : place + _BLOCK])
         while at >= 0:

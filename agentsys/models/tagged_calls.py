@@ -33,7 +33,7 @@ def tagged(tag: str, body: str) -> str:
 
 
 def between(text: str, tag: str) -> str | None:
-    """What stands between the first opening tag and the next closing one; None without such a pair."""
+    """Cut out the text between the first opening tag and the next closing one; None without such a pair."""
     opened = text.find(f"<{tag}>")
     closed = text.find(f"</{tag}>", opened)
     return None if opened < 0 or closed < 0 else text[opened + len(tag) + 2 : closed]

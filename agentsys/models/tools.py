@@ -16,7 +16,7 @@ _SCHEMAS: WeakKeyDictionary[type[BaseModel], JsonSchema] = WeakKeyDictionary()
 
 
 def tool_spec(function: Function) -> ToolSpec:
-    """What a model is told about one function."""
+    """Describe one function as a model is told about it."""
     schema = _SCHEMAS.get(function.parameters)
     if schema is None:
         schema = _SCHEMAS[function.parameters] = function.parameters.model_json_schema()
@@ -24,5 +24,5 @@ def tool_spec(function: Function) -> ToolSpec:
 
 
 def tool_specs(functions: Iterable[Function]) -> list[ToolSpec]:
-    """What a model is told about these functions, in order."""
+    """Describe these functions as a model is told about them, in order."""
     return [tool_spec(function) for function in functions]

@@ -1,4 +1,4 @@
-"""What a model's repository says about itself: config, labels, tokenizer. Imports transformers.
+"""Reads what a model's repository says about itself: config, labels, tokenizer. Imports transformers.
 
 Never runs code from a repository.
 """

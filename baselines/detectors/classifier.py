@@ -31,7 +31,7 @@ class Classifier:
     """A detector made of a tokenizer and a network. One thread at a time; see `Remembered`.
 
     Args:
-        settings: How texts are read.
+        settings: The settings that say how texts are read.
         tokens: The tokenizer.
         network: The model.
         safe: Index of the safe label among the logits.
@@ -82,7 +82,7 @@ class Remembered:
     """A detector for many threads: asks one at a time and remembers the scores of texts it has seen.
 
     Args:
-        detector: Who is asked.
+        detector: The detector that is asked.
         most: Texts remembered; the ones longest unused go first.
     """
 
@@ -102,7 +102,7 @@ class Remembered:
         return [max(windows) for windows in self.score_windows(texts)]
 
     def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
-        """As the detector says, or said before."""
+        """Score each window, as the detector does or did before."""
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         with self._lock:
             new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._scores}

@@ -20,8 +20,8 @@ class ClassifierDefense(DetectorDefense):
 
     Args:
         name: The defense's name in configs, records and tables.
-        model_id: See `ClassifierSettings`, as for all that follow up to `local_files_only`.
-        threshold: See `DetectorDefense`, as for all that follow.
+        model_id: The model, see `ClassifierSettings`, as for all that follow up to `local_files_only`.
+        threshold: The threshold, see `DetectorDefense`, as for all that follow.
 
     Raises:
         ConfigError: If an option has a value it cannot have.
@@ -85,7 +85,7 @@ class ClassifierDefense(DetectorDefense):
 
     @property
     def detects(self) -> str:
-        """Which classifier, and how it reads long texts."""
+        """Name the classifier, and say how it reads long texts."""
         pieces = {
             "windows": f"overlapping pieces of {self.settings.max_length} tokens, of which the worst counts",
             "truncate": f"the first {self.settings.max_length} tokens only",

@@ -23,11 +23,11 @@ class DetectorDefense:
         name: The defense's name in configs, records and tables.
         detector: Gives the detector when a case is built, so that composing a config loads no model.
         threshold: A result is flagged if its safety (1 - probability of an injection) is below this.
-        mode: What the detector reads, see `DetectInjections`.
-        on_injection: What follows, see `DetectInjections`.
+        mode: The unit that the detector reads, see `DetectInjections`.
+        on_injection: The consequence of a flagged text, see `DetectInjections`.
         read_errors: Whether it reads error texts, too.
-        wording: Whose notice stands in a withheld result's place: our `own`, or that of the installed
-            `package` agentdojo.
+        wording: The source of the notice in a withheld result's place: `own`, or the installed `package`
+            agentdojo's.
 
     Raises:
         ConfigError: If an option has a value it cannot have.
@@ -63,7 +63,7 @@ class DetectorDefense:
 
     @property
     def notice(self) -> str:
-        """What stands in a withheld result's place."""
+        """The text in a withheld result's place."""
         return withheld_notice() if self.wording == "package" else NOTICE
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
@@ -88,7 +88,7 @@ class DetectorDefense:
         )
 
     def description(self) -> str:
-        """What is read, by which rule it is flagged, and what follows."""
+        """Say what is read, by which rule it is flagged, and what follows."""
         reads = {
             "message": "each tool result by itself",
             "conversation": "each tool result together with all that was said before it",
@@ -109,7 +109,7 @@ class DetectorDefense:
 
     @property
     def detects(self) -> str:
-        """What the detector is, in a few words."""
+        """Name the detector in a few words."""
         return "which gives a text a number"
 
     def prompts(self) -> dict[str, str]:

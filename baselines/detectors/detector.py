@@ -1,4 +1,4 @@
-"""What a detector must offer, and how its scores become verdicts."""
+"""`Detector`: the shape of a detector, and the rule that turns its scores into verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """What stands in records, e.g. the model's id and revision."""
+        """The name in records, e.g. the model's id and revision."""
         ...
 
     def score(self, texts: Sequence[str]) -> list[float]:
@@ -32,7 +32,7 @@ class WindowedDetector(Detector, Protocol):
 
 @dataclass(frozen=True)
 class Detection:
-    """What a detector said of one text."""
+    """A detector's verdict on one text."""
 
     injected: bool
     probability: float
@@ -51,7 +51,7 @@ def judge(detector: Detector, texts: Sequence[str], threshold: float) -> list[De
     """Verdicts on texts, in order.
 
     Args:
-        detector: Who reads them, all in one call.
+        detector: The detector that reads them, all in one call.
         texts: The texts; blank ones are not read.
         threshold: A text is injected if its safety, one minus the probability, is below this. A tie is safe.
 

@@ -32,13 +32,13 @@ class DetectInjections(BasePipelineElement):  # type: ignore[misc]
     kind `detector` that each result leaves.
 
     Args:
-        detector: Who reads.
-        threshold: See `judge`.
+        detector: The detector that reads.
+        threshold: Probability from which a text is flagged, see `judge`.
         mode: `message`: each result by itself. `conversation`: everything from the first message up to and
             including the result, results of the same turn as the tools returned them.
         on_injection: `withhold` the result, or `abort` the case.
         read_errors: Whether the error text of a failed call is read (and withheld) too.
-        notice: What stands in place of every text of a flagged result.
+        notice: The text in place of every text of a flagged result.
     """
 
     def __init__(

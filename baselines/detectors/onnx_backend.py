@@ -25,7 +25,7 @@ class OnnxNetwork:
     """A session of ONNX runtime.
 
     Args:
-        session: With inputs `input_ids` and `attention_mask`, and logits as first output.
+        session: A session with inputs `input_ids` and `attention_mask`, and logits as first output.
     """
 
     def __init__(self, session: Any) -> None:
@@ -33,7 +33,7 @@ class OnnxNetwork:
         self._inputs = {given.name for given in session.get_inputs()}
 
     def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
-        """One pass. Token types, where the file asks for them, are all 0."""
+        """Make one pass. Token types, where the file asks for them, are all 0."""
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feed = {name: array for name, array in given.items() if name in self._inputs}
         result: NDArray[Any] = self.session.run(None, feed)[0]
@@ -59,7 +59,7 @@ def load_onnx(settings: ClassifierSettings, config: Any) -> OnnxNetwork:
 
 
 def made(settings: ClassifierSettings) -> str:
-    """What identifies the checkpoint and head a file was exported from."""
+    """Identify the checkpoint and head that a file was exported from."""
     return f"{settings.name} ({settings.head})"
 
 

@@ -31,9 +31,9 @@ def export_onnx(settings: ClassifierSettings, config: Any, path: Path, metadata:
 
     Args:
         settings: The checkpoint and its head.
-        config: Its configuration.
+        config: The checkpoint's configuration.
         path: The file to write.
-        metadata: Kept in the file.
+        metadata: Facts that are kept in the file.
 
     Raises:
         ConfigError: If the checkpoint cannot be had.

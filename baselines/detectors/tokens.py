@@ -53,7 +53,7 @@ def overlapping(ids: Sequence[int], size: int, overlap: int) -> list[Ids]:
     """Windows of at most `size` that share `overlap` with their neighbours and leave nothing out.
 
     Args:
-        ids: What to cut up; empty gives one empty window.
+        ids: Token ids to cut up; none give one empty window.
         size: Length of all windows but the last, which may be shorter.
         overlap: Smaller than `size`.
     """

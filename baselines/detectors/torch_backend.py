@@ -46,7 +46,7 @@ class TorchNetwork:
 
     Args:
         model: Takes token ids and attention mask and has logits in its output.
-        device: Where it is.
+        device: The device that holds it.
     """
 
     def __init__(self, model: Any, device: Any) -> None:
@@ -54,7 +54,7 @@ class TorchNetwork:
         self.device = device
 
     def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
-        """One pass, without gradients."""
+        """Make one pass, without gradients."""
         with torch.inference_mode():
             given = {"input_ids": ids, "attention_mask": mask}
             tensors = {name: torch.from_numpy(array).to(self.device) for name, array in given.items()}

@@ -40,8 +40,8 @@ class DriftAgent(BasePipelineElement):  # type: ignore[misc]
     Args:
         model: The model behind all roles.
         settings: The variant of DRIFT.
-        environment: What planner and actor are told about their surroundings.
-        book: Where the tools' permissions are kept.
+        environment: The text about their surroundings that planner and actor are told.
+        book: The book that the tools' permissions are kept in.
     """
 
     name = "drift_agent"

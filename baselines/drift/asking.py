@@ -7,7 +7,7 @@ from agentsys.models.providers.wire_text import visible_text
 
 
 def ask(model: ChatModel, role: str, instructions: str, question: str) -> str:
-    """What the model says in this role, hidden reasoning left out.
+    """Ask the model in this role and give its words, hidden reasoning left out.
 
     Raises:
         ModelError: If it gave no reply. The reference goes on with a fixed text instead, which its readers

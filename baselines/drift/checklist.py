@@ -27,7 +27,7 @@ _OPEN = {"none", "null"}
 
 
 def question(query: str, checklist: str) -> str:
-    """What the formatter is asked."""
+    """Write the formatter's question."""
     return "\n".join([tagged("user_query", query), tagged("parameter_checklist", checklist)])
 
 
@@ -76,7 +76,7 @@ _LOOKS = 6
 
 
 def mend(text: str) -> str:
-    """What `json_repair` makes of a text, in time that grows with the text's length and not its square.
+    """Repair a text with `json_repair`, in time that grows with the text's length and not its square.
 
     Raises:
         ValueError: If it is too long, takes too much work, or breaks json_repair.

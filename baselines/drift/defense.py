@@ -90,7 +90,7 @@ class Drift:
         return pipeline
 
     def description(self) -> str:
-        """Which of planner, validator and isolator are on, and what each lets through."""
+        """Say which of planner, validator and isolator are on, and what each lets through."""
         return described(self.settings)
 
     def prompts(self) -> dict[str, str]:
@@ -98,7 +98,7 @@ class Drift:
         return dict(PROMPTS)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plays planner, judge, isolator, classifier and formatter."""
+        """Give the simulated model's play of planner, judge, isolator, classifier and formatter."""
         return ROLES
 
 

@@ -40,7 +40,7 @@ class Isolated:
 
 
 def question(query: str, result: ChatToolResultMessage) -> str:
-    """What the detector is asked about one result."""
+    """Write the detector's question about one result."""
     call = result["tool_call"]
     called = json.dumps({"function": call.function, "args": json.loads(args_text(call))}, ensure_ascii=False)
     return "\n".join([tagged(QUERY, query), tagged(CALL, called), f"<{RESULT}>", result_text(result)])
@@ -114,7 +114,7 @@ def _cleaned(
 
 
 def usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
-    """What to cut according to a reply: nothing where it is clean; None where it is to be asked again."""
+    """Read from a reply what to cut: nothing where it is clean; None where it is to be asked again."""
     items = read_detection(reply)
     if items is None:
         strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes

@@ -1,4 +1,4 @@
-"""What a tool can do (Read, Write, Execute): asked of the model once per toolset and defense object."""
+"""Permissions of tools (Read, Write, Execute): asked of the model once per toolset and defense object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOOL = "function"
 
 
 class Permission(Enum):
-    """What a call of a tool can do. Write and Execute are treated alike."""
+    """The effect that a call of a tool can have. Write and Execute are treated alike."""
 
     READ = "Read"
     WRITE = "Write"
@@ -81,7 +81,7 @@ def described(tool: ToolSpec) -> str:
 
 
 def _ask(model: ChatModel, tool: ToolSpec) -> str:
-    """Not booked to the case that happens to be first: which one that is depends on threads."""
+    """Ask the model without booking it to a case: which one comes first depends on threads."""
     question = [system(PERMISSION), user(tagged(TOOL, described(tool)))]
     with tracing(Tracer()):
         return visible_text(model.complete(ChatRequest(question, role=ROLE)).message)

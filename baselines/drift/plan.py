@@ -19,7 +19,7 @@ NO_CHECKLIST = "None"
 
 @dataclass(frozen=True)
 class DriftPlan:
-    """What a planner said."""
+    """A planner's answer."""
 
     trajectory: tuple[str, ...] = ()
     """Tool names in order; not checked against the tools there are."""
@@ -48,7 +48,7 @@ def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environme
         model: The model that plans.
         query: The user's request, all the planner sees besides tools and environment.
         tools: The tools there are.
-        environment: What the agent is told about its surroundings.
+        environment: The text about its surroundings that the agent is told.
 
     Raises:
         ModelError: If the model gave no reply.

@@ -1,4 +1,4 @@
-"""How far a task has come along its plan, and the check of proposed calls against the plan."""
+"""The progress of a task along its plan, and the check of proposed calls against the plan."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ class Unplanned:
     achieved: tuple[str, ...]
 
     def decision(self) -> dict[str, Any]:
-        """For the trace."""
+        """The refusal as the trace holds it."""
         lists = {"extended": self.extended, "plan": self.plan, "achieved": self.achieved}
         return {"kind": "unplanned", "name": self.name, **{key: list(names) for key, names in lists.items()}}
 
     def words(self, query: str) -> str:
-        """For the actor. The judge's reason is not among them."""
+        """The words that the actor reads. The judge's reason is not among them."""
         return REFUSED_UNPLANNED.format(
             mark=MARK,
             name=self.name,
@@ -57,7 +57,7 @@ class Mismatch:
     checklist: str
 
     def decision(self) -> dict[str, Any]:
-        """For the trace."""
+        """The refusal as the trace holds it."""
         return {
             "kind": "checklist",
             "cause": self.cause,
@@ -67,7 +67,7 @@ class Mismatch:
         }
 
     def words(self, query: str) -> str:
-        """For the actor."""
+        """The words that the actor reads."""
         return REFUSED_ARGUMENTS.format(
             mark=MARK,
             calls=calls_text(self.calls),
@@ -84,11 +84,11 @@ class RepeatedActions:
     calls: tuple[FunctionCall, ...]
 
     def decision(self) -> dict[str, Any]:
-        """For the trace."""
+        """The refusal as the trace holds it."""
         return {"kind": "repeat"}
 
     def words(self, query: str) -> str:
-        """For the actor."""
+        """The words that the actor reads."""
         return REFUSED_REPEAT.format(mark=MARK, calls=calls_text(self.calls), query=query)
 
 

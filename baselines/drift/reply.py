@@ -1,4 +1,4 @@
-"""What an actor's reply says: its calls, and the text that is kept of it."""
+"""Reads an actor's reply: its calls, and the text that is kept of it."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ def made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
 
 
 def same_call(call: FunctionCall) -> tuple[str, str]:
-    """What two calls share that are the same."""
+    """Give the key that two calls share if they are the same."""
     return call.function, args_text(call)

@@ -15,7 +15,7 @@ UnreadableDetection = Literal["withhold", "keep"]
 
 @dataclass(frozen=True)
 class DriftSettings:
-    """What a variant of DRIFT does. Options as in `Drift`, which explains them."""
+    """The options of one variant of DRIFT, which `Drift` explains."""
 
     build_constraints: bool = True
     dynamic_validation: bool = True

@@ -1,4 +1,4 @@
-"""How the simulated model plays DRIFT's roles."""
+"""The simulated model's play of DRIFT's roles."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
     """The rows as unit vectors, checked: a bad one must not let a call through.
 
     Args:
-        rows: What the embedder returned.
-        count: How many texts it was given.
+        rows: The embedder's vectors.
+        count: Number of texts it was given.
 
     Returns:
         Shape `(count, dimensions)`.

@@ -64,8 +64,8 @@ class Melon:
         key_arguments: Tool -> arguments that alone count; None: the reference's.
         call_style: `joined`, or the reference's `trimmed` (see `call_text`).
         show_errors: Whether the masked pass reads error texts.
-        redact: What a block takes out: `step` or the reference's `newest`.
-        on_failure: What a failed masked pass or embedding means: `error` or `block`.
+        redact: The part that a block takes out: `step` or the reference's `newest`.
+        on_failure: The meaning of a failed masked pass or embedding: `error` or `block`.
         repeat_request: Whether the user's request is repeated after each round of results (MELON-Aug).
         skip_last_masked: Whether the masked pass is spared where no call is proposed, which ends the run.
         max_rounds: Most rounds of tool calls.
@@ -143,7 +143,7 @@ class Melon:
         return twin
 
     def description(self) -> str:
-        """How a step is asked twice, and which calls are compared."""
+        """Say how a step is asked twice, and which calls are compared."""
         keys = "; ".join(f"{tool}: {', '.join(args)}" for tool, args in self.settings.key_arguments.items())
         taken = {"step": "all tool results of the step are", "newest": "the newest tool result is"}
         repeat = (
@@ -173,7 +173,7 @@ class Melon:
         return dict(PROMPTS)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How a simulated model plays the masked pass."""
+        """Give the simulated model's play of the masked pass."""
         return ROLES
 
     def _embedder(self) -> Embedder:

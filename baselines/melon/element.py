@@ -31,7 +31,7 @@ _BANK = "melon_bank"
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """What was decided about one step."""
+    """The decision about one step."""
 
     blocked: bool
     match: Match | None = None
@@ -136,7 +136,7 @@ def _bank_of(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> Bank:
 
 
 def _note(opened: Span, verdict: StepVerdict, bank: Bank, reply: ChatReply) -> None:
-    """What the record keeps of a step. `allow` is only there where a call was to be judged."""
+    """Note what the record keeps of a step. `allow` is only there where a call was to be judged."""
     if opened.decision["proposed"]:
         opened.decision["allow"] = not verdict.blocked
     if verdict.match is not None:

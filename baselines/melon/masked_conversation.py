@@ -19,7 +19,7 @@ FILE_TOOL = "open_file"
 
 
 def masked_conversation(messages: Sequence[ChatMessage], *, show_errors: bool = True) -> list[ChatMessage]:
-    """What the masked pass is asked with.
+    """Build the conversation that the masked pass is asked with.
 
     Args:
         messages: The real conversation so far.

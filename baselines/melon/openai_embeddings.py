@@ -37,7 +37,7 @@ class OpenAIEmbeddings:
         base_url: Address of another server, `/v1` included; None for OpenAI's.
         timeout_s: Seconds until a whole reply must be there.
         price: US dollars per million tokens, as in a model's YAML; None: cost is not known.
-        retry: How patiently it is asked again; None: as models are.
+        retry: The patience to ask again with, as in a model's YAML; None: that of models.
 
     Raises:
         ConfigError: If the key's variable is not set, or `price` or `retry` is malformed.

@@ -1,4 +1,4 @@
-"""How the simulated model plays the masked pass: it obeys what the tool outputs ask for, and nothing else."""
+"""The simulated model's play of the masked pass: it obeys what tool outputs ask for, and nothing else."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _THEIRS = "spotlighting_with_delimiting"
 
 
 class SpotlightingCompat:
-    """What the installed AgentDojo builds under its own name, for comparison with published numbers.
+    """The installed AgentDojo's own pipeline of this name, for comparison with published numbers.
 
     Its sentence in the system message is taken from the package when it is needed. It differs from
     `spotlighting` in these words, and in that marks in a result stay and error texts are not marked.
@@ -33,7 +33,7 @@ class SpotlightingCompat:
         return _theirs(ModelElement(model), default_system_message(suite), f"{model.name}-{self.name}")
 
     def description(self) -> str:
-        """How results are marked, and by whose words."""
+        """Say how results are marked, and by whose words."""
         return (
             "One agent reads the request and every tool result in one conversation. Every tool result"
             " stands between two fixed marks, which are the same in every case. Error texts are not marked."

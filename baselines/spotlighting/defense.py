@@ -103,7 +103,7 @@ class Spotlighting:
         )
 
     def description(self) -> str:
-        """How results are marked and what the marks are."""
+        """Say how results are marked and what the marks are."""
         fresh = "drawn afresh for each case" if self.random else "the same in every case"
         form = {
             Delimiting: "Every tool result, error texts included, stands between two fixed marks, which are"
@@ -146,7 +146,7 @@ class DrawMark(BasePipelineElement):  # type: ignore[misc]
         messages: Sequence[ChatMessage] = (),
         extra_args: dict[str, Any] | None = None,
     ) -> QueryResult:
-        """One case. The draw depends on its request and data alone, so threads and resumes repeat it."""
+        """Play one case. The draw depends on its request and data alone, so threads and resumes repeat it."""
         draw = generators.Random(f"{self.defense.seed}\n{query}\n{env.model_dump_json()}")
         marking = redrawn(self.defense.marking, draw)
         agent = self.defense.agent(self.model, self.suite, marking)

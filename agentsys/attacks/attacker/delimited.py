@@ -1,4 +1,4 @@
-"""Puts what others wrote into an attacker's prompt between marks that it cannot close."""
+"""Delimits what others wrote in an attacker's prompt, with marks that the text cannot close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the attacker's model is told. All prompts are in our own words.
+"""The prompts of the attacker's model, in our own words.
 
 Sources: PAIR (Chao et al. 2025) for the form - a conversation of proposals with reasons and of feedback,
 shortened to its last turns - and TAP (Mehrotra et al. 2024) for several variations of one node.
@@ -92,10 +92,10 @@ class Attacker:
         """The question for the candidate at `place`.
 
         Args:
-            place: Where in the search it will stand.
+            place: Its place in the search.
             path: The attempts that lead there, the first one's first. Those without a text are passed over.
-            variation: Which of several candidates for this place, from 1.
-            start: What came of the text the search starts from, once it has been tried.
+            variation: Number of the candidate for this place, from 1.
+            start: The attempt with the text the search starts from, once it has been tried.
         """
         last = [attempt for attempt in path if attempt.proposal.text][-LAST_TURNS:]
         messages: list[ChatMessage] = [system(self._system(place.stream))]

@@ -126,7 +126,7 @@ def _object_at(said: str, position: int) -> tuple[object, int]:
 
 
 def _lenient(part: str) -> object:
-    r"""What a slip away from JSON still says: trailing commas, Python's or typographic quotes, `\'`."""
+    r"""Read a slip away from JSON: trailing commas, Python's or typographic quotes, `\'`."""
     for form in (part, part.translate(_TYPOGRAPHIC)):
         for text in (form, form.replace("\\'", "'")):
             try:

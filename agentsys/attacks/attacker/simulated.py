@@ -49,7 +49,7 @@ def play_attacker(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
 
 
 def _variation(goal: str, draw: random.Random, earlier: Sequence[str] | set[str]) -> Proposal:
-    """One of 120 combinations; after 20 draws a repeated one will do."""
+    """Draw one of 120 combinations; after 20 draws a repeated one will do."""
     for _ in range(20):
         parts = (draw.choice(_OPENINGS), draw.choice(_ASKS), draw.choice(_CLOSINGS))
         text = " ".join(parts).replace("{goal}", goal)

@@ -89,7 +89,7 @@ def listed(word: str) -> str | None:
 
 
 def as_schema(value: object) -> object:
-    """What a piece of JSON Schema declares, in the grammar's form; any other value as it is.
+    """Translate a piece of JSON Schema into the grammar's form; any other value stays as it is.
 
     An object counts as JSON Schema where it has nothing but its keywords and a `type` (or alternatives): so
     `{"type": "string"}` inside an intent is a string, and not an object with a field named `type`.

@@ -1,4 +1,4 @@
-r"""Where a quotation stands in a text, however either of them is laid out.
+r"""Finding a quotation in a text, however either of them is laid out.
 
 A model that reads `please\` + newline + `\ do` in YAML quotes "please do". Both sides are therefore read
 as their letters alone: white space, quotes and whatever YAML or JSON put between letters is left out,
@@ -157,7 +157,7 @@ class Quotable:
 
 
 def _finds(text: str, wanted: str) -> list[int]:
-    """Where a string stands in a text, without overlaps."""
+    """Find a string's places in a text, without overlaps."""
     found = []
     at = text.find(wanted)
     while at >= 0:

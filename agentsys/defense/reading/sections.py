@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def write_sections(titles: Sequence[str], bodies: Sequence[str]) -> str:
-    """One message from titles and bodies.
+    """Write one message from titles and bodies.
 
     Raises:
         ValueError: If a body other than the last holds a line break.

@@ -1,1 +1,1 @@
-"""How the simulated model plays the roles of AgentSys."""
+"""The simulated model's play of AgentSys's roles."""

@@ -1,4 +1,4 @@
-"""How the simulated model plays the roles that AgentSys brings along."""
+"""The simulated model's play of the roles that AgentSys brings along."""
 
 from __future__ import annotations
 

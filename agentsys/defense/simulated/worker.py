@@ -1,4 +1,4 @@
-"""How the simulated model plays a worker: obeys the goals it sees, then extracts the declared fields."""
+"""The simulated model's play of a worker: obeys the goals it sees, then extracts the declared fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEY = re.compile(r"[\s\"'{\\]*([A-Za-z_]\w*)[\s\"'\\]*:[\s\"'\\]*")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a worker finds in its context."""
+    """The content of a worker's context."""
 
     raw: str
     intent: Mapping[str, Any]

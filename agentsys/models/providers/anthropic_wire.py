@@ -110,7 +110,7 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
 
     Args:
         data: The response body: bytes, or parsed.
-        price: For the cost.
+        price: The model's price; None: the cost is not known.
         key: The key in use, to be cut out of whatever is kept.
 
     Raises:

@@ -34,7 +34,7 @@ _PIECE = 65_536
 
 @dataclass(frozen=True)
 class Bounds:
-    """How long and how large an exchange may get."""
+    """The bounds in time and size of an exchange."""
 
     timeout_s: float
     """Seconds for the whole exchange."""
@@ -48,7 +48,7 @@ def bounded_client(base: type[Any] | None, bounds: Bounds, key: str | None) -> A
     Args:
         base: The SDK's own client class (of `httpx` or `httpx2`: it differs between releases); None: a plain
             one of whichever is installed.
-        bounds: Of each exchange.
+        bounds: The bounds of each exchange.
         key: The key in use, to be cut from error messages.
     """
     if base is None:

@@ -47,7 +47,7 @@ def wire_contents(messages: Sequence[ChatMessage], signatures: Mapping[str, str]
     """The conversation without system messages.
 
     Args:
-        messages: In AgentDojo's types.
+        messages: The conversation in AgentDojo's types.
         signatures: Tool call id -> the thought signature it came with, which goes back with it.
 
     Returns:
@@ -109,7 +109,7 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> tup
 
     Args:
         data: The response body: bytes or text, or parsed.
-        price: For the cost.
+        price: The model's price; None: the cost is not known.
         key: The key in use, to be cut out of whatever is kept.
 
     Raises:

@@ -1,4 +1,4 @@
-"""From an SDK's exception to our closed set of kinds. The table is in docs/errors.md.
+"""Translates an SDK's exceptions into our closed set of kinds. The table is in docs/errors.md.
 
 The SDKs' own classes are not trusted for this: they differ between releases and vendors (529 is
 an `InternalServerError` in one and not in another), so status, code and wording decide.
@@ -184,7 +184,7 @@ def one_line(text: str, key: str | None = None) -> str:
 
 
 def transport_error(error: BaseException) -> ModelError | None:
-    """What an SDK's exception is to us; None if it is neither the server's doing nor the network's (a bug).
+    """Translate an SDK's exception; None if it is neither the server's doing nor the network's (a bug).
 
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
     releases) need not be imported, or even installed.

@@ -77,7 +77,7 @@ class SdkModel(ABC):
 
     @abstractmethod
     def _send(self, request: ChatRequest) -> Any:
-        """What the SDK gives back for one request."""
+        """Send one request and give back what the SDK does."""
 
     @abstractmethod
     def _read(self, answer: Any, request: ChatRequest) -> ChatReply:

@@ -1,4 +1,4 @@
-"""What all wire formats share: texts of messages, ids of tool calls, JSON in and out."""
+"""Parts that all wire formats share: texts of messages, ids of tool calls, JSON in and out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def visible_text(message: ChatMessage) -> str:
 
 
 def result_text(message: ChatToolResultMessage) -> str:
-    """What a model reads as the result of a tool call: the error where there was one."""
+    """The text that a model reads as the result of a tool call: the error where there was one."""
     return message["error"] or visible_text(message)
 
 

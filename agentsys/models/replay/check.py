@@ -182,7 +182,7 @@ def _text_note(index: int, results: int, recorded: ChatMessage, message: ChatMes
 
 
 def _text(message: ChatMessage) -> str:
-    """What a model reads of a message: of a failed tool call the error, else the text."""
+    """The text that a model reads of a message: the error of a failed tool call, else the content."""
     error = message["error"] if message["role"] == "tool" else None
     return str(error) if error else text_of(message)
 

@@ -30,7 +30,7 @@ class ReplayModel:
     Args:
         name: The model's name in records and tables.
         traces: The folder of one pipeline's recorded runs, or one above it.
-        pipeline: Which pipeline's folder, where `traces` holds several.
+        pipeline: Name of the pipeline's folder, where `traces` holds several.
         strict: Whether a text that differs from the record is an error, and not only a note.
 
     Raises:

@@ -16,7 +16,7 @@ def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) 
     Args:
         name: The model's name, for the message.
         traces: The folder of one pipeline's recorded runs, or one above it.
-        pipeline: Which pipeline's folder, where `traces` holds several.
+        pipeline: Name of the pipeline's folder, where `traces` holds several.
 
     Raises:
         ConfigError: If the folder is missing, holds no recorded runs, or holds several pipelines' and none

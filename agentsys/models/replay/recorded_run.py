@@ -45,7 +45,7 @@ _MESSAGES = TypeAdapter(list[_StoredMessage])
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What a recorded case said and did."""
+    """The messages and results of a recorded case."""
 
     path: Path
     """The file it was read from."""
@@ -87,7 +87,7 @@ def recorded_messages(stored: object) -> tuple[ChatMessage, ...]:
     """A stored list of messages, old form or new, in AgentDojo's types.
 
     Args:
-        stored: As it stands in the file's JSON.
+        stored: The file's JSON, parsed.
 
     Raises:
         UnreadableRun: If it is not such a list.

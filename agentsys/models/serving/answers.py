@@ -1,4 +1,4 @@
-"""From a model's reply to the `Answer` that goes out, intact or with a fault in it."""
+"""Turns a model's reply into the `Answer` that goes out, intact or with a fault in it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, dige
     Args:
         number: The request's number on this server.
         model: The model's name, used where the reply has no model id.
-        request: What was asked.
-        reply: What the model said.
+        request: The request that is answered.
+        reply: The model's reply.
         digest: Hash of the request. Calls without an id get theirs from it, so that ids repeat
             from run to run and do not depend on the order in which clients happen to ask.
     """

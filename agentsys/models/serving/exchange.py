@@ -39,8 +39,8 @@ class Exchange:
     """Reads a request, asks the model, applies the fault that was drawn.
 
     Args:
-        model: Who answers.
-        plan: Which requests fail, and how.
+        model: The model that answers.
+        plan: The plan of which requests fail, and how.
     """
 
     def __init__(self, model: ChatModel, plan: FaultPlan) -> None:
@@ -48,11 +48,11 @@ class Exchange:
         self._plan = plan
 
     def respond(self, wire: WireFormat, role: str, raw: bytes, number: int) -> Response:
-        """What one POST gets back; failures of the request and of the model are responses too.
+        """Answer one POST; failures of the request and of the model are responses too.
 
         Args:
             wire: The format the path belongs to.
-            role: Who is asking.
+            role: The asking role.
             raw: The request's body.
             number: The request's number on this server.
         """

@@ -64,7 +64,7 @@ def fault_kinds(names: Iterable[str]) -> tuple[FaultKind, ...]:
 
 @dataclass(frozen=True)
 class Faults:
-    """Which requests fail, and how.
+    """The share and kinds of requests that fail.
 
     Raises:
         ConfigError: If a number is out of its range.

@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
                 pass
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class calls on broken HTTP and unknown methods: answered as JSON too."""
+        """Answer broken HTTP and unknown methods as JSON too; the base class calls this."""
         self.close_connection = True
         status = 405 if code == 501 else code
         self._refuse(OPENAI, status, message or self._reasons.get(code, "bad request"))

@@ -33,7 +33,7 @@ _MODEL_STATUS = {
 
 
 class Delivery(Enum):
-    """What is done with a response's bytes."""
+    """The handling of a response's bytes."""
 
     WHOLE = "whole"
     CUT = "cut"
@@ -46,7 +46,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True)
 class Response:
-    """What one request gets back."""
+    """The answer to one request."""
 
     status: int
     body: bytes

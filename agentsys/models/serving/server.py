@@ -81,8 +81,8 @@ def serve(
     """Start serving a model on loopback, from threads of its own.
 
     Args:
-        model: Who answers.
-        faults: Which requests fail, and how; None: none do.
+        model: The model that answers.
+        faults: Shares and kinds of requests that fail; None: none do.
         latency_s: Seconds each answered request takes at least; requests wait side by side.
         host: A loopback address.
         port: The port; 0 takes a free one.

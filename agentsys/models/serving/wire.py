@@ -1,4 +1,4 @@
-"""What a wire format is: the border between a vendor's JSON and our types.
+"""`WireFormat`: the border between a vendor's JSON and our types.
 
 Requests are read as plain JSON values, not as pydantic models: a served model must cost far less
 than a millisecond per request, and must accept what an SDK's next release adds. Whatever cannot
@@ -101,7 +101,7 @@ def optional_number(body: Mapping[str, Any], *keys: str) -> float | None:
 
 
 def optional_count(body: Mapping[str, Any], *keys: str) -> int | None:
-    """Like `optional_number`, for whole numbers."""
+    """Read a whole number, as `optional_number` reads any."""
     value = optional_number(body, *keys)
     if value is None:
         return None

@@ -67,7 +67,7 @@ def _arguments(
 
 
 def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact], index: int) -> None:
-    """Where a tool asks for an `intent`, declare what will be taken from its output."""
+    """Declare what will be taken from a tool's output, where the tool asks for an `intent`."""
     if "intent" not in tool.parameters.get("properties", {}) or "intent" in args:
         return
     fields = {fact.field: "string" for fact in facts if fact.source == index}
@@ -86,12 +86,12 @@ def _answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgre
 
 
 def _relayed(request: ChatRequest, function: str) -> str:
-    """What the call returned that another agent asked for, whole: nobody said what is wanted of it."""
+    """Repeat all that the call returned which another agent asked for: nobody said what is wanted of it."""
     results = (tool_result(message) for message in request.messages if message["role"] == "tool")
     return next((result.text for result in results if result.function == function), NOTHING_ASKED)
 
 
 def _plan(progress: ScriptProgress) -> str:
-    """Asked without permission to call: the tools it is about to use, each once."""
+    """Name the tools it is about to use, each once: the answer to a question that allows no call."""
     steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
     return ", ".join(dict.fromkeys(call.function for call in steps))

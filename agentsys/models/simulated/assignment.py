@@ -36,7 +36,7 @@ class Assignment:
     """Whether another agent asks for one call, whose result is the answer."""
 
     def beside_request(self, text: str) -> str:
-        """What a user message says besides the request itself; `""` where it is only a repetition."""
+        """Give what a user message says besides the request; `""` where it is only a repetition."""
         heard = folded_reading(text)
         return heard.replace(self.wording, " ").strip() if self.wording else heard
 

@@ -1,4 +1,4 @@
-"""What a plain agent reads out of a conversation: requests, tool results, and what may carry a goal."""
+"""Reads a conversation as a plain agent does: requests, tool results, and what may carry a goal."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class PlaybookIndex:
 
 
 def makeable(calls: Iterable[ScriptedCall], tools: frozenset[str]) -> int:
-    """How many of the calls can be made with these tools."""
+    """Count the calls that can be made with these tools."""
     return sum(call.function in tools for call in calls)
 
 

@@ -69,7 +69,7 @@ class PlaybookMind:
         return stands_in(fold(text), folded_reading(context))
 
     def _case(self) -> tuple[str, ...]:
-        """What makes the draws of two cases differ."""
+        """The part of a draw's key that differs between two cases."""
         seed = str(self.options.seed)
         if self.scene is None:
             return (seed,)

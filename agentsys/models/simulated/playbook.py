@@ -1,4 +1,4 @@
-"""What the simulated model knows: the ground truth of every task, as plain data."""
+"""The simulated model's knowledge: the ground truth of every task, as plain data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class TaskScript:
-    """How to solve one user task."""
+    """The solution of one user task."""
 
     suite: str
     task_id: str
@@ -67,7 +67,7 @@ class TaskScript:
 
 @dataclass(frozen=True)
 class GoalScript:
-    """How to carry out one injection task."""
+    """The execution of one injection task."""
 
     suite: str
     task_id: str

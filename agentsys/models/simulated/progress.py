@@ -1,4 +1,4 @@
-"""How far a conversation has come: read from its messages alone, so that an agent needs no memory."""
+"""The progress of a conversation, read from its messages alone, so that an agent needs no memory."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def quote_into(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int, s
     Args:
         args: Fresh arguments of `call`; changed in place.
         call: The call that is about to be made.
-        outputs: What has been read, by index in the script.
+        outputs: Results read so far, by index in the script.
     """
     for quote in call.quotes:
         value = _quoted(quote, items_in(outputs.get(quote.source, "")))

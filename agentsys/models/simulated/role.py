@@ -31,7 +31,7 @@ class SimulatedOptions:
 
 
 class Mind(Protocol):
-    """What a role handler may use: knowledge, and draws that repeat exactly."""
+    """The means of a role handler: knowledge, and draws that repeat exactly."""
 
     @property
     def options(self) -> SimulatedOptions:

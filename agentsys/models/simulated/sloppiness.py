@@ -44,7 +44,7 @@ class Sloppiness:
 
     @property
     def note(self) -> str:
-        """What a record made with it says; empty where there is none."""
+        """The note in a record made with it; empty where there is none."""
         return f"simulated, sloppiness {self.label}" if self.rates else ""
 
 

@@ -43,7 +43,7 @@ def fold(text: str) -> str:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """What one escape stands for. Backslashes and quotes vanish on both sides of a comparison."""
+    """Resolve one escape. Backslashes and quotes vanish on both sides of a comparison."""
     utf16, byte, code_point, other = match.groups()
     if utf16 is not None:
         return bytes.fromhex(utf16.replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
@@ -63,7 +63,7 @@ def readable(text: str) -> str:
 
 
 def decodings(text: str) -> list[str]:
-    """What stands base64-encoded in a text, or is the whole of it."""
+    """Decode what stands base64-encoded in a text, or is the whole of it."""
     runs = [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text)
     return [plain for run in runs if (plain := _decoded(run)) is not None]
 
@@ -82,7 +82,7 @@ def _decoded(encoded: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def folded_reading(text: str) -> str:
-    """What a reader of this text has seen: `fold(readable(text))`, remembered for long conversations."""
+    """Fold what a reader of this text has seen: `fold(readable(text))`, remembered for long conversations."""
     return fold(readable(text))
 
 
@@ -95,7 +95,7 @@ def stands_in(needle: str, hay: str) -> bool:
 
 
 def position_of(needle: str, hay: str) -> int:
-    """Where `needle` first stands in `hay` as whole words; -1 if nowhere. Both are folded."""
+    """Find where `needle` first stands in `hay` as whole words; -1 if nowhere. Both are folded."""
     if not needle:
         return -1
     found = hay.find(needle)

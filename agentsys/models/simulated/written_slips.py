@@ -53,7 +53,7 @@ def reworded(quote: str, draw: random.Random) -> str:
 
 
 def on_one_line(quote: str) -> str:
-    """What a reader of YAML or JSON sees: escapes resolved, white space as single spaces."""
+    """The text as a reader of YAML or JSON sees it: escapes resolved, white space as single spaces."""
     return " ".join(_ESCAPE.sub(_resolved, _CONTINUED.sub("", quote)).split())
 
 

@@ -34,7 +34,7 @@ class Booked:
         """Ask the wrapped model once.
 
         Raises:
-            ModelError: As the wrapped model does.
+            ModelError: If the wrapped model raises it.
             RunBudgetReached: If the run may spend no more; then nothing was sent.
         """
         books = current_tracer().books

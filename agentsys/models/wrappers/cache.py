@@ -48,14 +48,14 @@ class ReplyStore:
     """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all.
 
     Args:
-        folder: Where the replies are; made when the first one is stored.
+        folder: The replies' folder; made when the first one is stored.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """What is stored under a key; None if nothing is, or nothing that can be read."""
+        """Look up a key; None if nothing is stored under it, or nothing that can be read."""
         try:
             # Not orjson, which makes floats of integers beyond 64 bits.
             value = json.loads(self._path(key).read_bytes())
@@ -84,11 +84,11 @@ class Cached:
 
     Args:
         model: The model to ask.
-        store: Where the replies are.
+        store: The store of replies.
         identity: Everything about the model and its settings that its replies depend on.
         epoch: The case's repetition: epochs do not share replies.
         role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
-        keeper: Whose `Keepsakes` go along with replies; None: the model's.
+        keeper: The object whose `Keepsakes` go along with replies; None: the model.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Cached:
         """The stored reply, or the wrapped model's, which is then stored.
 
         Raises:
-            ModelError: As the wrapped model does.
+            ModelError: If the wrapped model raises it.
         """
         same = self._request_key(request)
         key = _digest([same, self._served[same]])

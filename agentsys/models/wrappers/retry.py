@@ -19,7 +19,7 @@ from agentsys.models.errors import Consequence, ModelError
 
 
 class RetryPolicy(BaseModel):
-    """How patiently a model is asked again; `retry:` in its YAML."""
+    """The patience with which a model is asked again; `retry:` in its YAML."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -57,7 +57,7 @@ class Gate:
         self._closed_until = float("-inf")
 
     def close_until(self, moment: float) -> None:
-        """Nobody should ask before `moment` (the clock's time)."""
+        """Let nobody ask before `moment` (the clock's time)."""
         with self._lock:
             self._closed_until = max(self._closed_until, moment)
 
@@ -71,7 +71,7 @@ class Retried:
 
     Args:
         model: The model to ask.
-        policy: How patiently.
+        policy: The patience to ask with.
         timing: Clock, sleep and random source.
         gate: Shared by all who ask the same model.
     """
@@ -156,7 +156,7 @@ def is_empty(reply: ChatReply) -> bool:
 
 @dataclass
 class _Wasted:
-    """What the answers before the last one came to."""
+    """The tokens and cost of the answers before the last one."""
 
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
