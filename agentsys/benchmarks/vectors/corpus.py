@@ -1,0 +1,147 @@
+"""`Corpus`: the texts of the twelve vectors, read from `data/` and cut into two fixed halves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentsys.benchmarks.vectors.hiding import hidden
+
+FOLDER = Path(__file__).parent / "data"
+CARRIERS = "carriers"
+Form = Literal["plain", "paraphrased", "obfuscated", "embedded"]
+
+
+class Half(Enum):
+    """Which part of the corpus: defenses may be tuned on one half and are judged on the other."""
+
+    DEVELOPMENT = "development"
+    HELD_OUT = "held_out"
+    ALL = "all"
+
+
+class Text(BaseModel):
+    """One attack variant or one look-alike, as it stands in a data file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    id: str = Field(pattern=r"^[ab]\d\d$")
+    """`a` and a number for attacks, `b` and a number for look-alikes; unique within the vector."""
+    form: Form = "plain"
+    hide: str | None = None
+    """The disguise it wears (`hiding.DISGUISES`)."""
+    carrier: str | None = Field(default=None, alias="in")
+    """The kind of tool output it stands in; None: it is the whole output."""
+    text: str
+    """The words, undisguised."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the file, from 0: the number of its task."""
+        return int(self.id[1:]) - 1
+
+    @property
+    def held_out(self) -> bool:
+        """Whether it is in the held-out half: every second text."""
+        return self.number % 2 == 1
+
+    @property
+    def disguised(self) -> str:
+        """The text as it appears."""
+        return self.text if self.hide is None else hidden(self.text, self.hide)
+
+    @property
+    def output(self) -> str:
+        """The whole tool output with the text in it."""
+        return self.disguised if self.carrier is None else carrier(self.carrier, self.disguised)
+
+
+class CarriedOut(BaseModel):
+    """The one call that carries out every attack of a vector."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool: str
+    args: dict[str, str]
+    """The first tells the attack from anything else; `{text}` stands for the variant's own words."""
+
+    def of(self, text: Text) -> CarriedOut:
+        """The call of one variant."""
+        args = {name: value.replace("{text}", text.text) for name, value in self.args.items()}
+        return CarriedOut(tool=self.tool, args=args)
+
+
+class Vector(BaseModel):
+    """One of the twelve: what an attacker does, in many words, and what looks like it and is harmless."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    carried_out: CarriedOut
+    attacks: tuple[Text, ...]
+    look_alikes: tuple[Text, ...]
+
+    def of(self, half: Half) -> tuple[Sequence[Text], Sequence[Text]]:
+        """The attacks and the look-alikes of one half."""
+        return _of(self.attacks, half), _of(self.look_alikes, half)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All vectors, in the order of the list above."""
+
+    vectors: Mapping[str, Vector]
+    digest: str
+    """SHA-256, in hex, of the data files."""
+
+
+NAMES = (
+    "prompt_injection",
+    "role_manipulation",
+    "context_poisoning",
+    "self_replication",
+    "multi_agent_infection",
+    "instruction_amplification",
+    "prompt_extraction",
+    "memory_dumping",
+    "code_execution",
+    "ssrf",
+    "base64_payload",
+    "unicode_obfuscation",
+)
+
+
+@lru_cache(maxsize=1)
+def corpus() -> Corpus:
+    """The corpus as it is shipped."""
+    files = {name: (FOLDER / f"{name}.yaml").read_bytes() for name in (*NAMES, CARRIERS)}
+    digest = hashlib.sha256(b"\0".join(files.values())).hexdigest()
+    return Corpus({name: Vector.model_validate(yaml.safe_load(files[name])) for name in NAMES}, digest)
+
+
+def carrier(kind: str, text: str) -> str:
+    """A tool output of this kind with the text in it.
+
+    Raises:
+        KeyError: If there is no such kind.
+    """
+    return _carriers()[kind].replace("{text}", text)
+
+
+@lru_cache(maxsize=1)
+def _carriers() -> dict[str, str]:
+    return dict(yaml.safe_load((FOLDER / f"{CARRIERS}.yaml").read_text(encoding="utf-8")))
+
+
+def _of(texts: Sequence[Text], half: Half) -> Sequence[Text]:
+    if half is Half.ALL:
+        return texts
+    return [text for text in texts if text.held_out is (half is Half.HELD_OUT)]

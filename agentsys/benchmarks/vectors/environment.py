@@ -1,0 +1,103 @@
+"""`VectorsEnvironment`: documents to read, and a list of what was done besides reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from agentdojo.functions_runtime import Depends, Function, TaskEnvironment, make_function
+from pydantic import BaseModel, Field
+
+
+class Deed(BaseModel):
+    """One call of a tool that changes something."""
+
+    tool: str
+    args: dict[str, str]
+
+
+class VectorsEnvironment(TaskEnvironment):  # type: ignore[misc]
+    """State of one case."""
+
+    data: str
+    """Digest of the corpus, so that `versions.data` of a record tells corpora apart."""
+    documents: dict[str, str]
+    """Name -> content."""
+    deeds: list[Deed] = Field(default_factory=list)
+    """What was done, in order."""
+
+
+Documents = Annotated[dict[str, str], Depends("documents")]
+Deeds = Annotated[list[Deed], Depends("deeds")]
+
+
+def read_document(documents: Documents, name: str) -> str:
+    """Reads a document.
+
+    :param name: The document's name.
+    """
+    if name not in documents:
+        raise ValueError(f"There is no document named {name}.")
+    return documents[name]
+
+
+def send_message(deeds: Deeds, recipient: str, text: str) -> str:
+    """Sends a message to somebody.
+
+    :param recipient: The e-mail address of the recipient.
+    :param text: What the message says.
+    """
+    return _done(deeds, "send_message", recipient=recipient, text=text)
+
+
+def save_note(deeds: Deeds, text: str) -> str:
+    """Saves a note that is kept for later conversations.
+
+    :param text: What the note says.
+    """
+    return _done(deeds, "save_note", text=text)
+
+
+def fetch_url(deeds: Deeds, url: str) -> str:
+    """Fetches a web page.
+
+    :param url: The page's URL.
+    """
+    return _done(deeds, "fetch_url", url=url)
+
+
+def run_command(deeds: Deeds, command: str) -> str:
+    """Runs a command in the shell.
+
+    :param command: The command line.
+    """
+    return _done(deeds, "run_command", command=command)
+
+
+def delegate(deeds: Deeds, agent: str, task: str) -> str:
+    """Hands a task to another agent.
+
+    :param agent: The agent's name.
+    :param task: What it is to do.
+    """
+    return _done(deeds, "delegate", agent=agent, task=task)
+
+
+def _done(deeds: list[Deed], tool: str, **args: str) -> str:
+    deeds.append(Deed(tool=tool, args=args))
+    return "Done."
+
+
+_ALL: tuple[Callable[..., Any], ...] = (
+    read_document,
+    send_message,
+    save_note,
+    fetch_url,
+    run_command,
+    delegate,
+)
+
+
+def tools() -> list[Function[..., Any]]:
+    """The tools of every suite."""
+    return [make_function(function) for function in _ALL]

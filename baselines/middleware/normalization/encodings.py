@@ -1,0 +1,131 @@
+"""Text inside text: base64, base64url, hex, percent signs, HTML entities, ROT13, nested, decoded for inspection.
+
+Only what decodes to natural language with instruction patterns is reported: random ids, hashes, keys and images
+decode to nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from baselines.middleware.risk.reading import sightings
+from baselines.middleware.risk.score import combined
+
+LEVELS = 3
+"""How deep an encoding may stand in another one."""
+MOST_BYTES = 64 * 1024
+"""Longest encoded run that is decoded; of a longer one the beginning."""
+MOST_RUNS = 64
+"""Runs of one kind that are decoded in a text, the longest first."""
+_SAYS_SOMETHING = 1.5
+"""Score from which a decoded text counts; plain text with so little would pass."""
+_ENCODED = 0.5
+"""Confidence that instructions which had to be decoded were meant for a machine."""
+
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{16,}(?:\r?\n[ \t]*[A-Za-z0-9+/_-]{8,})*={0,2}")
+_HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-fA-F]{2}[ :]?){12,}(?![0-9A-Za-z])")
+_PERCENT = re.compile(r"(?:[A-Za-z0-9.+_-]{0,12}%[0-9A-Fa-f]{2}){8,}[A-Za-z0-9.+_-]{0,12}")
+_ENTITIES = re.compile(r"(?:[\w .,]{0,4}&(?:#\d{2,6}|#[xX][0-9a-fA-F]{2,5});){8,}[\w.]{0,4}")
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+
+
+@dataclass(frozen=True)
+class Payload:
+    """An encoded run that says something it should not."""
+
+    start: int
+    end: int
+    kinds: tuple[str, ...]
+    """The encodings, from the outside in."""
+    text: str
+    """What it says."""
+    weight: float
+
+
+def payloads(text: str) -> list[Payload]:
+    """Encoded runs of a text that hold instructions, in order of place; none lies in another."""
+    found: list[Payload] = []
+    for start, end, kind, decoded in sorted(_runs(text), key=lambda run: (run[0], -run[1])):
+        if found and start < found[-1].end:
+            continue
+        deepest = _instructions(decoded, (kind,))
+        if deepest is not None:
+            kinds, said, weight = deepest
+            found.append(Payload(start, end, kinds, said, weight))
+    return found
+
+
+def _instructions(text: str, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], str, float] | None:
+    """What a decoded text, or an encoding inside it, says; None if that is nothing of interest."""
+    if is_prose(text):
+        weights = [sighting.weight for sighting in sightings(text)]
+        if combined(weights) >= _SAYS_SOMETHING:
+            return kinds, text, combined([_ENCODED, *weights]) / 10
+    if len(kinds) < LEVELS:
+        for _, _, kind, decoded in _runs(text):
+            deeper = _instructions(decoded, (*kinds, kind))
+            if deeper is not None:
+                return deeper
+    return None
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is natural language: printable, of several words, most of them letters."""
+    if not text or sum(char.isprintable() or char.isspace() for char in text) < 0.95 * len(text):
+        return False
+    words = _WORDS.findall(text)
+    return len(words) >= 3 and sum(map(len, words)) >= 0.5 * len(text)
+
+
+def _runs(text: str) -> Iterator[tuple[int, int, str, str]]:
+    """(start, end, kind, decoded) of every run that may be an encoding and decodes."""
+    for kind, (expression, hint, decode) in _KINDS.items():
+        if hint and hint not in text:
+            continue
+        places = sorted(expression.finditer(text), key=lambda run: run.start() - run.end())[:MOST_RUNS]
+        for run in places:
+            decoded = decode(run.group()[:MOST_BYTES])
+            if decoded:
+                yield run.start(), run.end(), kind, decoded
+
+
+def _from_base64(run: str) -> str:
+    compact = re.sub(r"\s+", "", run).rstrip("=").replace("-", "+").replace("_", "/")
+    compact = compact[: len(compact) // 4 * 4] if len(compact) % 4 == 1 else compact
+    try:
+        raw = base64.b64decode(compact + "=" * (-len(compact) % 4))
+    except (binascii.Error, ValueError):
+        return ""
+    return _as_text(raw)
+
+
+def _from_hex(run: str) -> str:
+    digits = re.sub(r"[ :]", "", run)
+    return _as_text(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+
+
+def _as_text(raw: bytes) -> str:
+    """The bytes as UTF-8 (or UTF-16, which PowerShell writes); `""` if they are no text."""
+    if raw[1::2].count(0) * 3 > len(raw):
+        return raw.decode("utf-16-le", "ignore")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A run that was cut, or grown together with a word behind it, still begins well.
+        return raw[: error.start].decode("utf-8") if error.start > 0.8 * len(raw) else ""
+
+
+_KINDS = {
+    "base64": (_BASE64, "", _from_base64),
+    "hex": (_HEX, "", _from_hex),
+    "percent": (_PERCENT, "%", unquote),
+    "entities": (_ENTITIES, "&#", html.unescape),
+}
+"""Name -> (what it looks like, what must stand in the text, how it is decoded). ROT13 is a way to read a whole
+text and not a run in it: see `baselines.middleware.risk.reading`."""

@@ -1,0 +1,202 @@
+"""HTML without what a reader does not see and without what runs. Everything else stays letter for letter.
+
+The page is parsed as browsers do it (BeautifulSoup on html5lib); what has to go is then cut out of the text itself,
+so that the rest is not written anew. Where the two do not agree (a page so broken that the cut leaves something), the
+parsed page is written out instead. A text without markup, or with markup that has nothing to hide, is not touched.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from baselines.middleware.extra import optional
+from baselines.middleware.normalization.invisible import (
+    ACTIVE,
+    background_of,
+    bad_attributes,
+    hiding_rules,
+    is_hidden,
+    is_refresh,
+    squeezed,
+)
+
+MOST_PARSED = 48 * 1024
+"""Characters of markup that are parsed; a longer text is cleaned by its tags alone, without a tree."""
+_SUSPICIOUS = re.compile(
+    r"<!--|<!\[|<\?|<(?:script|style|iframe|frame|object|embed|applet|noscript|template|base|meta|svg|math)\b|"
+    r"<[a-zA-Z][^<>]{0,2000}?(?:\bhidden\b|\bstyle\s*=|\bon[a-zA-Z]{3,20}\s*=|(?:javascript|vbscript|data)\s*:|"
+    r"&#|srcdoc)",
+    re.IGNORECASE,
+)
+# A `>` inside a quoted value ends the tag here; the parser's check below sees what that leaves.
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})([^<>]*)>")
+_COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?[^<>]*>", re.DOTALL)
+_ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?")
+_LONGEST_SHEET = 20_000
+_VOID = frozenset({"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
+
+
+@dataclass(frozen=True)
+class CleanedMarkup:
+    """A page without what had to go."""
+
+    text: str
+    hidden: tuple[str, ...] = ()
+    """Texts that nobody would have seen."""
+    active: tuple[str, ...] = ()
+    """Names of elements and attributes that run or load."""
+
+
+def without_hidden(text: str) -> CleanedMarkup:
+    """Take comments, hidden and active elements and active attributes out of a text with markup."""
+    if "<" not in text or not _SUSPICIOUS.search(text):
+        return CleanedMarkup(text)
+    cut = _without_comments(text)
+    cut = _without_elements(cut, _rules(cut.text))
+    if len(cut.text) > MOST_PARSED or ("<" not in cut.text):
+        return cut
+    return _checked(cut)
+
+
+def _without_comments(text: str) -> CleanedMarkup:
+    comments = [comment.group() for comment in _COMMENT.finditer(text)]
+    if not comments:
+        return CleanedMarkup(text)
+    said = [re.sub(r"^<!--|--!?>$", "", comment).strip() for comment in comments]
+    return CleanedMarkup(_COMMENT.sub("", text), tuple(one for one in said if one))
+
+
+def _rules(text: str) -> frozenset[str]:
+    """Selectors that the style sheets of a page hide."""
+    lower, found, at = text.lower(), [], 0
+    while (start := lower.find("<style", at)) >= 0:
+        end = lower.find("</style", start)
+        at = len(text) if end < 0 else end + 1
+        found.append(text[start:at][:_LONGEST_SHEET])
+    return frozenset(selector for sheet in found for selector in hiding_rules(sheet.partition(">")[2]))
+
+
+@dataclass
+class _Open:
+    """An element that is being cut."""
+
+    name: str
+    start: int
+    depth: int = 1
+
+
+def _without_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarkup:
+    """One pass over the tags: cuts whole elements, and attributes inside the tags that stay."""
+    text, parts, at = page.text, [], 0
+    hidden, active = list(page.hidden), list(page.active)
+    cutting: _Open | None = None
+    behind: list[tuple[str, str]] = []
+    for tag in _TAG.finditer(text):
+        closes, name = tag.group(1) == "/", tag.group(2).lower()
+        if cutting is not None:
+            if name == cutting.name:
+                cutting.depth += -1 if closes else 1
+                if not cutting.depth:
+                    hidden.append(_words(text[cutting.start : tag.end()]))
+                    at, cutting = tag.end(), None
+            continue
+        attributes = {} if closes else _attributes(tag.group(3))
+        background = behind[-1][1] if behind else "#ffffff"
+        if closes:
+            _leave(behind, name)
+        elif name in ACTIVE or is_refresh(name, attributes) or _is_out(name, attributes, background, rules):
+            parts.append(text[at : tag.start()])
+            (active if name in ACTIVE or name == "meta" else hidden).append(name if name in ACTIVE or name == "meta" else "")
+            at = tag.end()
+            if name not in _VOID and not tag.group(3).endswith("/"):
+                cutting = _Open(name, tag.start())
+        else:
+            bad = bad_attributes(attributes)
+            if bad:
+                parts += [text[at : tag.start()], _without_attributes(tag.group(), bad)]
+                at, active = tag.end(), [*active, *bad]
+            own = background_of(squeezed(attributes.get("style", attributes.get("bgcolor", ""))))
+            if name not in _VOID:
+                behind.append((name, own or background))
+    if cutting is not None:
+        hidden.append(_words(text[cutting.start :]))
+        at = len(text)
+    return CleanedMarkup("".join([*parts, text[at:]]), tuple(one for one in hidden if one), tuple(active))
+
+
+def _leave(behind: list[tuple[str, str]], name: str) -> None:
+    """Close the nearest open element of this name; a stray end tag closes nothing."""
+    for place in range(len(behind) - 1, max(-1, len(behind) - 32), -1):
+        if behind[place][0] == name:
+            del behind[place:]
+            return
+
+
+def _is_out(name: str, attributes: dict[str, str], background: str, rules: frozenset[str]) -> bool:
+    if rules:
+        classes = [f".{one}" for one in attributes.get("class", "").split()]
+        names = {name, *classes, *(f"{name}{one}" for one in classes), f"#{attributes.get('id', '')}"}
+        if not names.isdisjoint(rules):
+            return True
+    return is_hidden(attributes, background)
+
+
+def _attributes(source: str) -> dict[str, str]:
+    return {
+        name.lower(): html.unescape((value or "").strip("\"'")) for name, value in _ATTRIBUTE.findall(source[:4000])
+    }
+
+
+def _without_attributes(tag: str, bad: list[str]) -> str:
+    for name in bad:
+        tag = re.sub(
+            rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?", "", tag, flags=re.IGNORECASE
+        )
+    return tag
+
+
+def _words(markup: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^<>]*>", " ", markup)).strip()
+
+
+def _checked(cut: CleanedMarkup) -> CleanedMarkup:
+    """The cut page, if a parser finds nothing left in it; else the page as the parser understands it, cleaned."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of BeautifulSoup: a text that looks like a file name or a URL
+        soup = optional("bs4").BeautifulSoup(cut.text, "html5lib")
+    left = list(_left(soup))
+    if not left:
+        return cut
+    hidden, active = list(cut.hidden), list(cut.active)
+    for element in left:
+        said = element.get_text(" ", strip=True) if hasattr(element, "get_text") else str(element)
+        hidden.append(said)
+        element.extract()
+    for element in soup.find_all(True):
+        for name in bad_attributes(element.attrs):
+            del element[name]
+            active.append(name)
+    body = soup.body.decode_contents() if soup.body is not None else str(soup)
+    return CleanedMarkup(body, tuple(one for one in hidden if one), tuple(active))
+
+
+def _left(soup: Any) -> Iterator[Any]:
+    """What should not be there any more."""
+    comment = optional("bs4").Comment
+    rules = [selector for sheet in soup.find_all("style") for selector in hiding_rules(sheet.get_text())]
+    by_rule = {id(found) for selector in rules for found in soup.select(selector)}
+    yield from soup.find_all(string=lambda text: isinstance(text, comment))
+    for element in soup.find_all(True):
+        attributes = {name: " ".join(v) if isinstance(v, list) else v for name, v in element.attrs.items()}
+        if (
+            element.name in ACTIVE
+            or is_refresh(element.name, attributes)
+            or id(element) in by_rule
+            or is_hidden(attributes, "#ffffff")
+        ):
+            yield element

@@ -1,0 +1,182 @@
+"""Where a URL leads: to the public network, inside this one, or to a cloud's metadata service.
+
+The URL is read as browsers read it (WHATWG, by `ada_url`: decimal, octal, hexadecimal and short addresses, percent
+signs, letters of other scripts, trailing dots) and once more as Python's own clients do; where the two see different
+hosts, nobody can say what will be opened, and it is refused. Nothing is resolved or opened here: a public name that
+is registered for a private address, and redirects, are for whoever opens it (see docs/baselines/middleware.md).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from baselines.middleware.extra import optional
+
+SCHEMES = ("http", "https")
+_LOCAL_NAMES = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback", "broadcasthost", "loopback")
+_LOCAL_ENDINGS = (
+    ".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home", ".home.arpa", ".corp",
+    ".private", ".in-addr.arpa", ".ip6.arpa",
+)  # fmt: skip
+_ECHOING = ("nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "rbndr.us")
+"""Public domains whose names answer with the private address that stands in them."""
+_METADATA_NAMES = (
+    "metadata.google.internal", "metadata.goog", "metadata", "instance-data", "instance-data.ec2.internal",
+    "metadata.azure.internal", "metadata.azure.com", "metadata.packet.net", "metadata.tencentyun.com",
+    "100-100-100-200.internal",
+)  # fmt: skip
+_METADATA = frozenset(
+    ipaddress.ip_address(text)
+    for text in ("169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.169.253", "100.100.100.200",
+                 "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254")
+)  # fmt: skip
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.ip_network("::/96")
+_BARE = re.compile(r"[\x00-\x20\x7f\\]")
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Reach(StrEnum):
+    """How far a URL leads."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    """This machine, this network, or a scheme that reads files or speaks to services directly."""
+    METADATA = "metadata"
+    """A cloud's metadata service, which hands out credentials."""
+    UNCLEAR = "unclear"
+    """Parsers do not agree on the host, or there is none."""
+
+
+@dataclass(frozen=True)
+class UrlFault:
+    """Why a URL is refused."""
+
+    kind: str
+    reason: str
+
+
+def fault_of(url: str, domains: Sequence[str] | None) -> UrlFault | None:
+    """What is wrong with a URL argument; None if it may be used.
+
+    Args:
+        url: As the agent wrote it. A host without a scheme is read as `http://`.
+        domains: The allowed hosts (`site.example`, or `*.site.example` for all below); None: any public one.
+    """
+    text = url if "://" in url or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)", url) else f"http://{url}"
+    read = _parsed(text)
+    if read is None or _BARE.search(url.strip()):
+        return UrlFault("unreadable", "the URL cannot be read in one way only")
+    scheme = str(read.protocol).rstrip(":")
+    if scheme not in SCHEMES:
+        return UrlFault("scheme", f"only {' and '.join(SCHEMES)} may be opened")
+    if read.username or read.password or "@" in _authority(text):
+        return UrlFault("credentials", "the URL holds credentials, or pretends to")
+    reach = reach_of(text)
+    if reach is not Reach.PUBLIC:
+        return UrlFault(reach.value, f"the host is {reach.value}")
+    if domains is not None and not any(_within(str(read.hostname).rstrip("."), one) for one in domains):
+        return UrlFault("domain", "the domain is not on the list of allowed ones")
+    return None
+
+
+@lru_cache(maxsize=4096)
+def reach_of(url: str) -> Reach:
+    """Where a URL with a scheme leads."""
+    read = _parsed(url)
+    if read is None:
+        return Reach.UNCLEAR
+    if str(read.protocol) not in ("http:", "https:", "ftp:", "ws:", "wss:"):
+        return Reach.INTERNAL
+    reaches = {_reach_of_host(host) for host in _hosts(url, str(read.hostname))}
+    for worst in (Reach.METADATA, Reach.INTERNAL, Reach.UNCLEAR):
+        if worst in reaches:
+            return worst
+    return Reach.PUBLIC if len({_plain(host) for host in _hosts(url, str(read.hostname))}) == 1 else Reach.UNCLEAR
+
+
+def _parsed(url: str) -> Any:
+    try:
+        return optional("ada_url").URL(url)
+    except ValueError:
+        return None
+
+
+def _hosts(url: str, browser: str) -> list[str]:
+    """The host as a browser sees it, and as Python's clients do."""
+    try:
+        python = urlsplit(url).hostname
+    except ValueError:
+        return [browser, ""]
+    again = _parsed(f"http://{_in_url(python)}/") if python else None
+    return [browser, str(again.hostname) if again is not None else ""]
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _plain(host: str) -> str:
+    return host.rstrip(".").casefold()
+
+
+def _authority(url: str) -> str:
+    rest = url.partition("://")[2]
+    return re.split(r"[/?#]", rest, maxsplit=1)[0]
+
+
+def _reach_of_host(host: str) -> Reach:
+    name = _plain(host)
+    if not name:
+        return Reach.UNCLEAR
+    address = _address(name.strip("[]"))
+    if address is not None:
+        return _reach_of_address(address)
+    if name in _METADATA_NAMES:
+        return Reach.METADATA
+    inside = "." not in name or name in _LOCAL_NAMES or name.endswith(_LOCAL_ENDINGS)
+    echoes = any(name == domain or name.endswith(f".{domain}") for domain in _ECHOING)
+    return Reach.INTERNAL if inside or echoes else Reach.PUBLIC
+
+
+def _address(text: str) -> _Address | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _reach_of_address(address: _Address) -> Reach:
+    reached = {address, *_inside(address)}
+    if reached & _METADATA:
+        return Reach.METADATA
+    private = any(not one.is_global or one.is_multicast or one.is_reserved for one in reached)
+    return Reach.INTERNAL if private else Reach.PUBLIC
+
+
+def _inside(address: _Address) -> list[_Address]:
+    """IPv4 addresses that an IPv6 address carries: mapped, compatible, 6to4, Teredo, NAT64."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64 or address in _COMPATIBLE:
+        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [one for one in carried if one is not None]
+
+
+def _within(host: str, domain: str) -> bool:
+    wanted = _ascii(domain.removeprefix("*."))
+    return host == wanted or (domain.startswith("*.") and host.endswith(f".{wanted}"))
+
+
+@lru_cache(maxsize=256)
+def _ascii(domain: str) -> str:
+    """A policy's domain as it stands in a parsed URL."""
+    return str(optional("idna").encode(domain, uts46=True).decode())
