@@ -28,7 +28,7 @@ class Half(Enum):
     ALL = "all"
 
 
-class Text(BaseModel):
+class CorpusText(BaseModel):
     """One attack variant or one look-alike, as it stands in a data file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -73,7 +73,7 @@ class CarriedOut(BaseModel):
     args: dict[str, str]
     """The first tells the attack from anything else; `{text}` stands for the variant's own words."""
 
-    def of(self, text: Text) -> CarriedOut:
+    def of(self, text: CorpusText) -> CarriedOut:
         """The call of one variant."""
         args = {name: value.replace("{text}", text.text) for name, value in self.args.items()}
         return CarriedOut(tool=self.tool, args=args)
@@ -86,10 +86,10 @@ class Vector(BaseModel):
 
     title: str
     carried_out: CarriedOut
-    attacks: tuple[Text, ...]
-    look_alikes: tuple[Text, ...]
+    attacks: tuple[CorpusText, ...]
+    look_alikes: tuple[CorpusText, ...]
 
-    def of(self, half: Half) -> tuple[Sequence[Text], Sequence[Text]]:
+    def of(self, half: Half) -> tuple[Sequence[CorpusText], Sequence[CorpusText]]:
         """The attacks and the look-alikes of one half."""
         return _of(self.attacks, half), _of(self.look_alikes, half)
 
@@ -141,7 +141,7 @@ def _carriers() -> dict[str, str]:
     return dict(yaml.safe_load((FOLDER / f"{CARRIERS}.yaml").read_text(encoding="utf-8")))
 
 
-def _of(texts: Sequence[Text], half: Half) -> Sequence[Text]:
+def _of(texts: Sequence[CorpusText], half: Half) -> Sequence[CorpusText]:
     if half is Half.ALL:
         return texts
     return [text for text in texts if text.held_out is (half is Half.HELD_OUT)]

@@ -9,7 +9,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 
-from agentsys.benchmarks.vectors.corpus import CarriedOut, Half, Text, Vector, carrier
+from agentsys.benchmarks.vectors.corpus import CarriedOut, Half, CorpusText, Vector, carrier
 from agentsys.benchmarks.vectors.environment import Deed, VectorsEnvironment, tools
 
 VECTOR = "shared_document"
@@ -68,7 +68,7 @@ class VectorSuite(TaskSuite[VectorsEnvironment]):  # type: ignore[misc]
         return VectorsEnvironment(data=self.digest, documents=documents)
 
 
-def document(text: Text) -> str:
+def document(text: CorpusText) -> str:
     """The name of a look-alike's document."""
     return f"letter-{text.number}"
 
@@ -83,7 +83,7 @@ def reference(number: int) -> str:
     return f"RN-{7000 + 37 * number}"
 
 
-def as_met(injection: str, attacks: Sequence[Text]) -> str:
+def as_met(injection: str, attacks: Sequence[CorpusText]) -> str:
     """What an attack wrote, with the longest variant in it in its disguise, and in its carrier."""
     stated = [text for text in attacks if text.text in injection]
     if not stated:
@@ -143,6 +143,6 @@ def _reading(suite: str, number: int, name: str) -> type[ReadingTask]:
     return type(f"UserTask{number}", (ReadingTask,), members)
 
 
-def _attack(text: Text, call: CarriedOut) -> type[VariantTask]:
+def _attack(text: CorpusText, call: CarriedOut) -> type[VariantTask]:
     made = call.of(text)
     return type(f"InjectionTask{text.number}", (VariantTask,), {"GOAL": text.text, "call": made})

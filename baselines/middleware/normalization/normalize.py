@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from baselines.middleware.normalization.characters import without_disguises
 from baselines.middleware.normalization.encodings import payloads
 from baselines.middleware.normalization.markup import without_hidden
-from baselines.middleware.risk.finding import Finding
+from baselines.middleware.risk.finding import RiskFinding
 from baselines.middleware.risk.reading import sightings
 from baselines.middleware.risk.score import combined
 
@@ -27,7 +27,7 @@ class Normalized:
 
     text: str
     """The very same object if nothing was found that has to go."""
-    findings: tuple[Finding, ...]
+    findings: tuple[RiskFinding, ...]
 
     def changed_from(self, original: str) -> bool:
         """Whether something was taken out."""
@@ -38,16 +38,16 @@ def normalized(text: str) -> Normalized:
     """Take out what hides or disguises text, and encoded instructions. Linear in the text."""
     if len(text) < _SHORTEST and text.isascii() and "<" not in text:
         return Normalized(text, ())
-    findings: list[Finding] = []
+    findings: list[RiskFinding] = []
     characters = without_disguises(text)
     for removed in characters.removed:
         weight = _with_what_it_says(removed.weight, removed.said)
-        findings.append(Finding(LAYER, removed.kind, "obfuscation", weight, removed.excerpt))
+        findings.append(RiskFinding(LAYER, removed.kind, "obfuscation", weight, removed.excerpt))
     page = without_hidden(characters.text)
     findings += [
-        Finding(LAYER, "hidden_text", "obfuscation", _with_what_it_says(0.0, said), said) for said in page.hidden
+        RiskFinding(LAYER, "hidden_text", "obfuscation", _with_what_it_says(0.0, said), said) for said in page.hidden
     ]
-    findings += [Finding(LAYER, "active_markup", "obfuscation", 0.0, name) for name in dict.fromkeys(page.active)]
+    findings += [RiskFinding(LAYER, "active_markup", "obfuscation", 0.0, name) for name in dict.fromkeys(page.active)]
     return _without_payloads(page.text, findings)
 
 
@@ -59,11 +59,11 @@ def _with_what_it_says(weight: float, said: str) -> float:
     return combined([max(weight, _HIDDEN), *weights]) / 10
 
 
-def _without_payloads(text: str, findings: list[Finding]) -> Normalized:
+def _without_payloads(text: str, findings: list[RiskFinding]) -> Normalized:
     parts, at = [], 0
     for payload in payloads(text):
         kind = "encoded_" + "_in_".join(reversed(payload.kinds))
-        findings.append(Finding(LAYER, kind, "obfuscation", payload.weight, payload.text))
+        findings.append(RiskFinding(LAYER, kind, "obfuscation", payload.weight, payload.text))
         parts += [text[at : payload.start], REMOVED]
         at = payload.end
     return Normalized("".join([*parts, text[at:]]) if parts else text, tuple(findings))

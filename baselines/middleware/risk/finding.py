@@ -1,4 +1,4 @@
-"""`Finding`: one reason why a text or a call is suspicious."""
+"""`RiskFinding`: one reason why a text or a call is suspicious."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXCERPT = 160
 
 
 @dataclass(frozen=True)
-class Finding:
+class RiskFinding:
     """What was found, where, and how sure it makes us."""
 
     layer: str

@@ -12,7 +12,7 @@ Combine = Literal["accumulate", "maximum"]
 """`accumulate`: 10 x (1 - product of 1 - weight): every finding adds. `maximum`: 10 x the largest weight."""
 
 
-class Action(StrEnum):
+class Handling(StrEnum):
     """What is done with a text or a call, from the mildest to the strictest."""
 
     ALLOW = "allow"
@@ -25,7 +25,7 @@ class Action(StrEnum):
     """No model sees it, no tool runs it."""
 
 
-ORDER = tuple(Action)
+ORDER = tuple(Handling)
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Thresholds:
     quarantine: float = 5.0
     block: float = 6.6
 
-    def action(self, score: float) -> Action:
+    def handling(self, score: float) -> Handling:
         """What is done at this score."""
         if score >= self.block:
-            return Action.BLOCK
+            return Handling.BLOCK
         if score >= self.quarantine:
-            return Action.QUARANTINE
-        return Action.REWRITE if score >= self.rewrite else Action.ALLOW
+            return Handling.QUARANTINE
+        return Handling.REWRITE if score >= self.rewrite else Handling.ALLOW
 
 
 def combined(weights: Iterable[float], how: Combine = "accumulate") -> float:
@@ -58,6 +58,6 @@ def combined(weights: Iterable[float], how: Combine = "accumulate") -> float:
     return round(10 * (1 - math.prod(1 - weight for weight in found)), 3)
 
 
-def strictest(actions: Iterable[Action]) -> Action:
+def strictest(actions: Iterable[Handling]) -> Handling:
     """The strictest of some actions; `ALLOW` where there is none."""
-    return max(actions, key=ORDER.index, default=Action.ALLOW)
+    return max(actions, key=ORDER.index, default=Handling.ALLOW)

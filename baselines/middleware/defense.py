@@ -1,0 +1,189 @@
+"""`Middleware`: the guard as a defense, around the plain agent or around any other defense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage, text_content_block_from_string
+
+from agentsys.contracts import ChecksItsNeeds, Defense
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatModel, text_of
+from agentsys.models.element import QueryResult
+from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.simulated.role import SimulatedRole
+from agentsys.models.tools import tool_specs
+from agentsys.models.trace import span
+from baselines.middleware.description import described
+from baselines.middleware.extra import require
+from baselines.middleware.guard import Guard
+from baselines.middleware.guarded_model import GuardedModel
+from baselines.middleware.guarded_runtime import SPAN, GuardedRuntime, held
+from baselines.middleware.policy.policy import ArgumentRule, load_policy, shipped_policies
+from baselines.middleware.policy.propose import proposed
+from baselines.middleware.settings import GuardSettings, Layer
+
+OF_SUITE = "suite"
+"""The option `policy` for: the suite's own policy where one is shipped, else one proposed from its tools."""
+Tools = Mapping[str, Mapping[str, ArgumentRule]]
+
+
+class Middleware:
+    """Three layers of checks between an agent, its tools and other agents. No model is asked.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        layers: Those that act; None: all three.
+        policy: `suite`, the name of a shipped policy, or a file.
+        role: The policy's role; None: its default one.
+        thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
+        combine: `accumulate` or `maximum`.
+        inner_roles: Roles of inner agents whose return values are screened.
+        inner: The defense that it is put around; None: the plain agent.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+    """
+
+    def __init__(
+        self,
+        name: str = "middleware",
+        *,
+        layers: Sequence[str] | None = None,
+        policy: str = OF_SUITE,
+        role: str | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        combine: str = "accumulate",
+        inner_roles: Sequence[str] = ("worker",),
+        inner: Defense | None = None,
+    ) -> None:
+        self.name = name
+        self.options: dict[str, Any] = {"layers": layers, "thresholds": thresholds, "combine": combine}
+        self.settings = GuardSettings.of(**self.options)
+        self.policy, self.role = policy, role
+        self.inner_roles = tuple(inner_roles)
+        self.inner = inner
+        if inner is not None and not isinstance(inner, Defense):
+            raise ConfigError(f"defense '{name}': inner is no defense; give a node with a `_target_`.")
+        if policy != OF_SUITE:
+            load_policy(policy).tools_of(role)
+        self._guard = lru_cache(maxsize=1)(self._new_guard)
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The agent for one case, guarded."""
+        watched = GuardedModel(model, self.inner_roles)
+        agent = self._agent(watched, suite)
+        tools = self.allowed(suite) if self.settings.has(Layer.POLICY) else None
+        pipeline = AgentPipeline([Guarded(agent, self._guard(), tools, watched)])
+        pipeline.name = f"{model.name}-{self.name}"
+        return pipeline
+
+    def _agent(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        if self.inner is not None:
+            return self.inner.pipeline(model, suite)
+        return tool_loop(model, default_system_message(suite), name=f"{model.name}-{self.name}")
+
+    def allowed(self, suite: TaskSuite[Any]) -> Tools:
+        """What the policy allows on a suite."""
+        if self.policy != OF_SUITE:
+            return load_policy(self.policy).tools_of(self.role)
+        if suite.name in shipped_policies():
+            return load_policy(suite.name).tools_of(self.role)
+        return proposed(tool_specs(suite.tools)).tools_of(self.role)
+
+    def _new_guard(self) -> Guard:
+        return Guard(**self.options)
+
+    @property
+    def whole_program(self) -> bool:
+        """Whether the defense inside runs a program of its own."""
+        return bool(getattr(self.inner, "whole_program", False))
+
+    def ready(self) -> None:
+        """Look whether the extra, and what the defense inside needs, is here.
+
+        Raises:
+            Unavailable: Naming what is missing.
+        """
+        require()
+        if isinstance(self.inner, ChecksItsNeeds):
+            self.inner.ready()
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """The roles of the defense inside; the middleware has none."""
+        bring = getattr(self.inner, "simulated_roles", None)
+        return bring() if bring is not None else {}
+
+    def rehearsed(self) -> Middleware:
+        """With the offline stand-in of the defense inside, where it has one."""
+        rehearse = getattr(self.inner, "rehearsed", None)
+        if rehearse is None:
+            return self
+        return Middleware(
+            self.name,
+            policy=self.policy,
+            role=self.role,
+            inner_roles=self.inner_roles,
+            inner=rehearse(),
+            **self.options,
+        )
+
+    def description(self) -> str:
+        """Which layers act and what they do, and what they are put around."""
+        inner = getattr(self.inner, "description", None)
+        return described(self.settings, None if inner is None else inner())
+
+    def prompts(self) -> dict[str, str]:
+        """The texts of the defense inside; the middleware says nothing to a model."""
+        inner = getattr(self.inner, "prompts", None)
+        return inner() if inner is not None else {}
+
+
+class Guarded(BasePipelineElement):  # type: ignore[misc]
+    """Runs an agent with guarded tools, and screens its answer. Each run is a conversation of its own.
+
+    Args:
+        agent: The agent's pipeline.
+        guard: The layers.
+        tools: What the policy allows; None: no policy.
+        model: The model as the agent has it.
+    """
+
+    def __init__(
+        self, agent: BasePipelineElement, guard: Guard, tools: Tools | None, model: GuardedModel
+    ) -> None:
+        self.agent = agent
+        self.guard = guard
+        self.tools = tools
+        self.model = model
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One run.
+
+        Raises:
+            Exception: What the agent raises, unchanged.
+        """
+        session = self.model.session = self.guard.session()
+        guarded = GuardedRuntime(runtime, session, self.tools)
+        _, _, after, said, extra = self.agent.query(query, guarded, env, messages, extra_args or {})
+        if said and said[-1]["role"] == "assistant" and not said[-1]["tool_calls"]:
+            answer = session.passes_on(text_of(said[-1]), "answer")
+            if answer.findings:
+                with span(SPAN, "answer") as node:
+                    node.decision = {"what": "answer", "texts": [held(answer)]}
+            if answer.changed:
+                said = [*said[:-1], {**said[-1], "content": [text_content_block_from_string(answer.text)]}]
+        return query, runtime, after, said, extra

@@ -1,0 +1,274 @@
+"""`Guard`: the middleware as a library, and `GuardSession`, one conversation that it watches over."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from baselines.middleware.contagion.spread import SpreadWatch
+from baselines.middleware.extra import require
+from baselines.middleware.normalization.normalize import normalized
+from baselines.middleware.policy.policy import ArgumentRule, Policy, load_policy
+from baselines.middleware.policy.rules import argument_texts, violations
+from baselines.middleware.risk.cut import without_instructions
+from baselines.middleware.risk.finding import RiskFinding
+from baselines.middleware.risk.reading import sightings
+from baselines.middleware.risk.score import Handling, combined
+from baselines.middleware.settings import GuardSettings, Layer
+
+_KEPT = 4096
+"""Texts whose screening is remembered; agents read the same mails again and again."""
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What a guard makes of one text."""
+
+    original: str
+    """Untrusted; kept so that what was held back can be recovered."""
+    text: str
+    """What may be read in its place; the very same object where nothing was found."""
+    handling: Handling
+    score: float
+    """Risk, 0 to 10."""
+    findings: tuple[RiskFinding, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether `text` differs from the original."""
+        return self.text != self.original
+
+    @property
+    def id(self) -> str:
+        """Names the original, in placeholders and records."""
+        return hashlib.blake2b(self.original.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True)
+class CallDecision:
+    """What a guard says of one tool call."""
+
+    tool: str
+    handling: Handling
+    score: float
+    findings: tuple[RiskFinding, ...]
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may run. A score that would have a text rewritten only leaves a note."""
+        return self.handling in (Handling.ALLOW, Handling.REWRITE)
+
+    @property
+    def reason(self) -> str:
+        """One fixed sentence for the agent: it quotes no argument."""
+        kinds = dict.fromkeys(finding.kind for finding in self.findings)
+        held = "held for review" if self.handling is Handling.QUARANTINE else "denied"
+        return f"The call was {held} by the security policy ({', '.join(kinds)})."
+
+
+class CallDenied(Exception):
+    """A guarded tool was called in a way that its guard does not allow."""
+
+    def __init__(self, decision: CallDecision) -> None:
+        super().__init__(decision.reason)
+        self.decision = decision
+
+
+class Guard:
+    """The three layers with their settings. Holds no conversation; usable from many threads.
+
+    Args:
+        layers: Those that act: `normalization`, `policy`, `contagion`; None: all.
+        policy: Which calls are allowed: a `Policy`, the name of a shipped one or a file. None: every call that
+            breaks no rule on content is (there is nothing to look a tool up in).
+        role: The policy's role; None: its default one.
+        thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
+        combine: `accumulate` or `maximum`, see `baselines.middleware.risk.score`.
+
+    Raises:
+        Unavailable: If the extra `middleware` is not installed.
+        ConfigError: If an option has a value it cannot have.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: Sequence[str] | str | None = None,
+        policy: Policy | str | None = None,
+        role: str | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        combine: str = "accumulate",
+    ) -> None:
+        require()
+        self.settings = GuardSettings.of(layers, thresholds, combine)
+        found = load_policy(policy) if isinstance(policy, str) else policy
+        self.tools = None if found is None else found.tools_of(role)
+        self._screened = lru_cache(maxsize=_KEPT)(self._screen)
+
+    def text(self, text: str) -> Screened:
+        """Screen an untrusted text: layer 1 cleans it, layer 2 weighs what it says."""
+        return self._screened(text)
+
+    def session(self) -> GuardSession:
+        """A fresh conversation."""
+        return GuardSession(self)
+
+    def _screen(self, text: str) -> Screened:
+        cleaned, findings = text, []
+        if self.settings.has(Layer.NORMALIZATION):
+            result = normalized(text)
+            cleaned, findings = result.text, list(result.findings)
+        if not self.settings.has(Layer.POLICY):
+            handling = Handling.REWRITE if cleaned != text else Handling.ALLOW
+            return Screened(text, cleaned, handling, self.score(findings), tuple(findings))
+        findings += [
+            RiskFinding("policy", _kind(seen.hit.pattern.id, seen.view), seen.hit.pattern.category, seen.weight, seen.excerpt)
+            for seen in sightings(cleaned)
+        ]  # fmt: skip
+        return self.handled(text, cleaned, findings)
+
+    def handled(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
+        """What becomes of a text with these findings."""
+        score = self.score(findings)
+        handling = self.settings.thresholds.handling(score)
+        if handling is Handling.REWRITE:
+            rest = without_instructions(cleaned)
+            left = self.score(_of_text(rest))
+            handling = Handling.QUARANTINE if left >= self.settings.thresholds.rewrite else handling
+            cleaned = rest
+        elif handling is Handling.ALLOW and cleaned != original:
+            handling = Handling.REWRITE
+        screened = Screened(original, cleaned, handling, score, tuple(findings))
+        if handling in (Handling.QUARANTINE, Handling.BLOCK):
+            return Screened(original, placeholder(screened), handling, score, tuple(findings))
+        return screened
+
+    def score(self, findings: Sequence[RiskFinding]) -> float:
+        """The risk of some findings, 0 to 10."""
+        return combined([finding.weight for finding in findings], self.settings.combine)
+
+
+class GuardSession:
+    """One conversation: what was read in it, and what may go on from there.
+
+    Args:
+        guard: Whose settings hold.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.spread = SpreadWatch()
+        self.held: dict[str, Screened] = {}
+        """Everything that was held back so far, by id."""
+
+    def reads(self, text: str, source: str = "input") -> Screened:
+        """Screen an untrusted text before an agent reads it.
+
+        Args:
+            text: E.g. what a tool returned.
+            source: Where it comes from, for the record.
+        """
+        screened = self.guard.text(text)
+        if self.guard.settings.has(Layer.CONTAGION):
+            # As it came: what was taken out here may still be met by another way.
+            self.spread.came_in(text, source)
+        return self._kept(screened)
+
+    def calls(
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        tools: Mapping[str, Mapping[str, ArgumentRule]] | None = None,
+    ) -> CallDecision:
+        """Judge a tool call before it runs.
+
+        Args:
+            tool: Its name.
+            args: Its arguments, JSON-like.
+            tools: What is allowed, in place of the guard's own policy.
+        """
+        findings: list[RiskFinding] = []
+        settings = self.guard.settings
+        if settings.has(Layer.POLICY):
+            findings += violations(tool, args, self.guard.tools if tools is None else tools)
+        if settings.has(Layer.CONTAGION):
+            for text in argument_texts(args):
+                findings += self.spread.goes_out(text, f"argument of {tool}")
+        score = self.guard.score(findings)
+        return CallDecision(tool, settings.thresholds.handling(score), score, tuple(findings))
+
+    def passes_on(self, text: str, stage: str) -> Screened:
+        """Screen what an agent wrote before it reaches another agent or the user (layer 3).
+
+        Args:
+            text: A return value or an answer.
+            stage: Where it goes, e.g. `answer`.
+        """
+        if not self.guard.settings.has(Layer.CONTAGION):
+            return Screened(text, text, Handling.ALLOW, 0.0)
+        return self._kept(self.guard.handled(text, text, self.spread.goes_out(text, stage)))
+
+    def tool(self, function: Callable[..., _Result], name: str | None = None) -> Callable[..., Any]:
+        """A function as a guarded tool: its call is judged, and texts that it returns are screened.
+
+        Raises (when it is called):
+            CallDenied: If the call may not run.
+        """
+        called = name or function.__name__
+
+        def guarded(**args: Any) -> Any:
+            decision = self.calls(called, args)
+            if not decision.allowed:
+                raise CallDenied(decision)
+            return screened_value(function(**args), lambda text: self.reads(text, called))
+
+        return guarded
+
+    def step(self, function: Callable[[str], str], name: str) -> Callable[[str], str]:
+        """Any step from text to text (an agent, a summarizer) with its input and its output guarded."""
+
+        def guarded(text: str) -> str:
+            return self.passes_on(function(self.reads(text, f"input of {name}").text), name).text
+
+        return guarded
+
+    def _kept(self, screened: Screened) -> Screened:
+        if screened.handling in (Handling.QUARANTINE, Handling.BLOCK):
+            self.held[screened.id] = screened
+        return screened
+
+
+def screened_value(value: Any, screen: Callable[[str], Screened]) -> Any:
+    """JSON-like data with every text in it screened; the very same object if none changed."""
+    if isinstance(value, str):
+        seen = screen(value)
+        return seen.text if seen.changed else value
+    if isinstance(value, Mapping):
+        items = {key: screened_value(item, screen) for key, item in value.items()}
+        return items if any(items[key] is not value[key] for key in items) else value
+    if isinstance(value, list | tuple):
+        parts = [screened_value(item, screen) for item in value]
+        return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
+    return value
+
+
+def placeholder(screened: Screened) -> str:
+    """What stands in place of a text that is held back. It quotes nothing of it."""
+    if screened.handling is Handling.QUARANTINE:
+        return f"[held for review: {screened.id}]"
+    return f"[blocked: text with instructions, {screened.id}]"
+
+
+def _of_text(text: str) -> list[RiskFinding]:
+    return [
+        RiskFinding("policy", seen.hit.pattern.id, seen.hit.pattern.category, seen.weight, seen.excerpt)
+        for seen in sightings(text)
+    ]
+
+
+def _kind(pattern: str, view: str) -> str:
+    return pattern if view == "plain" else f"{pattern} ({view})"

@@ -1,0 +1,150 @@
+"""`GuardedRuntime`: AgentDojo's tool runtime with a guard between the tools and whoever calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+from pydantic import BaseModel
+
+from agentsys.models.tool_text import safe_dump, tool_text
+from agentsys.models.trace import current_tracer, span
+from baselines.middleware.guard import CallDecision, GuardSession, Screened, screened_value
+from baselines.middleware.policy.policy import ArgumentRule
+from baselines.middleware.risk.score import strictest
+
+SPAN = "middleware"
+
+
+class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
+    """Every call goes through the guard, whoever makes it: a plain loop, an inner agent, an interpreter.
+
+    A call that is not allowed does not run; the caller gets an error without its arguments. A value in whose texts
+    nothing was found is handed on as it is; else it becomes text with the texts in it replaced.
+
+    Args:
+        inner: The runtime that runs tools.
+        session: The conversation.
+        tools: What the policy allows; None: no policy.
+    """
+
+    def __init__(
+        self,
+        inner: FunctionsRuntime,
+        session: GuardSession,
+        tools: Mapping[str, Mapping[str, ArgumentRule]] | None,
+    ) -> None:
+        super().__init__(list(inner.functions.values()))
+        self.inner = inner
+        self.session = session
+        self.tools = tools
+
+    def run_function(
+        self,
+        env: TaskEnvironment | None,
+        function: str,
+        kwargs: Mapping[str, Any],
+        raise_on_error: bool = False,
+    ) -> tuple[Any, str | None]:
+        """Run a tool if the guard allows it.
+
+        Raises:
+            Exception: What the inner runtime raises, unchanged.
+        """
+        if function not in self.functions:
+            unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
+            return unknown
+        # Calls inside arguments run here, so that they are guarded, too.
+        args = self._execute_nested_calls(env, kwargs)
+        decision = self.session.calls(function, _plain(args), self.tools)
+        if not decision.allowed:
+            _note_call(decision, args)
+            if raise_on_error:
+                raise ValueError(decision.reason)
+            return "", decision.reason
+        value, error = self.inner.run_function(env, function, args, raise_on_error)
+        return self._screened(function, value, error, decision)
+
+    def _screened(
+        self, tool: str, value: Any, error: str | None, decision: CallDecision
+    ) -> tuple[Any, str | None]:
+        seen: list[Screened] = []
+
+        def screen(text: str) -> Screened:
+            seen.append(self.session.reads(text, tool))
+            return seen[-1]
+
+        shown_error = None if error is None else screen(error).text
+        if not any([screen(text).changed for text in _texts(value)]):
+            shown = value
+        else:
+            shown = _as_text(value, screened_value(_plain(value), screen))
+            current_tracer().rewrote(tool_text(value), shown)
+        _note_result(tool, seen, decision)
+        return shown, shown_error
+
+
+def _note_call(decision: CallDecision, args: Mapping[str, Any]) -> None:
+    with span(SPAN, decision.tool) as node:
+        node.decision = {
+            "what": "call",
+            "handling": decision.handling.value,
+            "score": decision.score,
+            "findings": [finding.as_data() for finding in decision.findings],
+            "args": _plain(args),
+        }
+
+
+def _note_result(tool: str, seen: list[Screened], decision: CallDecision) -> None:
+    """One span for a result: what was changed with the original, so that it can be recovered."""
+    unique = {one.original: one for one in seen if one.findings}
+    with span(SPAN, tool) as node:
+        node.decision = {
+            "what": "result",
+            "handling": strictest(one.handling for one in seen).value,
+            "score": max((one.score for one in seen), default=0.0),
+            "texts": [held(one) for one in unique.values()],
+            "call_score": decision.score,
+        }
+
+
+def held(screened: Screened) -> dict[str, Any]:
+    """A screened text for the record; the original stands there whole where it was changed."""
+    original = {"original": screened.original, "shown": screened.text} if screened.changed else {}
+    return {
+        "id": screened.id,
+        "handling": screened.handling.value,
+        "score": screened.score,
+        "findings": [finding.as_data() for finding in screened.findings],
+        **original,
+    }
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from _texts(vars(value))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _texts(item)
+
+
+def _plain(value: Any) -> Any:
+    """Models as plain data, their types otherwise kept (a date stays a date)."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _as_text(value: Any, data: Any) -> str:
+    """Changed data as AgentDojo would have written the value that it comes from."""
+    return safe_dump(data).strip() if isinstance(value, BaseModel | list) else str(data)

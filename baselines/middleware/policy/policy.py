@@ -1,0 +1,124 @@
+"""`Policy`: what is allowed, as data. Everything that it does not allow is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentsys.errors import ConfigError, unknown_name
+
+FOLDER = Path(__file__).parent / "suites"
+
+
+class UrlRule(BaseModel):
+    """Every text inside an argument is a URL."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    domains: tuple[str, ...] | None = None
+    """Allowed hosts; `*.site.example` for all below one; null: any public one."""
+
+
+class PathRule(BaseModel):
+    """Every text inside an argument is a path."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    root: str = "."
+    """The folder it must stay below."""
+    shell: bool = False
+    """Whether the tool hands it to a shell."""
+
+
+class ArgumentRule(BaseModel):
+    """What one argument may be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
+    """JSON schema (draft 2020-12), formats checked."""
+    url: UrlRule | None = None
+    path: PathRule | None = None
+
+
+class PolicyRole(BaseModel):
+    """Tools that go together, each with the arguments it may be given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    extends: tuple[str, ...] = ()
+    """Roles whose tools it has as well; its own rule for a tool replaces theirs."""
+    tools: dict[str, dict[str, ArgumentRule]] = Field(default_factory=dict)
+    """Tool -> argument -> rule. An argument that is not listed may not be given."""
+
+
+class Policy(BaseModel):
+    """One policy file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    description: str
+    default_role: str
+    roles: dict[str, PolicyRole]
+
+    @model_validator(mode="after")
+    def _known_roles(self) -> Policy:
+        for name in [self.default_role, *(one for role in self.roles.values() for one in role.extends)]:
+            if name not in self.roles:
+                raise ValueError(f"there is no role '{name}'")
+        return self
+
+    def tools_of(self, role: str | None = None) -> Mapping[str, Mapping[str, ArgumentRule]]:
+        """What a role allows: tool -> argument -> rule.
+
+        Args:
+            role: Its name; None: the policy's default one.
+
+        Raises:
+            ConfigError: If there is no such role, or roles extend each other in a circle.
+        """
+        name = role or self.default_role
+        if name not in self.roles:
+            raise ConfigError(unknown_name("role of the policy", name, self.roles))
+        return self._collected(name, ())
+
+    def _collected(self, name: str, path: tuple[str, ...]) -> dict[str, dict[str, ArgumentRule]]:
+        if name in path:
+            raise ConfigError(f"Policy: roles extend each other: {' -> '.join([*path, name])}.")
+        found: dict[str, dict[str, ArgumentRule]] = {}
+        for other in self.roles[name].extends:
+            found |= self._collected(other, (*path, name))
+        return found | self.roles[name].tools
+
+
+def shipped_policies() -> list[str]:
+    """Names of the suites that a policy is shipped for."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@lru_cache(maxsize=64)
+def load_policy(name: str) -> Policy:
+    """A policy by the name of its suite, or by the path of a file.
+
+    Raises:
+        ConfigError: If there is no such policy, or the file is none.
+    """
+    path = FOLDER / f"{name}.yaml" if name in shipped_policies() else Path(name).expanduser()
+    if not path.is_file():
+        raise ConfigError(unknown_name("policy", name, shipped_policies()) + " Or give a YAML file.")
+    try:
+        return Policy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Policy {path}: {_first(error)}.") from None
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        one = error.errors()[0]
+        return f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].rstrip('.')}"
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,80 @@
+"""Judges one call by a policy: the tool, each argument's schema, its URLs and paths, and what its texts say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from baselines.middleware.extra import optional
+from baselines.middleware.policy.paths import escapes
+from baselines.middleware.policy.policy import ArgumentRule
+from baselines.middleware.policy.urls import fault_of
+from baselines.middleware.risk.finding import RiskFinding
+from baselines.middleware.risk.reading import sightings
+
+LAYER = "policy"
+CERTAIN = 1.0
+"""Weight of a broken rule: nobody allowed the call."""
+_IN_ARGUMENTS = 0.5
+"""Share of a pattern's weight inside an argument: users have agents write about instructions, too."""
+
+
+def violations(
+    tool: str, args: Mapping[str, Any], tools: Mapping[str, Mapping[str, ArgumentRule]] | None
+) -> list[RiskFinding]:
+    """What speaks against a call, rules that it breaks first.
+
+    Args:
+        tool: Its name.
+        args: Its arguments, JSON-like.
+        tools: What is allowed (`Policy.tools_of`); None: there is no policy, and only the texts are looked at.
+    """
+    if tools is not None and tool not in tools:
+        return [_broken("tool", f"{tool} is not allowed")]
+    found: list[RiskFinding] = []
+    for name, value in args.items() if tools is not None else ():
+        rule = tools[tool].get(name)
+        found += [_broken("argument", f"{name} is not allowed")] if rule is None else _of_argument(name, value, rule)
+    return found + [
+        RiskFinding(LAYER, seen.hit.pattern.id, seen.hit.pattern.category, seen.weight * _IN_ARGUMENTS, seen.excerpt)
+        for text in argument_texts(args)
+        for seen in sightings(text)
+    ]
+
+
+def _of_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFinding]:
+    if rule.schema_:
+        error = next(_validator(orjson.dumps(rule.schema_)).iter_errors(value), None)
+        if error is not None:
+            yield _broken("schema", f"{name}: {error.message}")
+    for text in argument_texts(value):
+        if rule.url is not None and (fault := fault_of(text, rule.url.domains)) is not None:
+            yield _broken(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
+        if rule.path is not None and (why := escapes(text, rule.path.root, shell=rule.path.shell)) is not None:
+            yield _broken("path", f"{name}: {why}: {text}")
+
+
+@lru_cache(maxsize=512)
+def _validator(schema: bytes) -> Any:
+    package = optional("jsonschema")
+    kind = package.Draft202012Validator
+    return kind(orjson.loads(schema), format_checker=kind.FORMAT_CHECKER)
+
+
+def argument_texts(value: Any) -> Iterator[str]:
+    """Every text inside an argument, or inside all of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from argument_texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from argument_texts(item)
+
+
+def _broken(kind: str, what: str) -> RiskFinding:
+    return RiskFinding(LAYER, kind, "execution" if kind.startswith("url") else "exfiltration", CERTAIN, what)
