@@ -44,6 +44,7 @@ class Middleware:
         role: The policy's role; None: its default one.
         thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
         combine: `accumulate` or `maximum`.
+        scope: `text` or `sentences`: what is held back of a text that is quarantined or blocked.
         inner_roles: Roles of inner agents whose return values are screened.
         inner: The defense that it is put around; None: the plain agent.
 
@@ -60,11 +61,12 @@ class Middleware:
         role: str | None = None,
         thresholds: Mapping[str, float] | None = None,
         combine: str = "accumulate",
+        scope: str = "text",
         inner_roles: Sequence[str] = ("worker",),
         inner: Defense | None = None,
     ) -> None:
         self.name = name
-        self.options: dict[str, Any] = {"layers": layers, "thresholds": thresholds, "combine": combine}
+        self.options: dict[str, Any] = {"layers": layers, "thresholds": thresholds, "combine": combine, "scope": scope}
         self.settings = GuardSettings.of(**self.options)
         self.policy, self.role = policy, role
         self.inner_roles = tuple(inner_roles)

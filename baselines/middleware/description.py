@@ -11,7 +11,7 @@ _NORMALIZATION = (
 _POLICY = (
     " A tool call that a policy in a file does not allow, by tool, argument, URL or path, does not run. Each text is"
     " scored from 0 to 10 by a list of patterns: from {rewrite:g} the sentences with instructions are cut, from"
-    " {quarantine:g} the text is held for review, from {block:g} it is blocked."
+    " {quarantine:g} {held} is held for review, from {block:g} it is blocked."
 )
 _CONTAGION = (
     " What the agent writes into calls, what inner agents return and the answer are compared with what was read:"
@@ -28,7 +28,8 @@ def described(settings: GuardSettings, inner: str | None) -> str:
     """
     limits = settings.thresholds
     scores = {"rewrite": limits.rewrite, "quarantine": limits.quarantine, "block": limits.block}
-    texts = {Layer.NORMALIZATION: _NORMALIZATION, Layer.POLICY: _POLICY.format(**scores), Layer.CONTAGION: _CONTAGION}
+    held = "the text" if settings.scope == "text" else "what gives instructions in the text"
+    texts = {Layer.NORMALIZATION: _NORMALIZATION, Layer.POLICY: _POLICY.format(**scores, held=held), Layer.CONTAGION: _CONTAGION}
     acting = [layer for layer in Layer if settings.has(layer)]
     names = ", ".join(acting)
     start = (

@@ -45,7 +45,7 @@ class Screened:
     @property
     def id(self) -> str:
         """Names the original, in placeholders and records."""
-        return hashlib.blake2b(self.original.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+        return text_id(self.original)
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class Guard:
         role: The policy's role; None: its default one.
         thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
         combine: `accumulate` or `maximum`, see `baselines.middleware.risk.score`.
+        scope: Whether a quarantined or blocked `text` is held back whole, or only its `sentences` with instructions.
 
     Raises:
         Unavailable: If the extra `middleware` is not installed.
@@ -102,9 +103,10 @@ class Guard:
         role: str | None = None,
         thresholds: Mapping[str, float] | None = None,
         combine: str = "accumulate",
+        scope: str = "text",
     ) -> None:
         require()
-        self.settings = GuardSettings.of(layers, thresholds, combine)
+        self.settings = GuardSettings.of(layers, thresholds, combine, scope)
         found = load_policy(policy) if isinstance(policy, str) else policy
         self.tools = None if found is None else found.tools_of(role)
         self._screened = lru_cache(maxsize=_KEPT)(self._screen)
@@ -133,19 +135,19 @@ class Guard:
 
     def handled(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
         """What becomes of a text with these findings."""
-        score = self.score(findings)
-        handling = self.settings.thresholds.handling(score)
-        if handling is Handling.REWRITE:
-            rest = without_instructions(cleaned)
-            left = self.score(_of_text(rest))
-            handling = Handling.QUARANTINE if left >= self.settings.thresholds.rewrite else handling
-            cleaned = rest
-        elif handling is Handling.ALLOW and cleaned != original:
-            handling = Handling.REWRITE
-        screened = Screened(original, cleaned, handling, score, tuple(findings))
-        if handling in (Handling.QUARANTINE, Handling.BLOCK):
-            return Screened(original, placeholder(screened), handling, score, tuple(findings))
-        return screened
+        settings, score = self.settings, self.score(findings)
+        handling = settings.thresholds.handling(score)
+        if handling is Handling.ALLOW:
+            handling = Handling.REWRITE if cleaned != original else handling
+            return Screened(original, cleaned, handling, score, tuple(findings))
+        # A text that is cut must be harmless without what was cut: what gives an order over several sentences is
+        # held back whole.
+        if handling is Handling.REWRITE or settings.scope == "sentences":
+            rest = without_instructions(cleaned, between=settings.scope == "sentences")
+            if rest != cleaned and self.score(_of_text(rest)) < settings.thresholds.rewrite:
+                return Screened(original, rest, handling, score, tuple(findings))
+            handling = Handling.QUARANTINE if handling is Handling.REWRITE else handling
+        return Screened(original, placeholder(handling, original), handling, score, tuple(findings))
 
     def score(self, findings: Sequence[RiskFinding]) -> float:
         """The risk of some findings, 0 to 10."""
@@ -256,11 +258,16 @@ def screened_value(value: Any, screen: Callable[[str], Screened]) -> Any:
     return value
 
 
-def placeholder(screened: Screened) -> str:
+def text_id(text: str) -> str:
+    """A short name of a text, by its content."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+def placeholder(handling: Handling, original: str) -> str:
     """What stands in place of a text that is held back. It quotes nothing of it."""
-    if screened.handling is Handling.QUARANTINE:
-        return f"[held for review: {screened.id}]"
-    return f"[blocked: text with instructions, {screened.id}]"
+    if handling is Handling.QUARANTINE:
+        return f"[held for review: {text_id(original)}]"
+    return f"[blocked: text with instructions, {text_id(original)}]"
 
 
 def _of_text(text: str) -> list[RiskFinding]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, get_args
+from typing import Literal, cast, get_args
 
 from agentsys.errors import ConfigError, unknown_name
 from baselines.middleware.risk.score import Combine, Thresholds
+
+
+Scope = Literal["text", "sentences"]
+"""What is held back with a text that is quarantined or blocked: all of it, or its sentences with instructions."""
 
 
 class Layer(StrEnum):
@@ -26,6 +30,7 @@ class GuardSettings:
     layers: frozenset[Layer] = frozenset(Layer)
     thresholds: Thresholds = field(default_factory=Thresholds)
     combine: Combine = "accumulate"
+    scope: Scope = "text"
 
     @classmethod
     def of(
@@ -33,6 +38,7 @@ class GuardSettings:
         layers: Sequence[str] | str | None = None,
         thresholds: Mapping[str, float] | None = None,
         combine: str = "accumulate",
+        scope: str = "text",
     ) -> GuardSettings:
         """Settings from options as a YAML has them.
 
@@ -41,14 +47,20 @@ class GuardSettings:
         """
         if combine not in get_args(Combine):
             raise ConfigError(unknown_name("middleware combine", combine, get_args(Combine)))
+        if scope not in get_args(Scope):
+            raise ConfigError(unknown_name("middleware scope", scope, get_args(Scope)))
         names = [layers] if isinstance(layers, str) else list(Layer) if layers is None else list(layers)
         for name in names:
             if name not in [*Layer]:
                 raise ConfigError(unknown_name("middleware layer", str(name), [*Layer]))
         if not names:
             raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(Layer) + ".")
-        how: Any = combine
-        return cls(frozenset(map(Layer, names)), _thresholds(thresholds or {}), how)
+        return cls(
+            frozenset(map(Layer, names)),
+            _thresholds(thresholds or {}),
+            cast("Combine", combine),
+            cast("Scope", scope),
+        )
 
     def has(self, layer: Layer) -> bool:
         """Whether a layer acts."""

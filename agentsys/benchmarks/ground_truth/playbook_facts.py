@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,8 @@ from agentsys.models.simulated.text_matching import fold, stands_in
 _PIECE = re.compile(r"\w+(?:['’]\w+)*")
 _SHORT_WORD = re.compile(r"[a-z]{1,3}")
 """Articles, prepositions and the like: on their own they are taken from nowhere."""
+_LONGEST_FIELD = 41
+"""Characters; a defense that has return values declared may refuse longer names, as AgentSys does."""
 _JOINT = re.compile(r"[-:./,]\d")
 """Read away from a number: what makes it a part of a longer one."""
 
@@ -53,9 +56,18 @@ def _named(task: str, taken: Iterable[_Taken]) -> tuple[Fact, ...]:
     counts: Counter[int] = Counter()
     facts = []
     for text, source in reversed(list(sources.items())):
-        facts.append(Fact(f"{task}_call_{source}_value_{counts[source]}", text, source))
+        facts.append(Fact(_field(task, source, counts[source]), text, source))
         counts[source] += 1
     return tuple(facts)
+
+
+def _field(task: str, source: int, number: int) -> str:
+    """A field name of a length that return values may have; of a task with a long name, its hash."""
+    name = f"{task}_call_{source}_value_{number}"
+    if len(name) <= _LONGEST_FIELD:
+        return name
+    digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
+    return f"fact_{digest}_call_{source}_value_{number}"
 
 
 def _taken_by_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_Taken]:
