@@ -31,6 +31,7 @@ COMMANDS = {
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
+    "guard": CommandSource("agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."),
     "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download data that is not ours to ship (ASB)."),
     "doctor": CommandSource("agentsys.cli.doctor:doctor", "Check the installation, keys and a sample case."),
 }

@@ -102,10 +102,12 @@ class CellBuilder:
         return node("model", name, self._config_dirs)
 
     def _placed(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A defense that keeps privileges, or one inside it, keeps them beside the runs, unless told where."""
+        """A defense that keeps privileges, or one inside it, keeps them beside the runs by default."""
         if self._rehearsal:
             return config
-        placed = {k: self._placed(v) if isinstance(v, dict) and "_target_" in v else v for k, v in config.items()}
+        placed = {
+            k: self._placed(v) if isinstance(v, dict) and "_target_" in v else v for k, v in config.items()
+        }
         if "privileges_dir" in placed and placed["privileges_dir"] is None:
             placed["privileges_dir"] = str(self._store.own / "privileges")
         return placed

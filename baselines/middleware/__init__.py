@@ -1,12 +1,14 @@
 """Security middleware: three layers of checks without a model, as a library and as a defense.
 
-`normalization` cleans what is read, `policy` decides what may be called and how risky a text is, `contagion` looks
-at what is passed on. `risk` has the patterns and the score that all three use. `guard` is the library:
+`normalization` cleans what is read, `policy` decides what may be called and how risky a text is,
+`contagion` looks at what is passed on. `risk` has the patterns and the score that all three use. `guard` is
+the library:
 
     from baselines.middleware import Guard
 
-`defense` puts the guard around the plain agent or around another defense: `guarded_runtime` stands between the agent
-and its tools, `guarded_model` between inner agents and those above them. Needs `pip install 'agentsys-bench[middleware]'`.
+`defense` puts the guard around the plain agent or around another defense: `guarded_runtime` stands between
+the agent and its tools, `guarded_model` between inner agents and those above them. Needs `pip install
+'agentsys-bench[middleware]'`.
 """
 
 from baselines.middleware.guard import CallDecision, CallDenied, Guard, GuardSession, Screened

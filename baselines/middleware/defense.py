@@ -66,7 +66,12 @@ class Middleware:
         inner: Defense | None = None,
     ) -> None:
         self.name = name
-        self.options: dict[str, Any] = {"layers": layers, "thresholds": thresholds, "combine": combine, "scope": scope}
+        self.options: dict[str, Any] = {
+            "layers": layers,
+            "thresholds": thresholds,
+            "combine": combine,
+            "scope": scope,
+        }
         self.settings = GuardSettings.of(**self.options)
         self.policy, self.role = policy, role
         self.inner_roles = tuple(inner_roles)

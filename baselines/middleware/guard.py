@@ -83,12 +83,13 @@ class Guard:
 
     Args:
         layers: Those that act: `normalization`, `policy`, `contagion`; None: all.
-        policy: Which calls are allowed: a `Policy`, the name of a shipped one or a file. None: every call that
-            breaks no rule on content is (there is nothing to look a tool up in).
+        policy: Which calls are allowed: a `Policy`, the name of a shipped one or a file. None: every call
+            that breaks no rule on content is (there is nothing to look a tool up in).
         role: The policy's role; None: its default one.
         thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
         combine: `accumulate` or `maximum`, see `baselines.middleware.risk.score`.
-        scope: Whether a quarantined or blocked `text` is held back whole, or only its `sentences` with instructions.
+        scope: Whether a quarantined or blocked `text` is held back whole, or only its `sentences` with
+            instructions.
 
     Raises:
         Unavailable: If the extra `middleware` is not installed.
@@ -120,18 +121,15 @@ class Guard:
         return GuardSession(self)
 
     def _screen(self, text: str) -> Screened:
-        cleaned, findings = text, []
+        cleaned = text
+        findings: list[RiskFinding] = []
         if self.settings.has(Layer.NORMALIZATION):
             result = normalized(text)
             cleaned, findings = result.text, list(result.findings)
         if not self.settings.has(Layer.POLICY):
             handling = Handling.REWRITE if cleaned != text else Handling.ALLOW
             return Screened(text, cleaned, handling, self.score(findings), tuple(findings))
-        findings += [
-            RiskFinding("policy", _kind(seen.hit.pattern.id, seen.view), seen.hit.pattern.category, seen.weight, seen.excerpt)
-            for seen in sightings(cleaned)
-        ]  # fmt: skip
-        return self.handled(text, cleaned, findings)
+        return self.handled(text, cleaned, [*findings, *_of_text(cleaned)])
 
     def handled(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
         """What becomes of a text with these findings."""
@@ -140,8 +138,8 @@ class Guard:
         if handling is Handling.ALLOW:
             handling = Handling.REWRITE if cleaned != original else handling
             return Screened(original, cleaned, handling, score, tuple(findings))
-        # A text that is cut must be harmless without what was cut: what gives an order over several sentences is
-        # held back whole.
+        # A text that is cut must be harmless without what was cut: what gives an order over several
+        # sentences is held back whole.
         if handling is Handling.REWRITE or settings.scope == "sentences":
             rest = without_instructions(cleaned, between=settings.scope == "sentences")
             if rest != cleaned and self.score(_of_text(rest)) < settings.thresholds.rewrite:
@@ -271,9 +269,11 @@ def placeholder(handling: Handling, original: str) -> str:
 
 
 def _of_text(text: str) -> list[RiskFinding]:
+    """What a text says, as findings of the second layer."""
+    found = [(seen, seen.hit.pattern) for seen in sightings(text)]
     return [
-        RiskFinding("policy", seen.hit.pattern.id, seen.hit.pattern.category, seen.weight, seen.excerpt)
-        for seen in sightings(text)
+        RiskFinding("policy", _kind(pattern.id, seen.view), pattern.category, seen.weight, seen.excerpt)
+        for seen, pattern in found
     ]
 
 

@@ -21,8 +21,8 @@ NOT_AVAILABLE = "Not Available: "
 class GuardedModel:
     """A model whose replies in the roles of inner agents are screened for contagion.
 
-    Only replies that end an agent's work are: those without tool calls. In a JSON object each text is screened by
-    itself, so that the object keeps its form.
+    Only replies that end an agent's work are: those without tool calls. In a JSON object each text is
+    screened by itself, so that the object keeps its form.
 
     Args:
         model: The model to ask.

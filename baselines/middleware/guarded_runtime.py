@@ -20,8 +20,8 @@ SPAN = "middleware"
 class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
     """Every call goes through the guard, whoever makes it: a plain loop, an inner agent, an interpreter.
 
-    A call that is not allowed does not run; the caller gets an error without its arguments. A value in whose texts
-    nothing was found is handed on as it is; else it becomes text with the texts in it replaced.
+    A call that is not allowed does not run; the caller gets an error without its arguments. A value in
+    whose texts nothing was found is handed on as it is; else it becomes text with the texts in it replaced.
 
     Args:
         inner: The runtime that runs tools.
@@ -76,7 +76,8 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             return seen[-1]
 
         shown_error = None if error is None else screen(error).text
-        if not any([screen(text).changed for text in _texts(value)]):
+        screened = [screen(text) for text in _texts(value)]
+        if not any(one.changed for one in screened):
             shown = value
         else:
             shown = _as_text(value, screened_value(_plain(value), screen))

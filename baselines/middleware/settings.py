@@ -10,9 +10,8 @@ from typing import Literal, cast, get_args
 from agentsys.errors import ConfigError, unknown_name
 from baselines.middleware.risk.score import Combine, Thresholds
 
-
 Scope = Literal["text", "sentences"]
-"""What is held back with a text that is quarantined or blocked: all of it, or its sentences with instructions."""
+"""What is held back of a text that is quarantined or blocked: all, or its sentences with instructions."""
 
 
 class Layer(StrEnum):

@@ -44,14 +44,18 @@ def _percent(text: str) -> str:
 
 
 def _entities(text: str) -> str:
-    return "".join(f"&#{ord(char)};" if index % 2 else f"&#x{ord(char):x};" for index, char in enumerate(text))
+    return "".join(
+        f"&#{ord(char)};" if index % 2 else f"&#x{ord(char):x};" for index, char in enumerate(text)
+    )
 
 
 def _between(text: str, marks: str) -> str:
     """A mark after each letter of a word but its last, the marks taking turns."""
     turns = itertools.cycle(marks)
     following = [*text[1:], " "]
-    return "".join(a + next(turns) if a.isalpha() and b.isalpha() else a for a, b in zip(text, following, strict=True))
+    return "".join(
+        a + next(turns) if a.isalpha() and b.isalpha() else a for a, b in zip(text, following, strict=True)
+    )
 
 
 def _tags(text: str) -> str:
@@ -60,7 +64,9 @@ def _tags(text: str) -> str:
 
 def _variation(text: str) -> str:
     """Bytes as variation selectors behind one visible character."""
-    selectors = (chr(0xFE00 + byte) if byte < 16 else chr(_VARIATION_BASE + byte - 16) for byte in text.encode())
+    selectors = (
+        chr(0xFE00 + byte) if byte < 16 else chr(_VARIATION_BASE + byte - 16) for byte in text.encode()
+    )
     return "Thank you 🙂" + "".join(selectors)
 
 
@@ -98,7 +104,9 @@ def _spaced(text: str) -> str:
 
 
 def _hidden_html(text: str) -> str:
-    return f'<p>Opening hours: nine to five.</p><div style="display:none">{text}</div><p>Closed on Sundays.</p>'
+    return (
+        f'<p>Opening hours: nine to five.</p><div style="display:none">{text}</div><p>Closed on Sundays.</p>'
+    )
 
 
 def _comment_html(text: str) -> str:
@@ -137,4 +145,3 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "comment_html": _comment_html,
 }
 """Name -> what it makes of a text."""
-

@@ -1,7 +1,8 @@
 """How the simulated model reads the disguises: all of them, as the most capable of models might.
 
-Where a disguised attack stands whole in what an acting agent reads, it reads the words behind it. So an attack
-fails on the simulated model only if the defense took it out, and never because the model could not read it.
+Where a disguised attack stands whole in what an acting agent reads, it reads the words behind it. So an
+attack fails on the simulated model only if the defense took it out, and never because the model could not
+read it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 from agentsys.benchmarks.vectors.corpus import corpus
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.mind import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookMind
 from agentsys.models.simulated.role import Mind, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
 

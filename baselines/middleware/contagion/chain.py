@@ -1,4 +1,4 @@
-"""`Chain`: which stages the same content has passed, by hashes of its sentences, each linked to the one before."""
+"""`Chain`: which stages the same content has passed, by hashes of its sentences."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FEWEST_WORDS = 5
 class Chain:
     """The way of every sentence through agents and stages.
 
-    `links` is a hash chain: each entry hashes the one before, the stage and the content, so that a record of it
-    shows any later change.
+    `links` is a hash chain: each entry hashes the one before, the stage and the content, so that a record
+    of it shows any later change.
     """
 
     seen: dict[str, list[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How alike two texts are in their words, which finds paraphrases that share no long run: TF-IDF and cosine."""
+"""How alike two texts are in their words (TF-IDF and cosine): finds paraphrases that share no long run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`SpreadWatch`: watches what one conversation reads, and judges what crosses from one agent or step to the next."""
+"""`SpreadWatch`: sees what a conversation reads, and judges what crosses to the next agent or step."""
 
 from __future__ import annotations
 
@@ -90,4 +90,8 @@ class SpreadWatch:
         instructs = bool(sightings(text))
         weight = _PARAPHRASED_INSTRUCTION if instructs else _PARAPHRASED
         kind = "paraphrased_instruction" if instructs else "paraphrased"
-        return [RiskFinding(LAYER, kind, Category.PROPAGATION, weight, f"cosine {cosine:.2f} with a text read before")]
+        return [
+            RiskFinding(
+                LAYER, kind, Category.PROPAGATION, weight, f"cosine {cosine:.2f} with a text read before"
+            )
+        ]

@@ -1,4 +1,4 @@
-"""Characters that hide or disguise text: invisible ones, direction marks, floods of marks, look-alike letters."""
+"""Characters that hide or disguise text: invisible ones, direction marks, look-alike letters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CleanedCharacters:
 
 
 def without_disguises(text: str) -> CleanedCharacters:
-    """Take out what hides text; everyday uses stay: emoji sequences, Persian and Indic joiners, right-to-left text."""
+    """Take out what hides text. Emoji sequences, Persian and Indic joiners, right-to-left text stay."""
     if text.isascii():
         return CleanedCharacters(text, ())
     removed: list[Removed] = []
@@ -107,7 +107,9 @@ def _zero_width(text: str) -> CleanedCharacters | None:
 def _soft_hyphens(text: str) -> CleanedCharacters | None:
     if not _SOFT_HYPHENS.search(text):
         return None
-    return CleanedCharacters(text.replace("\u00ad", ""), (Removed("soft_hyphens", 0.4, "between single letters"),))
+    return CleanedCharacters(
+        text.replace("\u00ad", ""), (Removed("soft_hyphens", 0.4, "between single letters"),)
+    )
 
 
 def _directions(text: str) -> CleanedCharacters | None:
@@ -128,7 +130,7 @@ def _floods(text: str) -> CleanedCharacters | None:
 
 
 def _mixed(text: str) -> CleanedCharacters | None:
-    """Words of Latin letters and look-alikes of another alphabet; a single one may be a name or be talked about."""
+    """Words of Latin letters and look-alikes of another alphabet; a single one may just be talked about."""
     words = [word for word in _WORD.finditer(text) if _is_mixed(word.group())]
     if not words:
         return None
@@ -171,7 +173,9 @@ def plain_letters(text: str) -> str:
 def _look_alikes() -> dict[int, str]:
     """Character -> the ASCII letter it looks like."""
     data = optional("confusable_homoglyphs.confusables").confusables_data
-    twins = {ord(char): twin for char, alike in data.items() if len(char) == 1 for twin in _letters(char, alike)}
+    twins = {
+        ord(char): twin for char, alike in data.items() if len(char) == 1 for twin in _letters(char, alike)
+    }
     return {**twins, **_small_capitals()}
 
 
@@ -185,6 +189,10 @@ def _letters(char: str, alike: list[dict[str, str]]) -> Iterator[str]:
 
 
 def _small_capitals() -> dict[int, str]:
-    named = {code: unicodedata.name(chr(code), "") for code in (*range(0x1D00, 0x1D30), *range(0x250, 0x2B0), *range(0xA720, 0xA800))}  # fmt: skip
-    small = {code: name.removeprefix("LATIN LETTER SMALL CAPITAL ") for code, name in named.items() if "SMALL CAPITAL" in name}  # fmt: skip
-    return {code: letter.lower() for code, letter in small.items() if len(letter) == 1}
+    """Phonetic small capitals, which the library does not have."""
+    found = {}
+    for code in (*range(0x1D00, 0x1D30), *range(0x250, 0x2B0), *range(0xA720, 0xA800)):
+        prefix, _, letter = unicodedata.name(chr(code), "").partition("LATIN LETTER SMALL CAPITAL ")
+        if not prefix and len(letter) == 1:
+            found[code] = letter.lower()
+    return found

@@ -1,7 +1,7 @@
-"""Text inside text: base64, base64url, hex, percent signs, HTML entities, ROT13, nested, decoded for inspection.
+"""Text inside text (base64, base64url, hex, percent signs, HTML entities, nested), decoded for inspection.
 
-Only what decodes to natural language with instruction patterns is reported: random ids, hashes, keys and images
-decode to nothing of the kind.
+Only what decodes to natural language with instruction patterns is reported: random ids, hashes, keys and
+images decode to nothing of the kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import binascii
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -121,11 +121,11 @@ def _as_text(raw: bytes) -> str:
         return raw[: error.start].decode("utf-8") if error.start > 0.8 * len(raw) else ""
 
 
-_KINDS = {
+_KINDS: Mapping[str, tuple[re.Pattern[str], str, Callable[[str], str]]] = {
     "base64": (_BASE64, "", _from_base64),
     "hex": (_HEX, "", _from_hex),
     "percent": (_PERCENT, "%", unquote),
     "entities": (_ENTITIES, "&#", html.unescape),
 }
-"""Name -> (what it looks like, what must stand in the text, how it is decoded). ROT13 is a way to read a whole
-text and not a run in it: see `baselines.middleware.risk.reading`."""
+"""Name -> (what it looks like, what must stand in the text, how it is decoded). ROT13 is a way to read a
+whole text and not a run in it: see `baselines.middleware.risk.reading`."""

@@ -7,9 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 ACTIVE = frozenset(
-    {"script", "style", "iframe", "frame", "frameset", "object", "embed", "applet", "noscript", "template", "base"}
+    {
+        "script",
+        "style",
+        "iframe",
+        "frame",
+        "frameset",
+        "object",
+        "embed",
+        "applet",
+        "noscript",
+        "template",
+        "base",
+    }
 )
-"""Elements that run, load or hold what is not shown. Form controls that are shown stay: agents fill in forms."""
+"""Elements that run, load or hold what is not shown. Form controls stay: agents fill in forms."""
 _HIDES = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|opacity:0?\.?0*(?:;|!|$)|font-size:0*\.?0*(?:px|pt|em|rem|%)?(?:;|!|$)|"
     r"font-size:[01]px|(?:^|;)(?:width|height|max-height|max-width):0(?:px)?(?:;|!|$)|"

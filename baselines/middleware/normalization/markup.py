@@ -1,8 +1,9 @@
 """HTML without what a reader does not see and without what runs. Everything else stays letter for letter.
 
-The page is parsed as browsers do it (BeautifulSoup on html5lib); what has to go is then cut out of the text itself,
-so that the rest is not written anew. Where the two do not agree (a page so broken that the cut leaves something), the
-parsed page is written out instead. A text without markup, or with markup that has nothing to hide, is not touched.
+The page is parsed as browsers do it (BeautifulSoup on html5lib); what has to go is then cut out of the text
+itself, so that the rest is not written anew. Where the two do not agree (a page so broken that the cut
+leaves something), the parsed page is written out instead. A text without markup, or with markup that has
+nothing to hide, is not touched.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})([^<>]*)>")
 _COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?[^<>]*>", re.DOTALL)
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?")
 _LONGEST_SHEET = 20_000
-_VOID = frozenset({"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,9 @@ def _without_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMark
             _leave(behind, name)
         elif name in ACTIVE or is_refresh(name, attributes) or _is_out(name, attributes, background, rules):
             parts.append(text[at : tag.start()])
-            (active if name in ACTIVE or name == "meta" else hidden).append(name if name in ACTIVE or name == "meta" else "")
+            (active if name in ACTIVE or name == "meta" else hidden).append(
+                name if name in ACTIVE or name == "meta" else ""
+            )
             at = tag.end()
             if name not in _VOID and not tag.group(3).endswith("/"):
                 cutting = _Open(name, tag.start())
@@ -148,14 +153,18 @@ def _is_out(name: str, attributes: dict[str, str], background: str, rules: froze
 
 def _attributes(source: str) -> dict[str, str]:
     return {
-        name.lower(): html.unescape((value or "").strip("\"'")) for name, value in _ATTRIBUTE.findall(source[:4000])
+        name.lower(): html.unescape((value or "").strip("\"'"))
+        for name, value in _ATTRIBUTE.findall(source[:4000])
     }
 
 
 def _without_attributes(tag: str, bad: list[str]) -> str:
     for name in bad:
         tag = re.sub(
-            rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?", "", tag, flags=re.IGNORECASE
+            rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?",
+            "",
+            tag,
+            flags=re.IGNORECASE,
         )
     return tag
 
@@ -165,7 +174,7 @@ def _words(markup: str) -> str:
 
 
 def _checked(cut: CleanedMarkup) -> CleanedMarkup:
-    """The cut page, if a parser finds nothing left in it; else the page as the parser understands it, cleaned."""
+    """The cut page, if a parser finds nothing left in it; else the page as the parser has it, cleaned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of BeautifulSoup: a text that looks like a file name or a URL
         soup = optional("bs4").BeautifulSoup(cut.text, "html5lib")

@@ -45,9 +45,12 @@ def normalized(text: str) -> Normalized:
         findings.append(RiskFinding(LAYER, removed.kind, "obfuscation", weight, removed.excerpt))
     page = without_hidden(characters.text)
     findings += [
-        RiskFinding(LAYER, "hidden_text", "obfuscation", _with_what_it_says(0.0, said), said) for said in page.hidden
+        RiskFinding(LAYER, "hidden_text", "obfuscation", _with_what_it_says(0.0, said), said)
+        for said in page.hidden
     ]
-    findings += [RiskFinding(LAYER, "active_markup", "obfuscation", 0.0, name) for name in dict.fromkeys(page.active)]
+    findings += [
+        RiskFinding(LAYER, "active_markup", "obfuscation", 0.0, name) for name in dict.fromkeys(page.active)
+    ]
     return _without_payloads(page.text, findings)
 
 

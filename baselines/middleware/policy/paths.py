@@ -16,7 +16,9 @@ _DRIVE = re.compile(r"^[a-zA-Z]:")
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:(?:/|\\)")
 _SHELL = re.compile(r"[$`*?\[\]{}'\"\\;|&<>()!\n\r\t ~]")
 """What a shell expands, removes or ends a word at."""
-_LOOK_ALIKES = str.maketrans({"∕": "/", "⁄": "/", "⧸": "/", "╱": "/", "＼": "\\", "∖": "\\", "․": ".", "｡": "."})
+_LOOK_ALIKES = str.maketrans(
+    {"∕": "/", "⁄": "/", "⧸": "/", "╱": "/", "＼": "\\", "∖": "\\", "․": ".", "｡": "."}
+)
 
 
 def escapes(path: str, root: str = ".", *, shell: bool = False) -> str | None:
@@ -25,7 +27,8 @@ def escapes(path: str, root: str = ".", *, shell: bool = False) -> str | None:
     Args:
         path: As the agent wrote it.
         root: The folder it must stay in; `.`: wherever the tool looks for relative paths.
-        shell: Whether the tool hands it to a shell, unquoted. Then nothing a shell would expand may stand in it.
+        shell: Whether the tool hands it to a shell, unquoted. Then nothing a shell would expand may stand
+            in it.
     """
     if shell and _SHELL.search(path):
         return "a shell would expand it"

@@ -1,4 +1,4 @@
-"""Proposes a policy from a toolset and its query and command labels: a first draft for a person to cut down."""
+"""Proposes a policy from a toolset and its labels: a first draft for a person to cut down."""
 
 from __future__ import annotations
 
@@ -67,6 +67,4 @@ def _rule(name: str, schema: Mapping[str, Any], definitions: object) -> Argument
     words = name.casefold()
     is_url = words in _URL_NAMES or words.endswith(("_url", "_link"))
     is_path = words in _PATH_NAMES or words.endswith(("_path", "_folder"))
-    return ArgumentRule(
-        schema=kept, url=UrlRule() if is_url else None, path=PathRule() if is_path else None
-    )
+    return ArgumentRule(schema=kept, url=UrlRule() if is_url else None, path=PathRule() if is_path else None)

@@ -1,4 +1,4 @@
-"""Judges one call by a policy: the tool, each argument's schema, its URLs and paths, and what its texts say."""
+"""Judges one call by a policy: the tool, each argument's schema, URLs and paths, and what its texts say."""
 
 from __future__ import annotations
 
@@ -30,16 +30,24 @@ def violations(
     Args:
         tool: Its name.
         args: Its arguments, JSON-like.
-        tools: What is allowed (`Policy.tools_of`); None: there is no policy, and only the texts are looked at.
+        tools: What is allowed (`Policy.tools_of`); None: there is no policy, and only the texts are looked
+            at.
     """
     if tools is not None and tool not in tools:
         return [_broken("tool", f"{tool} is not allowed")]
     found: list[RiskFinding] = []
+    rules = {} if tools is None else tools[tool]
     for name, value in args.items() if tools is not None else ():
-        rule = tools[tool].get(name)
-        found += [_broken("argument", f"{name} is not allowed")] if rule is None else _of_argument(name, value, rule)
+        rule = rules.get(name)
+        found += (
+            [_broken("argument", f"{name} is not allowed")]
+            if rule is None
+            else _of_argument(name, value, rule)
+        )
     return found + [
-        RiskFinding(LAYER, seen.hit.pattern.id, seen.hit.pattern.category, seen.weight * _IN_ARGUMENTS, seen.excerpt)
+        RiskFinding(
+            LAYER, seen.hit.pattern.id, seen.hit.pattern.category, seen.weight * _IN_ARGUMENTS, seen.excerpt
+        )
         for text in argument_texts(args)
         for seen in sightings(text)
     ]
@@ -53,7 +61,10 @@ def _of_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFind
     for text in argument_texts(value):
         if rule.url is not None and (fault := fault_of(text, rule.url.domains)) is not None:
             yield _broken(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
-        if rule.path is not None and (why := escapes(text, rule.path.root, shell=rule.path.shell)) is not None:
+        if (
+            rule.path is not None
+            and (why := escapes(text, rule.path.root, shell=rule.path.shell)) is not None
+        ):
             yield _broken("path", f"{name}: {why}: {text}")
 
 

@@ -1,9 +1,10 @@
 """Where a URL leads: to the public network, inside this one, or to a cloud's metadata service.
 
-The URL is read as browsers read it (WHATWG, by `ada_url`: decimal, octal, hexadecimal and short addresses, percent
-signs, letters of other scripts, trailing dots) and once more as Python's own clients do; where the two see different
-hosts, nobody can say what will be opened, and it is refused. Nothing is resolved or opened here: a public name that
-is registered for a private address, and redirects, are for whoever opens it (see docs/baselines/middleware.md).
+The URL is read as browsers read it (WHATWG, by `ada_url`: decimal, octal, hexadecimal and short addresses,
+percent signs, letters of other scripts, trailing dots) and once more as Python's own clients do; where the
+two see different hosts, nobody can say what will be opened, and it is refused. Nothing is resolved or
+opened here: a public name that is registered for a private address, and redirects, are for whoever opens it
+(see docs/baselines/middleware.md).
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ _METADATA = frozenset(
 )  # fmt: skip
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.ip_network("::/96")
+_EVERYDAY = re.compile(
+    r"https?://((?:[a-z0-9](?:[a-z0-9-]{0,62})\.){1,8}[a-z]{2,24}|\d{2,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?::\d{1,5})?(?:[/?#][\w./?=&%#~+-]*)?$",
+    re.IGNORECASE | re.ASCII,
+)
+"""URLs that every parser reads alike."""
 _BARE = re.compile(r"[\x00-\x20\x7f\\]")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -90,6 +96,9 @@ def fault_of(url: str, domains: Sequence[str] | None) -> UrlFault | None:
 @lru_cache(maxsize=4096)
 def reach_of(url: str) -> Reach:
     """Where a URL with a scheme leads."""
+    everyday = _EVERYDAY.match(url)
+    if everyday:
+        return _reach_of_host(everyday.group(1).lower())
     read = _parsed(url)
     if read is None:
         return Reach.UNCLEAR
@@ -99,7 +108,11 @@ def reach_of(url: str) -> Reach:
     for worst in (Reach.METADATA, Reach.INTERNAL, Reach.UNCLEAR):
         if worst in reaches:
             return worst
-    return Reach.PUBLIC if len({_plain(host) for host in _hosts(url, str(read.hostname))}) == 1 else Reach.UNCLEAR
+    return (
+        Reach.PUBLIC
+        if len({_plain(host) for host in _hosts(url, str(read.hostname))}) == 1
+        else Reach.UNCLEAR
+    )
 
 
 def _parsed(url: str) -> Any:

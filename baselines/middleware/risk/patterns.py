@@ -1,10 +1,9 @@
-"""`Pattern`: one way in which an injected instruction sounds, and the matcher that tries all of them in one pass."""
+"""`Pattern`: how an injected instruction sounds, and the matcher that tries all patterns in one pass."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -20,7 +19,7 @@ LOOK_BACK = 40
 _MACROS = {
     "{ai}": r"(?:ais?|a\.i\.|assistants?|(?:ai|language|coding) (?:assistants?|agents?|models?|tools?|coding "
     r"(?:tools?|assistants?|agents?))|agents?|llms?|model|chat ?bots?|bots?|other ai)",
-    "{to}": r"(?:[\w.+-]+@[\w-]+\.[\w.-]+|https?://\S+|internal_url)",
+    "{to}": r"(?:(?<![\w.+-])[\w.+-]++@[\w-]+\.[\w.-]+|https?://\S+|internal_url)",
 }
 _WORD = re.compile(r"[a-z_]+")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
@@ -79,6 +78,21 @@ class Pattern(BaseModel):
         return None
 
 
+FLOOD = Pattern(
+    id="flood",
+    category=Category.OBFUSCATION,
+    weight=0.7,
+    words=(),
+    then="",
+    matches="",
+    passes="",
+)
+"""What stands for a text with so many beginnings of patterns that it cannot be an everyday one."""
+FEWEST_IN_FLOOD = 2000
+CHARACTERS_PER_TRY = 6
+"""An everyday text tries one pattern per 25 characters; mails about attacks, one per 7."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """A pattern that was found."""
@@ -88,32 +102,52 @@ class Hit:
     end: int
 
 
+_LONG = 20_000
+"""Characters from which contexts that were tried before are remembered: floods repeat themselves."""
+
+
 class Matcher:
     """Patterns, sorted by the words they begin with.
 
-    Work is linear in the text: each word is looked up, and a pattern that it begins looks at a bounded piece of
-    what follows and never goes back (a gap ends at the first place where the next part fits).
+    Work is linear in the text: each word is looked up, and a pattern that it begins looks at a bounded
+    piece of what follows and never goes back (a gap ends at the first place where the next part fits).
     """
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
-        self._by_word: Mapping[str, list[Pattern]] = defaultdict(list)
+        self._by_word: dict[str, list[Pattern]] = {}
         for pattern in patterns:
             for word in pattern.words:
-                self._by_word[word].append(pattern)
+                self._by_word.setdefault(word, []).append(pattern)
         self.words = frozenset(self._by_word)
 
     def hits(self, text: str) -> Iterator[Hit]:
-        """The first place of each pattern in a text (small letters, single spaces), in order of place."""
+        """The first place of each pattern in a text (small letters, single spaces), in order of place.
+
+        A text that is made of such words and nothing else is a flood, which is a finding of its own: nothing
+        behind the place where that becomes clear is looked at.
+        """
         found: set[str] = set()
-        by_word = self._by_word
+        tried: set[tuple[str, str]] = set()
+        left = FEWEST_IN_FLOOD + len(text) // CHARACTERS_PER_TRY
         for word in _WORD.finditer(text):
-            for pattern in by_word.get(word.group(), ()) if word.group() in self.words else ():
-                if pattern.id not in found:
-                    end = pattern.found_at(text, word.start(), word.end())
-                    if end is not None:
-                        found.add(pattern.id)
-                        yield Hit(pattern, word.start(), end)
+            for pattern in self._by_word.get(word.group(), ()):
+                if pattern.id in found:
+                    continue
+                start, end = word.span()
+                if len(text) > _LONG:
+                    context = (pattern.id, text[max(0, start - LOOK_BACK) : end + 2 * GAP])
+                    if context in tried:
+                        continue
+                    tried.add(context)
+                left -= 1
+                if left < 0:
+                    yield Hit(FLOOD, start, end)
+                    return
+                reached = pattern.found_at(text, start, end)
+                if reached is not None:
+                    found.add(pattern.id)
+                    yield Hit(pattern, start, reached)
 
 
 @lru_cache(maxsize=1)
@@ -125,11 +159,13 @@ def shipped() -> Matcher:
     """
     # Every scalar as text: `no` and `on` are words here.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    entries = yaml.load(FILE.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - builds texts and lists only
+    entries = yaml.load(FILE.read_text(encoding="utf-8"), Loader=loader)
     patterns = [Pattern.model_validate(entry) for entry in entries]
     ids = [pattern.id for pattern in patterns]
     if len(set(ids)) < len(ids):
-        raise ValueError(f"{FILE}: an id stands there twice: {sorted(i for i in set(ids) if ids.count(i) > 1)}")
+        raise ValueError(
+            f"{FILE}: an id stands there twice: {sorted(i for i in set(ids) if ids.count(i) > 1)}"
+        )
     for pattern in patterns:
         if any("~" in part.pattern for parts in pattern.follows for part in parts):
             raise ValueError(f"{FILE}: {pattern.id}: a gap (~) stands inside a group.")

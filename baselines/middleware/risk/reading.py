@@ -20,9 +20,11 @@ _LEET_SIGN = re.compile(r"[013457$@]")
 _LEET = str.maketrans("013457$@", "oieastsa")
 _SPACED = re.compile(r"\b(?:[a-z][-._*·|/ ]){3,40}[a-z]\b")
 _JOINTS = re.compile(r"[-._*·|/ ]")
-_QUOTED = re.compile(r"\"[^\"]{3,400}\"|“[^”]{3,400}”|`[^`]{3,400}`|«[^»]{3,400}»|(?<!\w)''?[^']{3,400}''?(?!\w)")
+_QUOTED = re.compile(
+    r"\"[^\"]{3,400}\"|“[^”]{3,400}”|`[^`]{3,400}`|«[^»]{3,400}»|(?<!\w)''?[^']{3,400}''?(?!\w)"
+)
 _REPORTING = re.compile(
-    r"\b(?:phishing|prompt injection|attack|attacks|attackers?|researchers?|research|training|awareness|defend|"
+    r"\b(?:phishing|prompt injection|attacks?|attackers?|researchers?|research|training|awareness|defend|"
     r"jailbreak|hoax|scam|poisoning|malware|a virus|worms?|forgery|quiz|report them|report such|never|avoid|"
     r"(?:security )?(?:paper|article|study|tutorial|course)|tricks?|chat bot|fooled)\b"
 )

@@ -1,0 +1,100 @@
+"""`agentsys guard`: what the middleware makes of a text, with a reason for each finding."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentsys.cli.terminal import one_line, printable
+from agentsys.errors import ConfigError
+
+if TYPE_CHECKING:
+    from baselines.middleware import Screened
+
+EXCERPT = 100
+"""Most characters of a place that are shown."""
+
+
+class GuardFormat(StrEnum):
+    """How what was found is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    TEXT = "text"
+    """The text that may be read in place of the input, and nothing else."""
+
+
+def guard(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A text; without one, standard input.")
+    ] = None,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="normalization or policy; may be repeated. Default: both.")
+    ] = None,
+    form: Annotated[GuardFormat, typer.Option("--format", help="table, json or text.")] = GuardFormat.TABLE,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 unless the text passes as it is.")
+    ] = False,
+) -> int:
+    """Scan an untrusted text: its risk, what is done with it, and why."""
+    from baselines.middleware import Guard
+
+    screened = Guard(layers=layer or ["normalization", "policy"]).text(_input(file))
+    if form is GuardFormat.JSON:
+        print(json.dumps(_data(screened), ensure_ascii=True, indent=2))
+    elif form is GuardFormat.TEXT:
+        sys.stdout.write(printable(screened.text))
+    else:
+        _show(screened)
+    return int(strict and screened.handling.value != "allow")
+
+
+def _input(file: Path | None) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if file is None else file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"Cannot read {one_line(str(file))}: {error.strerror}.") from None
+    return raw.decode("utf-8", "replace")
+
+
+def _data(screened: Screened) -> dict[str, object]:
+    return {
+        "handling": screened.handling.value,
+        "score": screened.score,
+        "changed": screened.changed,
+        "findings": [finding.as_data() | {"why": why(finding.category)} for finding in screened.findings],
+        "text": screened.text,
+    }
+
+
+def _show(screened: Screened) -> None:
+    print(f"{screened.handling.value}: risk {screened.score:.1f} of 10")
+    for found in sorted(screened.findings, key=lambda one: -one.weight):
+        print(f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}")
+        print(f"        {one_line(found.excerpt[:EXCERPT])}")
+    if not screened.findings:
+        print("Nothing was found.")
+    if screened.changed:
+        print("What may be read in its place:")
+        print(printable(screened.text).rstrip("\n"))
+
+
+_WHY = {
+    "override": "speaks to the model and wants its task replaced",
+    "role": "gives the model another role, or takes its limits away",
+    "extraction": "asks for the prompt, the conversation or secrets",
+    "exfiltration": "sends data or money to an address in the text",
+    "execution": "has code run, or an address inside the network opened",
+    "propagation": "wants to be remembered, repeated or passed on",
+    "obfuscation": "hides text from people or disguises it for filters",
+}
+
+
+def why(category: str) -> str:
+    """One phrase on what texts of a category go for."""
+    return _WHY[category]
