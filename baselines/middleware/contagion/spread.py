@@ -38,15 +38,21 @@ class SpreadWatch:
     chain: Chain = field(default_factory=Chain)
     suspicious: list[str] = field(default_factory=list)
     """Untrusted texts that give instructions."""
+    _noted: list[tuple[str, str]] = field(default_factory=list)
+    """Texts and stages that came in since something went out: most conversations read more than they write."""
 
     def came_in(self, text: str, stage: str) -> None:
         """Note an untrusted text before an agent reads it."""
-        if len(text) < _SHORTEST:
-            return
-        self.read.add(text)
-        self.chain.pass_through(text, stage)
-        if combined(seen.weight for seen in sightings(text)) >= _GIVES_INSTRUCTIONS:
-            self.suspicious.append(text)
+        if len(text) >= _SHORTEST:
+            self._noted.append((text, stage))
+
+    def _look_through(self) -> None:
+        for text, stage in self._noted:
+            self.read.add(text)
+            self.chain.pass_through(text, stage)
+            if combined(seen.weight for seen in sightings(text)) >= _GIVES_INSTRUCTIONS:
+                self.suspicious.append(text)
+        self._noted.clear()
 
     def goes_out(self, text: str, stage: str) -> list[RiskFinding]:
         """What speaks against passing a text on.
@@ -57,6 +63,7 @@ class SpreadWatch:
         """
         if len(text) < _SHORTEST:
             return []
+        self._look_through()
         instructs = bool(sightings(text))
         found = [*self._propagation(text), *self._copies(text)]
         found += self._paraphrases(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,14 +44,14 @@ class Sighting:
     excerpt: str
 
 
-def sightings(text: str, matcher: Matcher | None = None) -> list[Sighting]:
-    """Every pattern that some way of reading the text shows, each once.
+@lru_cache(maxsize=512)
+def sightings(text: str) -> Sequence[Sighting]:
+    """Every shipped pattern that some way of reading the text shows, each once. Remembered: layers ask again."""
+    return seen_by(shipped(), text)
 
-    Args:
-        text: Untrusted text.
-        matcher: The patterns; None: the shipped ones.
-    """
-    tried = matcher or shipped()
+
+def seen_by(tried: Matcher, text: str) -> Sequence[Sighting]:
+    """Every one of a matcher's patterns that some way of reading the text shows, each once."""
     found: dict[str, Sighting] = {}
     for view, read in _views(text, tried):
         for hit in tried.hits(read):
@@ -59,7 +59,7 @@ def sightings(text: str, matcher: Matcher | None = None) -> list[Sighting]:
                 share = _QUOTED_COUNTS if _is_quoted(read, hit) else 1.0
                 excerpt = read[hit.start : hit.end]
                 found[hit.pattern.id] = Sighting(hit, view, hit.pattern.weight * share, excerpt)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def _views(text: str, matcher: Matcher) -> Iterator[tuple[str, str]]:
