@@ -16,7 +16,7 @@ class Vectors:
     The half is part of the benchmark's name: results of the two never meet in one column.
 
     Args:
-        half: `development`, `held_out` or `all`.
+        half: `development`, `held_out`, `later` or `all`.
         suites: The vectors to offer; None means all twelve.
         user_name: The user's name as attacks address it.
 

@@ -1,4 +1,4 @@
-"""`Corpus`: the texts of the twelve vectors, read from `data/` and cut into two fixed halves."""
+"""`Corpus`: the texts of the twelve vectors, read from `data/` and cut into two fixed halves and a rest."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from agentsys.benchmarks.vectors.hiding import hidden
 
 FOLDER = Path(__file__).parent / "data"
 CARRIERS = "carriers"
+FIRST = 20
+"""Texts of each kind that the corpus began with."""
 Form = Literal["plain", "paraphrased", "obfuscated", "embedded"]
 
 
@@ -25,6 +27,8 @@ class Half(Enum):
 
     DEVELOPMENT = "development"
     HELD_OUT = "held_out"
+    LATER = "later"
+    """Written when the shipped defenses were finished, and never used to change them."""
     ALL = "all"
 
 
@@ -49,9 +53,11 @@ class CorpusText(BaseModel):
         return int(self.id[1:]) - 1
 
     @property
-    def held_out(self) -> bool:
-        """Whether it is in the held-out half: every second text."""
-        return self.number % 2 == 1
+    def half(self) -> Half:
+        """Where it belongs: of the first twenty every second text is held out."""
+        if self.number >= FIRST:
+            return Half.LATER
+        return Half.HELD_OUT if self.number % 2 else Half.DEVELOPMENT
 
     @property
     def disguised(self) -> str:
@@ -142,6 +148,4 @@ def _carriers() -> dict[str, str]:
 
 
 def _of(texts: Sequence[CorpusText], half: Half) -> Sequence[CorpusText]:
-    if half is Half.ALL:
-        return texts
-    return [text for text in texts if text.held_out is (half is Half.HELD_OUT)]
+    return [text for text in texts if half is Half.ALL or text.half is half]

@@ -16,7 +16,7 @@ VECTOR = "shared_document"
 """The one injection vector."""
 SHARED = "shared"
 """The document it stands in."""
-READS_SHARED = 20
+READS_SHARED = 99
 """Number of the user task that reads it; those below read look-alikes and cannot be attacked."""
 
 
