@@ -1,10 +1,10 @@
-"""How many attack texts the middleware finds, and how many look-alikes it takes for attacks, beside other filters.
+"""How many attack texts the middleware finds, and look-alikes it takes for attacks, beside other filters.
 
 Usage: python perf/guard_vectors.py [--half held_out] [--detectors]
 
-A text counts as found if it does not pass as it is. The keyword filter is that of
-`defense=keyword_filter`; `--detectors` adds ProtectAI's and PIGuard's classifiers, which need the extra `detectors` and
-the network once. What is missed, and what is taken for an attack, is listed by name.
+A text counts as found if it does not pass as it is. The keyword filter is that of `defense=keyword_filter`;
+`--detectors` adds the classifiers of ProtectAI and PIGuard (extra `detectors`, and the network once).
+What is missed, and what is taken for an attack, is listed by name.
 """
 
 from __future__ import annotations

@@ -12,7 +12,15 @@ from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironm
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage, text_content_block_from_string
 
-from agentsys.contracts import ChecksItsNeeds, Defense
+from agentsys.abilities import (
+    ChecksItsNeeds,
+    Described,
+    NamesPrompts,
+    PlaysRoles,
+    Rehearsable,
+    WholeProgram,
+)
+from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.element import QueryResult
@@ -110,7 +118,7 @@ class Middleware:
     @property
     def whole_program(self) -> bool:
         """Whether the defense inside runs a program of its own."""
-        return bool(getattr(self.inner, "whole_program", False))
+        return isinstance(self.inner, WholeProgram) and self.inner.whole_program
 
     def ready(self) -> None:
         """Look whether the extra, and what the defense inside needs, is here.
@@ -124,32 +132,31 @@ class Middleware:
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """The roles of the defense inside; the middleware has none."""
-        bring = getattr(self.inner, "simulated_roles", None)
-        return bring() if bring is not None else {}
+        return self.inner.simulated_roles() if isinstance(self.inner, PlaysRoles) else {}
 
     def rehearsed(self) -> Middleware:
         """With the offline stand-in of the defense inside, where it has one."""
-        rehearse = getattr(self.inner, "rehearsed", None)
-        if rehearse is None:
+        if not isinstance(self.inner, Rehearsable):
             return self
         return Middleware(
             self.name,
             policy=self.policy,
             role=self.role,
             inner_roles=self.inner_roles,
-            inner=rehearse(),
+            inner=self.inner.rehearsed(),
             **self.options,
         )
 
     def description(self) -> str:
         """Which layers act and what they do, and what they are put around."""
-        inner = getattr(self.inner, "description", None)
-        return described(self.settings, None if inner is None else inner())
+        if self.inner is None:
+            return described(self.settings, None)
+        inner = self.inner.description() if isinstance(self.inner, Described) else f"It is {self.inner.name}."
+        return described(self.settings, inner)
 
-    def prompts(self) -> dict[str, str]:
+    def prompts(self) -> Mapping[str, str]:
         """The texts of the defense inside; the middleware says nothing to a model."""
-        inner = getattr(self.inner, "prompts", None)
-        return inner() if inner is not None else {}
+        return self.inner.prompts() if isinstance(self.inner, NamesPrompts) else {}
 
 
 class Guarded(BasePipelineElement):  # type: ignore[misc]

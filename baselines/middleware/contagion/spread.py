@@ -39,7 +39,7 @@ class SpreadWatch:
     suspicious: list[str] = field(default_factory=list)
     """Untrusted texts that give instructions."""
     _noted: list[tuple[str, str]] = field(default_factory=list)
-    """Texts and stages that came in since something went out: most conversations read more than they write."""
+    """Texts and stages that came in since something went out: conversations read more than they write."""
 
     def came_in(self, text: str, stage: str) -> None:
         """Note an untrusted text before an agent reads it."""

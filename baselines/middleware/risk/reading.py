@@ -46,7 +46,7 @@ class Sighting:
 
 @lru_cache(maxsize=512)
 def sightings(text: str) -> Sequence[Sighting]:
-    """Every shipped pattern that some way of reading the text shows, each once. Remembered: layers ask again."""
+    """Every shipped pattern that some way of reading the text shows, each once. Layers ask again: kept."""
     return seen_by(shipped(), text)
 
 
