@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentdojo.task_suite.load_suites import _SUITES
 
-from agentsys.runs.ground_truth_length import ground_truth_length
+from agentsys.runs.build_record import ground_truth_length
 
 TARGET = Path(__file__).parents[1] / "agentsys" / "records" / "data" / "ground_truth_lengths.json"
 

@@ -15,7 +15,7 @@ from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
 from agentsys.models.card import ModelCard, model_card
 from agentsys.runs.cell import model_node
-from agentsys.runs.estimate import CellKey, Estimate, can_exceed, estimate, rehearsed
+from agentsys.runs.estimate import CellKey, CostEstimate, can_exceed, estimate, rehearsed
 from agentsys.runs.plan import Job
 from agentsys.runs.preflight import by_cause
 from agentsys.runs.session import Session
@@ -72,14 +72,14 @@ def _cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard
     return {name: model_card(node("model", name, config_dirs)) for name in roles}
 
 
-def _told(guess: Estimate, needs: str | None) -> tuple[str, str]:
+def _told(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
     """Tokens and cost of a cell, as the table has them."""
     if guess.fails is not None:
         return f"needs {needs}" if needs else "cannot run here", "n/a"
     return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
 
 
-def _in_all(cases: int, estimates: Mapping[CellKey, Estimate]) -> str:
+def _in_all(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
     able = [guess for guess in estimates.values() if guess.fails is None]
     costs = [guess.cost_usd for guess in able]
     cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentsys.cli.terminal import one_line
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.totals import Totals, duration
+from agentsys.runs.totals import RunningTotals, duration
 
 LINE_EVERY_S = 60.0
 
@@ -30,7 +30,7 @@ def _joined(processes: Sequence[int]) -> str:
 class LiveProgress:
     """A progress bar and the running figures, redrawn in place."""
 
-    def __init__(self, totals: Totals, console: Console) -> None:
+    def __init__(self, totals: RunningTotals, console: Console) -> None:
         self._totals = totals
         # Before `Live`, which draws at once.
         self._note = ""
@@ -86,7 +86,7 @@ class LiveProgress:
 class PlainProgress:
     """A line of text now and then, for logs and pipes."""
 
-    def __init__(self, totals: Totals, console: Console) -> None:
+    def __init__(self, totals: RunningTotals, console: Console) -> None:
         self._totals, self._console = totals, console
         self._last = time.monotonic()
 

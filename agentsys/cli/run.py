@@ -19,7 +19,7 @@ from agentsys.cli.terminal import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentsys.runs.execute import Outcome
+    from agentsys.runs.execute import RunOutcome
     from agentsys.runs.session import Session
 
 
@@ -129,11 +129,11 @@ def _tell_findings(session: Session, console: Console) -> None:
         _say(console, f"Left out: {names}. {why}")
 
 
-def _execute(session: Session, console: Console) -> Outcome:
+def _execute(session: Session, console: Console) -> RunOutcome:
     from agentsys.cli.progress import LiveProgress, PlainProgress
-    from agentsys.runs.totals import Totals
+    from agentsys.runs.totals import RunningTotals
 
-    totals = Totals(len(session.plan.todo))
+    totals = RunningTotals(len(session.plan.todo))
     show = LiveProgress if console.is_terminal else PlainProgress
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
@@ -166,7 +166,7 @@ def _table(session: Session, console: Console) -> None:
         console.print(terminal_document(results_document(report(reading))), crop=False)
 
 
-def _conclude(session: Session, outcome: Outcome, console: Console) -> None:
+def _conclude(session: Session, outcome: RunOutcome, console: Console) -> None:
     from agentsys.ledger import spent
 
     for text in outcome.tracebacks:

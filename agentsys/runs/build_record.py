@@ -30,7 +30,6 @@ from agentsys.records.schema import (
     StoredSpan,
     is_simulated_id,
 )
-from agentsys.runs.ground_truth_length import ground_truth_length
 from agentsys.runs.run_case import CaseRun
 from agentsys.storable import storable
 
@@ -227,3 +226,23 @@ def _versions() -> Mapping[str, str]:
         "agentdojo": version("agentdojo"),
         "python": platform.python_version(),
     }
+
+
+@lru_cache(maxsize=4096)
+def ground_truth_length(suite: TaskSuite[Any], user_task_id: str) -> int | None:
+    """Calls in a user task's ground truth on a clean environment; worked out once per process.
+
+    Args:
+        suite: The suite the task belongs to.
+        user_task_id: Its id there.
+
+    Returns:
+        None where the task has no ground truth that can be computed: a label on a record, it must not
+        cost the case.
+    """
+    task = suite.user_tasks[user_task_id]
+    try:
+        environment = task.init_environment(suite.load_and_inject_default_environment({}))
+        return len(task.ground_truth(environment))
+    except Exception:  # noqa: BLE001 - a suite from outside may raise anything here
+        return None

@@ -23,9 +23,14 @@ from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.secrets import without_credentials
-from agentsys.runs.base_attack import with_base
-from agentsys.runs.interpolation import refuse_environment
-from agentsys.runs.named_files import artefact_mark, name_from_file, replayed_name, with_content
+from agentsys.runs.references import (
+    artefact_mark,
+    name_from_file,
+    refuse_environment,
+    replayed_name,
+    with_base,
+    with_content,
+)
 from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, checked_settings, without
 
 LABELLED = ("model", "defense", "attack")

@@ -8,19 +8,24 @@ A search counts with its whole budget, as if no candidate succeeded.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentsys.attacks.attacker import ROLES
+from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
+from agentsys.contracts import NotInjectable
 from agentsys.models.card import ModelCard, model_card
-from agentsys.models.chat import Usage
+from agentsys.models.chat import ChatModel, Usage
 from agentsys.models.price import cost_usd
+from agentsys.models.trace import Tracer, tracing
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import usage_by_role
 from agentsys.runs.cell import Cell, CellBuilder, model_node
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import CaseRun, run_case
-from agentsys.runs.search.search_estimate import attacker_usage, queries_of
+from agentsys.runs.run_case import CaseRun, run_case, scene_of
+from agentsys.runs.search.search_job import needs_search, search_homes, search_key, searched_attack
+from agentsys.runs.search.search_task import quest_of
 from agentsys.runs.store import Store
 
 SAMPLES = 2
@@ -31,7 +36,7 @@ CellKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """A guess about one cell."""
 
     tokens: int
@@ -66,7 +71,7 @@ def _dearest(cell: Cell) -> float:
     return max(cost_usd(_MOST, card.price) or 0.0 for card in cell.stack.cards)
 
 
-def estimate(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, Estimate]:
+def estimate(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
     """Tokens and cost of every cell among `jobs`.
 
     Args:
@@ -79,7 +84,7 @@ def estimate(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKe
     return {key: _cell(list(suites.values()), cards) for key, suites in grouped.items()}
 
 
-def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Estimate:
+def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> CostEstimate:
     tokens, cost = 0.0, 0.0
     known = True
     for jobs in suites:
@@ -87,7 +92,7 @@ def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Es
         played = [run_case(jobs[i * len(jobs) // SAMPLES]) for i in range(min(SAMPLES, len(jobs)))]
         for run in played:
             if run.ends_cell:
-                return Estimate(0, None, run.error)
+                return CostEstimate(0, None, run.error)
         samples = [_usage(run) for run in played]
         # Queries of searches are runs of the same agent; what their attacker costs comes on top.
         runs = (len(jobs) + queries_of(jobs)) / len(samples)
@@ -98,8 +103,55 @@ def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Es
             spent = cost_usd(Usage(usage.prompt, usage.completion), price)
             known = known and spent is not None
             cost += weight * (spent or 0.0)
-    return Estimate(round(tokens), cost if known else None)
+    return CostEstimate(round(tokens), cost if known else None)
 
 
 def _usage(run: CaseRun) -> Mapping[str, RoleUsage]:
     return usage_by_role([call for span in run.tracer.spans for call in span.calls])
+
+
+_FEEDBACK = "x" * 450
+"""As long as what an attacker is usually told of an attempt."""
+
+
+def queries_of(jobs: Sequence[Job]) -> int:
+    """Queries that the searches behind some cases can make."""
+    searches = {search_key(job): searched_attack(job) for job in jobs if needs_search(job)}
+    return sum(attack.budget * attack.search_on for attack in searches.values())
+
+
+def attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
+    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite.
+
+    Args:
+        jobs: Cases over the simulated model, which also plays the attacker.
+    """
+    first = {search_key(job): job for job in reversed(jobs) if needs_search(job)}
+    for job in first.values():
+        try:
+            used = _one_search(search_homes(job))
+            return [(len(first), role, usage) for role, usage in used.items() if role in ROLES]
+        except NotInjectable:
+            continue
+    return []
+
+
+def _one_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
+    tracer, job = Tracer(), homes[0]
+    with tracing(tracer):
+        quest = quest_of(homes)
+        searched_attack(job).search(quest, _Unmoved(job.cell.stack.for_scene(scene_of(job))))
+    return usage_by_role([call for span in tracer.spans for call in span.calls])
+
+
+@dataclass
+class _Unmoved:
+    """A target that nothing succeeds against; no agent is run."""
+
+    model: ChatModel
+    number: int = 0
+
+    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+        self.number += 1
+        proposal = propose(self.model)
+        return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))

@@ -21,9 +21,9 @@ from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.search.searches import Searches
-from agentsys.runs.spending import Spending
+from agentsys.runs.search.searches import CellSearches
 from agentsys.runs.store import Store, StoreError
+from agentsys.runs.totals import RunSpending
 
 _LOOK_AGAIN_S = 0.5
 _TRACEBACKS = 3
@@ -74,7 +74,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     finished: int
@@ -117,7 +117,7 @@ def execute(
     claims: Claims,
     listener: Listener,
     meter: Meter | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Run every job and store its record; a job that another process has claimed is left to it.
 
     Such a job is waited for, and taken over should its process die: at the end all are done.
@@ -135,7 +135,7 @@ def execute(
         listener: Is told of each record, in the calling thread.
         meter: What the run spends and may spend; None: it has no budget.
     """
-    state = _State(jobs, store, claims, listener, Spending(meter or Meter()))
+    state = _State(jobs, store, claims, listener, RunSpending(meter or Meter()))
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
@@ -159,7 +159,7 @@ class _State:
     """The run under way: what is running, what came of it, whether to go on."""
 
     def __init__(
-        self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener, spending: Spending
+        self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener, spending: RunSpending
     ) -> None:
         self.todo, self.others_todo = deque(jobs), deque[Job]()
         self.store, self.claims, self.listener = store, claims, listener
@@ -171,7 +171,7 @@ class _State:
         self.kinds: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
-        self.searches = Searches(store, self.attempts.put, lambda: self.stopped, claims)
+        self.searches = CellSearches(store, self.attempts.put, lambda: self.stopped, claims)
         self.finished = self.errors = self.elsewhere = self.no_text = 0
         self.fatal: str | None = None
         self.interrupted = False
@@ -230,8 +230,8 @@ class _State:
         return bool(self.todo or self.others_todo) and not self.stopped
 
     @property
-    def outcome(self) -> Outcome:
-        return Outcome(
+    def outcome(self) -> RunOutcome:
+        return RunOutcome(
             self.finished,
             self.errors,
             self.fatal,
@@ -312,7 +312,7 @@ def _place(record: CaseRecord) -> tuple[str | None, str]:
     return record.error_kind, lines[-1] if lines else ""
 
 
-def _run_and_store(job: Job, store: Store, searches: Searches, claims: Claims) -> _Done | None:
+def _run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims) -> _Done | None:
     """None: the run is ending, and the case's search stopped before it was done."""
     try:
         done = finish_case(job, store, searches)

@@ -20,7 +20,7 @@ from agentsys.runs.run_case import (
     traceback_of,
 )
 from agentsys.runs.search.search_job import TRANSFER, needs_search, texts_for
-from agentsys.runs.search.searches import Found, Searches
+from agentsys.runs.search.searches import CellSearches, Found
 from agentsys.runs.search.stored_attempt import StoredAttempt, stored_attempt
 from agentsys.runs.store import Store
 
@@ -38,7 +38,7 @@ class FinishedJob:
     """Why no further case of its cell should be started."""
 
 
-def finish_case(job: Job, store: Store, searches: Searches) -> FinishedJob:
+def finish_case(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
     """Run a case, with the text that its search found where the attack searches.
 
     Raises:
@@ -62,7 +62,7 @@ def _of_run(run: CaseRun) -> FinishedJob:
     )
 
 
-def _searched(job: Job, store: Store, searches: Searches) -> FinishedJob:
+def _searched(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
     run = new_run(job)
     found: list[Found] = []
 

@@ -26,31 +26,31 @@ _HOPELESS = {
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class BlockedCell:
     """A cell that cannot run here."""
 
     settings: Settings
     missing: Unavailable
 
 
-def by_cause(obstacles: Sequence[Obstacle]) -> list[tuple[str, str]]:
+def by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
     """(models and defenses, why they cannot run here), each cause once; of many names the first few."""
     causes = dict.fromkeys(str(one.missing) for one in obstacles)
     return [(_names(obstacles, why), why) for why in causes]
 
 
-def lacking(cells: Iterable[Cell]) -> list[Obstacle]:
+def lacking(cells: Iterable[Cell]) -> list[BlockedCell]:
     """The cells that need what this machine has not."""
-    return [Obstacle(cell.settings, missing) for cell in cells for missing in cell.lacks]
+    return [BlockedCell(cell.settings, missing) for cell in cells for missing in cell.lacks]
 
 
-def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Obstacle], list[str]]:
+def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[BlockedCell], list[str]]:
     """Ask every model among some cells once.
 
     Returns:
         The cells whose model cannot be used, and one line for each model that answered oddly.
     """
-    obstacles, oddities = list[Obstacle](), list[str]()
+    obstacles, oddities = list[BlockedCell](), list[str]()
     asked: dict[int, tuple[Unavailable | None, str]] = {}
     for cell in cells:
         if id(cell.stack) not in asked:
@@ -58,11 +58,11 @@ def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Obstac
             oddities += [oddity] if (oddity := asked[id(cell.stack)][1]) else []
         trouble = asked[id(cell.stack)][0]
         if trouble is not None:
-            obstacles.append(Obstacle(cell.settings, trouble))
+            obstacles.append(BlockedCell(cell.settings, trouble))
     return obstacles, oddities
 
 
-def refusal(obstacles: Sequence[Obstacle], cells: int) -> ConfigError:
+def refusal(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
     """What to say where some of the cells of a run cannot run: one line that names each cause once."""
     blocked = len({id(one.settings) for one in obstacles})
     if blocked == cells:
@@ -77,7 +77,7 @@ def refusal(obstacles: Sequence[Obstacle], cells: int) -> ConfigError:
 _MOST_NAMES = 4
 
 
-def _names(obstacles: Sequence[Obstacle], why: str) -> str:
+def _names(obstacles: Sequence[BlockedCell], why: str) -> str:
     labels = [one.settings.labels for one in obstacles if str(one.missing) == why]
     names = list(dict.fromkeys(f"{one['model']} / {one['defense']}" for one in labels))
     more = len(names) - _MOST_NAMES

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.atomic_file import Process
+from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
@@ -14,15 +17,14 @@ from agentsys.named_module import import_from
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
-from agentsys.runs.execute import Listener, Outcome, execute
-from agentsys.runs.plan import Plan, plan
-from agentsys.runs.preflight import Obstacle, lacking, refusal, unreachable
+from agentsys.runs.execute import Listener, RunOutcome, execute
+from agentsys.runs.plan import Job, Plan, plan
+from agentsys.runs.preflight import BlockedCell, lacking, refusal, unreachable
 from agentsys.runs.search.search_artefacts import artefact_path
-from agentsys.runs.search.search_job import needs_search
+from agentsys.runs.search.search_job import needs_search, search_homes
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
-from agentsys.runs.set_aside import set_aside
 from agentsys.runs.settings import Settings
-from agentsys.runs.store import Store
+from agentsys.runs.store import Store, StoreError
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Session:
     """Whether every case is run anew, finished or not."""
     books: Books | None = None
     """Where its requests are booked; None in a rehearsal."""
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[BlockedCell, ...] = ()
     """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
     oddities: tuple[str, ...] = ()
     """What the look at the models' servers found besides."""
@@ -58,7 +60,7 @@ class Session:
         paths = dict.fromkeys(artefact_path(self.store, job) for job in self.plan.jobs if needs_search(job))
         return [path for path in paths if path.is_file()]
 
-    def execute(self, listener: Listener) -> Outcome:
+    def execute(self, listener: Listener) -> RunOutcome:
         """Run what is missing; before that, what is run anew is kept aside.
 
         Raises:
@@ -82,7 +84,7 @@ class Session:
                 todo, workers=workers, store=self.store, claims=claims, listener=listener, meter=meter
             )
 
-    def without(self, obstacles: Sequence[Obstacle]) -> Session:
+    def without(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
         jobs, todo = (
@@ -179,12 +181,60 @@ def _check_prices(cells: Sequence[Cell]) -> None:
             )
 
 
-def _built(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[Obstacle]]:
+def _built(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[BlockedCell]]:
     """The cells that can be built here, and those that cannot (a key is missing, say)."""
-    cells, obstacles = list[Cell](), list[Obstacle]()
+    cells, obstacles = list[Cell](), list[BlockedCell]()
     for one in settings:
         try:
             cells.append(builder.build(one))
         except Unavailable as error:
-            obstacles.append(Obstacle(one, error))
+            obstacles.append(BlockedCell(one, error))
     return cells, obstacles
+
+
+def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
+    """Move what is stored of some cases, their searches included, out of the readers' sight.
+
+    Returns:
+        The folder it is in now, under the same paths as before; None if nothing was stored.
+
+    Raises:
+        StoreError: If a file cannot be moved. Those moved before stay where they are now.
+    """
+    stored = [path for path in dict.fromkeys(_stored(jobs, store)) if path.exists()]
+    if not stored:
+        return None
+    folder = _new_folder(store)
+    try:
+        for path in stored:
+            target = folder / path.relative_to(store.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # another process was faster
+                path.rename(target)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot keep the old records aside in {folder}: {error.strerror}. Give another logdir=..."
+        ) from None
+    return folder
+
+
+def _stored(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
+    for job in jobs:
+        yield store.root / job.case.key
+        if needs_search(job):
+            yield artefact_path(store, job)
+            try:
+                homes = search_homes(job)
+            except NotInjectable:
+                continue
+            yield from ((store.root / home.case.attempt_key(1)).parent for home in homes)
+
+
+def _new_folder(store: Store) -> Path:
+    """A folder of this moment. A second process in the same second takes the next name."""
+    moment = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        folder = store.own / "aside" / (moment if number == 1 else f"{moment}-{number}")
+        if not folder.exists():
+            return folder
+    raise StoreError(f"{store.own / 'aside'} is full; give another logdir=...")

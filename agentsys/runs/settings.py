@@ -67,7 +67,7 @@ class Settings(BaseModel):
     attack: dict[str, Any]
     benchmark: dict[str, Any]
     files: dict[str, str] = {}
-    """Option -> hash of the content it names; see `agentsys.runs.named_files`."""
+    """Option -> hash of the content it names; see `agentsys.runs.references`."""
     code: dict[str, str] = {}
     """Source file outside this package -> hash of its content; see `agentsys.runs.source_code`."""
     others: dict[str, dict[str, Any]] = {}

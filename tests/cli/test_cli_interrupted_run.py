@@ -8,22 +8,22 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.runs.execute import Listener, Outcome
+from agentsys.runs.execute import Listener, RunOutcome
 from agentsys.runs.session import Session
 
 
 @pytest.mark.parametrize(
     ("outcome", "code", "says"),
     [
-        (Outcome(0, 0, interrupted=True), 130, "Interrupted: 0 cases finished in this run are on disk."),
-        (Outcome(0, 0, interrupted=True, signal=15), 143, "Interrupted: 0 cases finished in this run are"),
-        (Outcome(0, 0, fatal="No room on the disk."), 1, "Stopped early: No room on the disk."),
+        (RunOutcome(0, 0, interrupted=True), 130, "Interrupted: 0 cases finished in this run are on disk."),
+        (RunOutcome(0, 0, interrupted=True, signal=15), 143, "Interrupted: 0 cases finished in this run are"),
+        (RunOutcome(0, 0, fatal="No room on the disk."), 1, "Stopped early: No room on the disk."),
     ],
 )
 def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
-    outcome: Outcome, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outcome: RunOutcome, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def attempts_only(session: Session, listener: Listener) -> Outcome:
+    def attempts_only(session: Session, listener: Listener) -> RunOutcome:
         case = session.plan.jobs[0].case
         path = session.store.root / case.attempt_key(1)
         path.parent.mkdir(parents=True)
@@ -41,7 +41,7 @@ def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
 def test_code_that_broke_is_shown_once_and_steers_no_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broke = Outcome(2, 2, elsewhere=1, tracebacks=("Traceback:\n  File x\nKeyError: '\x1b[31m'",))
+    broke = RunOutcome(2, 2, elsewhere=1, tracebacks=("Traceback:\n  File x\nKeyError: '\x1b[31m'",))
     monkeypatch.setattr(Session, "execute", lambda *_: broke)
     plan = ["model=simulated", "defense=none", "benchmark.suites=[slack]", "limit=3"]
     ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])

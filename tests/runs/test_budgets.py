@@ -15,7 +15,7 @@ from agentsys.models.budget import Books, Budget, Meter, RunBudgetReached
 from agentsys.models.chat import ChatRequest, Usage, user
 from agentsys.models.trace import Tracer, tracing
 from agentsys.models.wrappers.booked import Booked
-from agentsys.runs.execute import Outcome
+from agentsys.runs.execute import RunOutcome
 from agentsys.runs.session import prepare
 
 SLACK = ["benchmark.suites=[slack]", "defense=none"]
@@ -45,7 +45,7 @@ def test_nothing_is_sent_once_the_budget_is_used_up() -> None:
     assert not issubclass(RunBudgetReached, Exception)  # no defense takes it for a failure of the model
 
 
-def run(folder: Path, overrides: list[str], confs: list[Path]) -> tuple[Outcome, Silent]:
+def run(folder: Path, overrides: list[str], confs: list[Path]) -> tuple[RunOutcome, Silent]:
     session = prepare([*SLACK, *overrides, f"logdir={folder}"], config_dirs=confs)
     return session.execute(listener := Silent()), listener
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.records.known_length import known_length
-from agentsys.runs.ground_truth_length import ground_truth_length
+from agentsys.runs.build_record import ground_truth_length
 
 
 @pytest.mark.parametrize("version", ["v1", "v1.2.2"])

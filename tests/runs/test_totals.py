@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.totals import Totals, duration
+from agentsys.runs.totals import RunningTotals, duration
 
 
 def record(
@@ -34,7 +34,7 @@ def record(
 
 def test_rates_leave_errors_out_and_costs_add_up() -> None:
     now = [0.0]
-    totals = Totals(10, clock=lambda: now[0])
+    totals = RunningTotals(10, clock=lambda: now[0])
     for one in (
         record(attacked=False, utility=True),
         record(attacked=True, utility=False, security=True),
@@ -54,14 +54,14 @@ def test_rates_leave_errors_out_and_costs_add_up() -> None:
 
 
 def test_one_unpriced_call_makes_the_cost_unknown() -> None:
-    totals = Totals(2)
+    totals = RunningTotals(2)
     totals.add(record(attacked=False, utility=True, cost=None))
     totals.add(record(attacked=False, utility=True))
     assert "cost unknown" in totals.figures()
 
 
 def test_before_the_first_case_nothing_is_claimed() -> None:
-    totals = Totals(3, clock=lambda: 0.0)
+    totals = RunningTotals(3, clock=lambda: 0.0)
     assert totals.seconds_left is None
     assert "ASR -" in totals.figures()
     assert duration(None) == "-"

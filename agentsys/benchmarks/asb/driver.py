@@ -33,12 +33,12 @@ from agentsys.benchmarks.asb.conversation import (
     task_of,
     with_instruction,
 )
+from agentsys.benchmarks.asb.environment import PlanStep, set_turn
 from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.plan import Step
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, instruction, step_turn
 from agentsys.benchmarks.asb.planner import plan_turn
 from agentsys.benchmarks.asb.rendering import Rendering, thought
-from agentsys.benchmarks.asb.turns import Turn, set_turn
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import CALL, CallSyntaxError, between, read_calls, read_tools
@@ -142,7 +142,7 @@ class PlannedModel:
             last = step + 1 == len(talk.planning.followed)
             if last or _calls(reply.message, request) != []:
                 talk.handed[position] = Handed(step, tuple(turns), len(messages))
-                set_turn(Turn(step + 1, len(talk.planning.followed)))
+                set_turn(PlanStep(step + 1, len(talk.planning.followed)))
                 return _spoken(reply)
             turns += [*tail, thought(visible_text(reply.message))]
             tail, step = (), step + 1

@@ -1,6 +1,14 @@
-"""`ASBEnvironment`: the world of a case, which is only what was called and what was injected."""
+"""`ASBEnvironment`: the world of a case, which is only what was called and what was injected.
+
+`PlanStep` says where in its plan a conversation stands while tools run. A tool cannot be told by its caller:
+whichever agent of a defense calls it, it runs in the step that the conversation is in. So the step travels
+beside the calls, in the context of the case's thread.
+"""
 
 from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from agentdojo.functions_runtime import TaskEnvironment
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,3 +48,31 @@ class ASBEnvironment(TaskEnvironment):  # type: ignore[misc]
     def injected(self) -> int:
         """How many results carried the injected text."""
         return sum(use.payload for use in self.uses)
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """One step of a plan on its way."""
+
+    step: int
+    """The step's place in the plan, from 1."""
+    of: int
+    """How many steps the plan has."""
+
+    @property
+    def final(self) -> bool:
+        """Whether it is the plan's last step, in which nothing is injected any more."""
+        return self.step >= self.of
+
+
+_CURRENT: ContextVar[PlanStep | None] = ContextVar("agentsys_asb_turn", default=None)
+
+
+def current_turn() -> PlanStep | None:
+    """The step whose tool calls run now; None where the conversation has no plan, or none yet."""
+    return _CURRENT.get()
+
+
+def set_turn(turn: PlanStep | None) -> None:
+    """Say which step runs from now on in this context; None: no plan."""
+    _CURRENT.set(turn)

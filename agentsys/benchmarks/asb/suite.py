@@ -7,22 +7,22 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import Function, FunctionsRuntime
+from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
+from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.asb.agent import Agent, AttackTool
 from agentsys.benchmarks.asb.driver import drive
-from agentsys.benchmarks.asb.environment import ASBEnvironment
-from agentsys.benchmarks.asb.fresh import FreshEachRun
+from agentsys.benchmarks.asb.environment import ASBEnvironment, set_turn
 from agentsys.benchmarks.asb.measured import Criterion, measure
 from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.personas import persona
-from agentsys.benchmarks.asb.replies import CountedReplies
+from agentsys.benchmarks.asb.replies import CountedReplies, start_counting
 from agentsys.benchmarks.asb.tasks import injection_task, user_task
 from agentsys.benchmarks.asb.tools import tools_of
-from agentsys.benchmarks.asb.turns import set_turn
 from agentsys.contracts import FinishedCase, Measured
 from agentsys.models.chat import ChatModel
+from agentsys.models.element import QueryResult
 
 VECTOR = "tool_result"
 """The one injection vector: what stands in it is appended to tool results."""
@@ -141,3 +141,37 @@ def _holding(
     """Makes runtimes of this class with these tools, whatever tools they are made for."""
     # AgentDojo only calls what it is given as `runtime_class`, with the suite's tools.
     return lambda _all: runtime_class(tools)
+
+
+class FreshEachRun(BasePipelineElement):  # type: ignore[misc]
+    """Forgets the calls of a run that ended without an answer.
+
+    AgentDojo runs a pipeline again, up to three times, when its last message is empty, on the
+    environment as the run before left it (agentdojo 0.1.35): the calls would be counted anew each time.
+
+    Args:
+        pipeline: The pipeline to run.
+    """
+
+    def __init__(self, pipeline: BasePipelineElement) -> None:
+        self.pipeline = pipeline
+        self.name = pipeline.name
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One run.
+
+        Raises:
+            Exception: What the pipeline raises, unchanged.
+        """
+        if isinstance(env, ASBEnvironment):
+            env.uses.clear()
+            start_counting()
+        result: QueryResult = self.pipeline.query(query, runtime, env, list(messages), extra_args or {})
+        return result

@@ -1,4 +1,4 @@
-"""`Searches`: the searches of one run. The first case that needs one makes it, the others wait for it."""
+"""`CellSearches`: the searches of one run. The first case that needs one makes it, the others wait for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Found:
     """Why no text was tried."""
 
 
-class Searches:
+class CellSearches:
     """Makes each search once. Safe to use from many threads.
 
     Args:

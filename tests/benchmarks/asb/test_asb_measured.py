@@ -11,8 +11,8 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.causes import Cause
 from agentsys.benchmarks.asb.environment import ASBEnvironment, ToolUse
+from agentsys.benchmarks.asb.measured import Cause
 from agentsys.benchmarks.asb.plan import SPAN, SPAN_NAME, Planning, Step, patched
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, THINKING, planned
 from agentsys.benchmarks.asb.refusal import ROLE

@@ -14,16 +14,15 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentsys.attacks.opi import ObservationInjection
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.environment import ASBEnvironment
+from agentsys.benchmarks.asb.environment import ASBEnvironment, PlanStep, set_turn
 from agentsys.benchmarks.asb.replies import CountedReplies
 from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
-from agentsys.benchmarks.asb.turns import Turn, set_turn
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, user
-from agentsys.runs.ground_truth_length import ground_truth_length
+from agentsys.runs.build_record import ground_truth_length
 
 SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
 GARDEN = "garden_advisor_agent"
@@ -130,7 +129,7 @@ def test_the_payload_follows_every_result_the_attack_tools_own_included(suite: A
 def test_the_last_step_of_a_plan_carries_no_payload(suite: ASBSuite, turns: None) -> None:
     world = suite.load_and_inject_default_environment({VECTOR: "do X"})
     for step in (1, 2, 3):
-        set_turn(Turn(step, 3))
+        set_turn(PlanStep(step, 3))
         calling(suite, world, "soil_probe", "SeedLedger")
     assert [(use.step, use.payload) for use in world.uses] == [
         *[(1, True)] * 2,
@@ -185,7 +184,7 @@ def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSui
 
 
 def test_the_step_of_a_case_before_does_not_reach_a_new_world(suite: ASBSuite) -> None:
-    set_turn(Turn(2, 2))
+    set_turn(PlanStep(2, 2))
     assert injectable_vectors(ASB().suite(GARDEN), suite.user_tasks["user_task_0"]) == [VECTOR]
 
 

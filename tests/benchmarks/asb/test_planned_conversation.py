@@ -11,11 +11,11 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.asb.driver import PlannedModel, drive
+from agentsys.benchmarks.asb.environment import PlanStep, current_turn
 from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.plan import planning_in
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, tools_in
 from agentsys.benchmarks.asb.planner import MAX_TRIES, ROLE
-from agentsys.benchmarks.asb.turns import Turn, current_turn
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.tagged_calls import write_calls, write_reply, write_tools
@@ -237,9 +237,9 @@ def test_tools_learn_which_step_they_run_in_and_which_is_the_last() -> None:
     model = driven(Scripted(plan([], ["look_up"], ["note"]), "words", ["look_up", "look_up"], ["note"]))
     assert current_turn() is None
     first = model.complete(ChatRequest(BEGIN, TOOLS)).message
-    assert current_turn() == Turn(2, 3) and not Turn(2, 3).final
+    assert current_turn() == PlanStep(2, 3) and not PlanStep(2, 3).final
     model.complete(ChatRequest(answered(BEGIN, first), TOOLS))
-    assert current_turn() == Turn(3, 3) and Turn(3, 3).final
+    assert current_turn() == PlanStep(3, 3) and PlanStep(3, 3).final
 
 
 def test_a_new_case_begins_without_a_step() -> None:

@@ -1,13 +1,20 @@
-"""What a config only points at, though a case depends on it: files, recorded runs, code, other models."""
+"""What a config only points at, though a case depends on it: files, recorded runs, code, other configs.
+
+Environment variables are refused: their values would stand in names and records.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentsys.catalog import node
-from agentsys.errors import ConfigError
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agentsys.catalog import config_path, known, node
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
 from agentsys.runs.settings import NOT_IDENTITY, Settings, without
 from agentsys.runs.source_code import code_of, content_digest, is_file
@@ -121,3 +128,71 @@ def _digest(key: str, path: Path) -> str:
         return content_digest(path)
     except OSError as error:
         raise ConfigError(f"{key} {path} cannot be read: {error.strerror}. Give an existing file.") from None
+
+
+def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
+    """The same settings, with an attack's name under `attack.base` replaced by its config.
+
+    Args:
+        settings: Of one cell; without `attack.base` they are returned as they are.
+        config_dirs: The user's own config folders.
+
+    Raises:
+        ConfigError: If there is no such attack, or it needs a setting that its YAML leaves open.
+    """
+    base = settings.attack.get("base")
+    if not isinstance(base, str):
+        return settings
+    names = known("attack", config_dirs)
+    if base not in names:
+        raise ConfigError(unknown_name("attack.base", base, names))
+    return settings.model_copy(update={"attack": {**settings.attack, "base": _complete(base, config_dirs)}})
+
+
+def _complete(name: str, config_dirs: Sequence[Path]) -> dict[str, Any]:
+    written = node("attack", name, config_dirs)
+    refuse_environment({"attack": {"base": written}})
+    config = OmegaConf.create(written)
+    open_keys = sorted(str(key) for key in OmegaConf.missing_keys(config))
+    if open_keys:
+        raise ConfigError(
+            f"attack.base: '{name}' needs {open_keys[0]}, which its YAML leaves open; put a YAML of your own"
+            f" with it into a folder attack/ and name that one (--config-dir)."
+        )
+    try:
+        resolved = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        where = config_path("attack", name, config_dirs)
+        raise ConfigError(f"attack.base: {where}: {str(error).splitlines()[0]}") from None
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+_ENVIRONMENT = re.compile(r"\$\{\s*(oc\.)?env\s*:\s*([^}]*)")
+_FREE = {"logdir"}
+"""Settings that stand in no record and no name; a cluster's scratch folder is best taken from a variable."""
+
+
+def refuse_environment(value: Any, where: str = "") -> None:
+    """See that no setting reads an environment variable but through an option that names one.
+
+    Args:
+        value: A config as written, nothing resolved: dicts, lists and plain values.
+        where: Path of the value in the config.
+
+    Raises:
+        ConfigError: Naming the setting and the variable.
+    """
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if where or key not in _FREE:
+                refuse_environment(inner, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list):
+        for inner in value:
+            refuse_environment(inner, where)
+    elif isinstance(value, str) and (found := _ENVIRONMENT.search(value)):
+        variable = found[2].split(",")[0].strip()
+        raise ConfigError(
+            f"Setting '{where}' reads the environment variable {variable}, whose value would stand in names"
+            " and records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."
+        )
