@@ -16,9 +16,9 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 from agentsys.contracts import Benchmark, Defense, FinishedCase, Measured
+from agentsys.declared_facts import DeclaredFact
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
-from agentsys.records.declared_facts import DeclaredFact
 
 
 @runtime_checkable

@@ -40,6 +40,7 @@ from agentsys.contracts import (
     NotInjectable,
     Victim,
 )
+from agentsys.declared_facts import DeclaredFact
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import (
     ChatModel,
@@ -61,7 +62,6 @@ from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 from agentsys.records.case_row import CaseRow
-from agentsys.records.declared_facts import DeclaredFact
 
 __all__ = [
     "Attack",

@@ -21,10 +21,9 @@ FOUNDATION = {
     "agentsys.atomic_file",
     "agentsys.payload_lines",
     "agentsys.storable",
+    "agentsys.declared_facts",
 }
-FACTS = "agentsys.records.declared_facts"
-"""What benchmarks declare and records carry."""
-PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities", FACTS}
+PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.api", "agentsys.shown", "agentsys.records.load"},
@@ -42,9 +41,10 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.payload_lines": set(),
     "agentsys.atomic_file": set(),
     "agentsys.storable": set(),
+    "agentsys.declared_facts": set(),
     "agentsys.catalog": FOUNDATION,
     "agentsys.contracts": {"agentsys.models"},
-    "agentsys.abilities": {"agentsys.models", "agentsys.contracts", FACTS},
+    "agentsys.abilities": {"agentsys.models", "agentsys.contracts", "agentsys.declared_facts"},
     "agentsys.models": FOUNDATION,
     "agentsys.benchmarks": FOUNDATION | PLUGINS,
     "agentsys.attacks": FOUNDATION | PLUGINS,

@@ -107,7 +107,7 @@ class CaseRow:
     """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files
     but ASB's results and what `agentsys rescore` wrote."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the benchmark says of these facts, by their names (`agentsys.records.declared_facts`)."""
+    """What the benchmark says of these facts, by their names (`agentsys.declared_facts`)."""
     read_by: tuple[str, ...] = ()
     """Roles of all models that were sent the payload, in order; empty where unknown and in benign cases."""
     attempts: int | None = None

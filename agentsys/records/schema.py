@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from agentsys.declared_facts import DeclaredFact
 from agentsys.records.case import Case
-from agentsys.records.declared_facts import DeclaredFact
 
 OWN_KEY = "agentsys"
 """Where a `CaseRecord` stands in the stored JSON, beside AgentDojo's keys."""

@@ -1,7 +1,7 @@
 """What a benchmark's own facts add to the rates: the facts that it declares, and controls.
 
 Nothing here knows a benchmark: records carry what their benchmark says of its facts
-(agentsys.records.declared_facts). Runs without such facts have no such table.
+(agentsys.declared_facts). Runs without such facts have no such table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Sid
 from agentsys.analysis.statistics.intervals import difference_interval, proportion_interval
 from agentsys.analysis.statistics.outcome_grid import tally
 from agentsys.analysis.statistics.paired import compared, pair_up
+from agentsys.declared_facts import BEFORE_DECLARATIONS, DeclaredFact
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.declared_facts import BEFORE_DECLARATIONS, DeclaredFact
 
 CONTROL_ASR = "control_asr"
 """ASR of the control: the same cases with an empty payload."""

@@ -19,8 +19,8 @@ from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.results_layout import Sheet
+from agentsys.declared_facts import DeclaredFact
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.declared_facts import DeclaredFact
 
 _COLUMNS_OF_CONTROLS = {CONTROL_ASR: "Control", ASR_LESS_CONTROL: "ASR - control"}
 _MEAN = " (mean)"

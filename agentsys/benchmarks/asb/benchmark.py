@@ -11,9 +11,9 @@ from agentsys.benchmarks.asb.measured import Criterion
 from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.source import load
 from agentsys.benchmarks.asb.suite import ASBSuite
+from agentsys.declared_facts import BEFORE_DECLARATIONS
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.simulated.role import SimulatedRole
-from agentsys.records.declared_facts import BEFORE_DECLARATIONS
 
 _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
     "all": lambda tool: True,
