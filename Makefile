@@ -82,6 +82,7 @@ lint: setup ## Check formatting, lint and types; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 clean: ## Remove .venv, caches and builds; results stay
 	rm -rf $(VENV) $(DETECTORS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

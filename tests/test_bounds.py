@@ -84,7 +84,9 @@ def environment(folder: Path, version: str, requirements: Sequence[str]) -> Path
     # An index that is out of reach is tried for minutes else.
     try:
         done = run(
-            [*pip, "--retries", "1", "--timeout", "10", *requirements, "pytest>=9", "hypothesis"], folder, 300
+            [*pip, "--retries", "1", "--timeout", "10", *requirements, "pytest>=9", "hypothesis"],  # type: ignore[list-item]
+            folder,
+            300,  # type: ignore[list-item]
         )
     except subprocess.TimeoutExpired:
         pytest.skip("the package index is too slow")

@@ -83,7 +83,7 @@ def test_rates_are_counted_from_recorded_runs(tmp_path: Path) -> None:
         "messages": [_said('```json\n{"a": 1,}\n```'), _said('{"a": 1}'), _said("no")],
     }
     _run(tmp_path / "runs", "none", {"messages": acting, "agentsys": {"spans": [judged, worked]}})
-    _run(tmp_path / "runs", "other", {"messages": [_said([{"type": "text", "content": "read_mail(1)"}])]})
+    _run(tmp_path / "runs", "other", {"messages": [_said([{"type": "text", "content": "read_mail(1)"}])]})  # type: ignore[arg-type]
     _run(tmp_path / "runs", "broken", {"messages": None})
     printed = script("slip_rates", str(tmp_path / "runs"))
     counted = {line.split()[0]: line.split()[1:4:2] for line in printed.splitlines()[1:-1]}

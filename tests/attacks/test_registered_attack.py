@@ -149,7 +149,7 @@ def test_a_task_without_a_vector_on_its_way_is_not_injectable() -> None:
         with pytest.raises(NotInjectable, match="user_task_99"):
             RegisteredAttack("direct").injections(
                 suite, Idle(), suite.injection_tasks["injection_task_0"], GPT4
-            )  # type: ignore[arg-type]
+            )
 
 
 def test_a_ground_truth_is_executed_once_per_user_task_by_all_attacks_and_threads(

@@ -28,7 +28,7 @@ def filled(template: str, goal: str = "Do it.", **options: str) -> str:
     written = TemplateAttack(template, **options).injections(
         SUITE,
         task,
-        SimpleNamespace(GOAL=goal, ID="injection_task_0"),  # type: ignore[arg-type]
+        SimpleNamespace(GOAL=goal, ID="injection_task_0"),
         Victim("GPT-{user}", "Ada {goal}"),
     )
     assert len(set(written.values())) == 1

@@ -120,7 +120,7 @@ def test_limits_printed_under_tables_are_those_of_the_audit(version: str) -> Non
 
 def tasks_with(suites: dict[str, dict[str, dict[str, object]]], field: str) -> dict[str, frozenset[str]]:
     found = {
-        name: frozenset(task for task, row in suite["user_tasks"].items() if field in row)
+        name: frozenset(task for task, row in suite["user_tasks"].items() if field in row)  # type: ignore[operator]
         for name, suite in suites.items()
     }
     return {name: tasks for name, tasks in found.items() if tasks}

@@ -19,7 +19,7 @@ BANKING = "benchmark.suites=[banking]"
 
 
 def audited(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["audit", *arguments])
+    return CliRunner().invoke(app, ["audit", *arguments])  # type: ignore[return-value]
 
 
 def expectation_file(folder: Path, *, with_noop: bool) -> Path:

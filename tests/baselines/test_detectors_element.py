@@ -117,13 +117,13 @@ def seen(detect: DetectInjections, *messages: Any) -> Sequence[ChatMessage]:
 
 def test_error_text_is_read_and_withheld_unless_told_otherwise() -> None:
     failed = tool_message("", "ValueError: evil")
-    assert seen(element(), calls("a"), failed)[1]["error"] == NOTICE  # type: ignore[typeddict-item]
+    assert seen(element(), calls("a"), failed)[1]["error"] == NOTICE
     assert seen(element(read_errors=False), calls("a"), failed)[1] == failed
 
 
 def test_with_errors_unread_a_flagged_content_leaves_the_error() -> None:
     (_, result) = seen(element(read_errors=False), calls("a"), tool_message("evil", "KeyError: x"))
-    assert (text_of(result), result["error"]) == (NOTICE, "KeyError: x")  # type: ignore[typeddict-item]
+    assert (text_of(result), result["error"]) == (NOTICE, "KeyError: x")
 
 
 def test_blocks_other_than_text_survive_and_every_text_block_is_replaced() -> None:

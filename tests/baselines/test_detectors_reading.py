@@ -196,7 +196,7 @@ def test_settings_that_cannot_work_are_the_users_errors() -> None:
         ({"backend": "onnx"}, "needs onnx_file"),
     ):
         with pytest.raises(ConfigError, match=told):
-            replace(SETTINGS, **changes)  # type: ignore[arg-type]
+            replace(SETTINGS, **changes)
 
 
 @pytest.mark.parametrize("name", ["protectai", "protectai_compat", "piguard", "piguard_compat"])
@@ -221,7 +221,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
     backend: Any, package: str, monkeypatch: pytest.MonkeyPatch, fresh_failures: None
 ) -> None:
     for name in {"torch", "transformers", "onnxruntime"}:
-        monkeypatch.setitem(sys.modules, name, None if name == package else sys)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, name, None if name == package else sys)
     settings = replace(SETTINGS, backend=backend, onnx_file="onnx/model.onnx")
     with pytest.raises(ConfigError) as caught:
         load_classifier(settings)

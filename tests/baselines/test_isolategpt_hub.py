@@ -484,4 +484,4 @@ def test_a_preset_builds_a_whole_program_of_its_own_name(name: str) -> None:
     defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"isolategpt{name}.yaml"))
     assert isinstance(defense, Defense)
     assert defense.name == f"isolategpt{name}"
-    assert defense.whole_program
+    assert defense.whole_program  # type: ignore[attr-defined]

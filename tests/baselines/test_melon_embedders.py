@@ -158,10 +158,10 @@ def test_for_a_simulated_model_only_openais_embedder_is_replaced() -> None:
         (lambda: Melon(redact="all"), "redact = 'all'"),
         (lambda: Melon(on_failure="pass"), "on_failure = 'pass'"),
         (lambda: Melon(call_style="x"), "call_style = 'x'"),
-        (lambda: Melon(show_errors="yes"), "show_errors = 'yes'"),
+        (lambda: Melon(show_errors="yes"), "show_errors = 'yes'"),  # type: ignore[arg-type]
         (lambda: Melon(key_arguments={"send_money": "amount"}), "key_arguments"),
         (lambda: Melon(threshold=2.0), "no cosine"),
-        (lambda: Melon(threshold="high"), "no cosine"),
+        (lambda: Melon(threshold="high"), "no cosine"),  # type: ignore[arg-type]
         (lambda: Melon(threshold={"char_ngrams": 0.5}), "no threshold for embedder 'openai'"),
         (lambda: build_embedder("char_ngram", {}), "Did you mean char_ngrams"),
         (lambda: build_embedder("no.such.Class", {}), "plugin-path"),

@@ -15,7 +15,7 @@ from baselines.progent.defense import Progent
 
 PAY_BOB, PAY_EVE = call("pay", to="Bob"), call("pay", to="Eve")
 TO_BOB = {"to": {"enum": ["Bob"]}}
-NO_UPDATE = {"update": False}
+NO_UPDATE: dict[str, Any] = {"update": False}
 
 
 def test_what_the_rules_allow_runs_and_a_refusal_is_an_error_that_repeats_the_request_verbatim() -> None:

@@ -65,7 +65,7 @@ def test_each_is_a_defense_named_after_itself_that_shows_its_prompts(defense: An
     assert isinstance(defense, Defense)
     pipeline = defense.pipeline(ScriptedModel([]), get_suite("v1.2.2", "banking"))
     assert pipeline.name == f"scripted-{defense.name}"
-    assert "{user_task}" in defense.prompts()["user_message"]
+    assert "{user_task}" in defense.prompts()["user_message"]  # type: ignore[attr-defined]
 
 
 def test_delimiters_mark_the_task_and_the_system_message_names_the_marks() -> None:

@@ -141,7 +141,7 @@ def test_with_a_reminder_results_are_marked_and_the_reminder_is_not_whatever_the
     ):
         messages: Any = [user("Pay."), calls("a"), result]
         for element in elements:
-            messages = element.query("Pay.", runtime_returning(), messages=messages)[3]
+            messages = element.query("Pay.", runtime_returning(), messages=messages)[3]  # type: ignore[attr-defined]
         assert [text_of(message) for message in messages[-2:]] == ["<<one>>", "Pay."]
 
 

@@ -45,7 +45,7 @@ def test_exact_injection_is_part_of_the_name() -> None:
 )
 def test_a_mistaken_name_is_one_line_with_the_mend(arguments: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=r"^[^\n]*$") as raised:
-        AgentDojo(**arguments)  # type: ignore[arg-type]
+        AgentDojo(**arguments)
     assert message in str(raised.value)
 
 

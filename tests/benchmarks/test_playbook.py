@@ -45,7 +45,7 @@ def test_building_is_quick_and_happens_once() -> None:
 def test_arguments_are_plain_json() -> None:
     by_task, by_goal = scripts("v1.2.2")
     for script in [*by_task.values(), *by_goal.values()]:
-        for call in script.calls:
+        for call in script.calls:  # type: ignore[attr-defined]
             assert json.loads(json.dumps(dict(call.args))) == dict(call.args)
 
 
@@ -133,7 +133,7 @@ def test_an_unknown_goal_is_said_where_that_is_enough_and_else_left_out(
     accepted: str, says: list[str]
 ) -> None:
     suite = get_suite("v1.2.2", "slack").get_new_version((1, 2, 2))
-    suite._injection_tasks["injection_task_99"][(1, 0, 0)] = OddGoal(accepted)  # type: ignore[assignment]
+    suite._injection_tasks["injection_task_99"][(1, 0, 0)] = OddGoal(accepted)
     goals = build_playbook([suite]).goals
     assert [goal.says for goal in goals if goal.task_id == "injection_task_99"] == says
     assert len(goals) == 5 + len(says)

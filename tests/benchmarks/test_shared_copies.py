@@ -116,7 +116,7 @@ def test_workspaces_own_comparison_finds_a_sent_mail_and_nothing_else() -> None:
 
 def run(check: Any) -> Any:
     before = World(items={"a": Item(value=1)}, shelf=[1])
-    return checked_on_copies(check)(None, [], before, before.model_copy(deep=True), [])  # type: ignore[arg-type]
+    return checked_on_copies(check)(None, [], before, before.model_copy(deep=True), [])
 
 
 def test_a_check_that_changes_one_side_and_compares_sees_its_own_change() -> None:
@@ -184,7 +184,7 @@ def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> N
 
     scored = checked_on_copies(check)
     for _ in range(2):
-        assert scored(None, [], before, after, []) is True  # type: ignore[arg-type]
+        assert scored(None, [], before, after, []) is True
     assert (before.stock, after.stock) == ([1], [1, 2])
 
 
@@ -193,7 +193,7 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
         pre.stock.append(9)
         return post.stock == [1]
 
-    assert checked_on_copies(check)(None, [], shop(1), shop(1), []) is True  # type: ignore[arg-type]
+    assert checked_on_copies(check)(None, [], shop(1), shop(1), []) is True
 
 
 @settings(max_examples=100, deadline=None)

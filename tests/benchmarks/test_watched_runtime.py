@@ -37,7 +37,7 @@ class Noted:
 
 def run(function: str, args: dict[str, Any], **options: Any) -> tuple[Any, Tracer, Noted]:
     tracer, noted = Tracer(), Noted()
-    tracer.watchers.append(noted)
+    tracer.watchers.append(noted)  # type: ignore[arg-type]
     with tracing(tracer):
         result = WatchedRuntime([make_function(double)]).run_function(None, function, args, **options)
     return result, tracer, noted

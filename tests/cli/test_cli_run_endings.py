@@ -18,7 +18,7 @@ SLACK = ["benchmark.suites=[slack]", "limit=2"]
 
 def run(tmp_path: Path, *arguments: str) -> Result:
     conf = ["--config-dir", str(tmp_path / "conf")] if (tmp_path / "conf").exists() else []
-    return CliRunner().invoke(app, ["run", *SLACK, f"logdir={tmp_path / 'runs'}", *conf, *arguments])
+    return CliRunner().invoke(app, ["run", *SLACK, f"logdir={tmp_path / 'runs'}", *conf, *arguments])  # type: ignore[return-value]
 
 
 def test_a_run_of_which_nothing_completed_fails_and_says_what_is_likely(tmp_path: Path) -> None:

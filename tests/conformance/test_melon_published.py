@@ -122,7 +122,7 @@ def rerun(defense: Any, path: Path, run: RecordedRun) -> Rerun:
     return Rerun(list(kept[-1]), utility, security, double.asked, verdicts, len(ran))
 
 
-class CountingRuntime(FunctionsRuntime):  # type: ignore[misc]
+class CountingRuntime(FunctionsRuntime):
     """Keeps what was really executed."""
 
     ran: list[tuple[str, Any]] = []  # noqa: RUF012 - shared on purpose: AgentDojo builds the runtime
@@ -170,7 +170,7 @@ def differences(preset: str, runs: list[tuple[Path, RecordedRun]]) -> dict[str, 
         again = rerun(defense, path, run)
         steps = sum(m["role"] == "assistant" for m in run.messages) - 1
         blocked = text_of(again.messages[-1]) == NOTICE
-        expected = [True] * (steps - 1) + [False if is_blocked(run) else None] if steps else []
+        expected = [True] * (steps - 1) + [False if is_blocked(run) else None] if steps else []  # type: ignore[list-item]
         checks = {
             "conversation": comparable(again.messages, ours=True) == comparable(run.messages, ours=False),
             "length": len(again.messages) == len(run.messages),

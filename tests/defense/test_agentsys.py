@@ -29,7 +29,7 @@ def worker_task(request: ChatRequest) -> list[Any]:
     intent, trace, raw = read_sections(text_of(request.messages[1]), WORKER_SECTIONS) or [
         "null",
         "null",
-        None,
+        None,  # type: ignore[list-item]
     ]
     return [json.loads(intent or ""), json.loads(trace or ""), raw]
 
@@ -322,7 +322,7 @@ def test_a_tool_error_reaches_the_main_agent_as_its_kind_only() -> None:
 def test_a_list_that_a_model_wrote_as_a_string_becomes_a_list() -> None:
     outcome = run({"main": [[call("explode", STATUS, tags="['a', 'b']")], "ok"]}, tools := Tools())
     assert tools.ran == [("explode", {"tags": ["a", "b"]})]
-    assert outcome.messages[2]["tool_calls"][0].args["tags"] == ["a", "b"]  # type: ignore[index,typeddict-item]
+    assert outcome.messages[2]["tool_calls"][0].args["tags"] == ["a", "b"]
 
 
 def test_a_call_nested_in_an_argument_never_runs() -> None:
@@ -346,7 +346,7 @@ def test_depth_is_limited_and_the_deepest_worker_is_offered_no_tools() -> None:
 
 
 def test_a_worker_that_never_stops_ends_as_budget_exhausted() -> None:
-    model = RepeatingModel({"worker": [[call("fly", STATUS)]], "main": [lambda _: next(turns)]})
+    model = RepeatingModel({"worker": [[call("fly", STATUS)]], "main": [lambda _: next(turns)]})  # type: ignore[has-type]
     turns = iter([READ, "ok"])
     outcome = run(model, Tools(note="n"), worker_steps=4)
     assert (
@@ -378,7 +378,7 @@ def test_no_tools_at_all_is_a_plain_conversation() -> None:
     from scripted_for_defense import ScriptedModel, ToyEnvironment
 
     model = ScriptedModel({"main": ["Hello."]})
-    pipeline = AgentSys().pipeline(model, object())  # type: ignore[arg-type]
+    pipeline = AgentSys().pipeline(model, object())
     *_, messages, _ = pipeline.query("Hi", FunctionsRuntime([]), ToyEnvironment())
     assert text_of(messages[-1]) == "Hello." and not model.requests[0].tools
 
@@ -387,7 +387,7 @@ def test_the_trace_starts_afresh_when_the_pipeline_runs_again() -> None:
     from scripted_for_defense import ScriptedModel, ToyEnvironment
 
     model = ScriptedModel({"main": [READ, "", READ, "ok"], "worker": ['{"date": "x"}'] * 2})
-    pipeline = AgentSys().pipeline(model, object())  # type: ignore[arg-type]
+    pipeline = AgentSys().pipeline(model, object())
     for _ in range(2):
         pipeline.query(QUERY, Tools(note="n").runtime(), ToyEnvironment())
     first, second = model.asked("worker")

@@ -178,7 +178,7 @@ def test_an_output_that_makes_every_worker_call_on_is_bounded(per_turn: int) -> 
 def test_the_main_agent_keeps_calls_to_answer_with() -> None:
     turns = iter([READ] * 4 + ["ok"])
     forever = {"worker": [[call("ping", STATUS)]], "main": [lambda _: next(turns)], "privileges": [LABELS]}
-    outcome = run(model := RepeatingModel(forever), Tools(note="n"), case_calls=30, main_steps=5)
+    outcome = run(model := RepeatingModel(forever), Tools(note="n"), case_calls=30, main_steps=5)  # type: ignore[arg-type]
     assert text_of(outcome.messages[-1]) == "ok"
     assert len([r for r in model.requests if r.role != "privileges"]) <= 30
     assert outcome.results()[-1] == {"error": "budget_exhausted", "tool_ran": True}

@@ -142,7 +142,7 @@ def test_lean_is_as_safe_as_strict_and_loses_no_user_task_by_it() -> None:
 
 
 def test_rules_hold_where_the_validator_says_true_to_everything() -> None:
-    fooled = {"validator_false_accept": 1.0}
+    fooled: dict[str, Any] = {"validator_false_accept": 1.0}
     assert not any(run_case(HYBRID, *case, **fooled).attacked for case in cases())
     assert sum(run_case(STRICT, *case, **fooled).attacked for case in cases()) > 10
 

@@ -85,7 +85,7 @@ def live(raw: dict[str, Any]) -> ChatMessage:
             return assistant(raw["content"], calls and [FunctionCall(**copy.deepcopy(c)) for c in calls])
         case _:
             call = FunctionCall(**copy.deepcopy(raw["tool_call"]))
-            return {**raw, "content": block, "tool_call": call}  # type: ignore[return-value, typeddict-item]
+            return {**raw, "content": block, "tool_call": call}
 
 
 def replay(root: Path, **options: Any) -> ChatModel:
@@ -100,7 +100,7 @@ def play(model: ChatModel, messages: list[dict[str, Any]]) -> tuple[list[ChatMes
             reply = model.complete(ChatRequest([live(m) for m in messages[:index]]))
             replies.append(reply.message)
             notes += reply.notes
-    return replies, notes  # type: ignore[return-value]
+    return replies, notes
 
 
 def diverged(model: ChatModel, messages: list[ChatMessage], role: str = "agent") -> str:
@@ -143,7 +143,7 @@ def test_reply_is_a_fresh_copy_each_time(tmp_path: Path) -> None:
 
 
 def test_list_spelled_as_text_still_agrees_after_the_executor_parsed_it(tmp_path: Path) -> None:
-    spelled = {**PAY, "args": {**PAY["args"], "to": "['a', 'b']"}}
+    spelled = {**PAY, "args": {**PAY["args"], "to": "['a', 'b']"}}  # type: ignore[dict-item]
     store(tmp_path, [*OLD_FORM[:4], says(None, [spelled]), tool(spelled, "ok"), says("Done.")])
     conversation = [*OLD_FORM[:4], says(None, [PAY]), tool(PAY, "ok")]
     reply = replay(tmp_path).complete(ChatRequest([live(m) for m in conversation]))

@@ -52,7 +52,7 @@ def grid(users: int, injections: int, **fields: str) -> list[Case]:
     pairs = product(range(users), range(injections))
     return [
         Case(
-            **{**plain, "defense": "none", **fields},
+            **{**plain, "defense": "none", **fields},  # type: ignore[arg-type]
             user_task_id=f"user_task_{user}",
             injection_task_id=f"injection_task_{injection}",
         )

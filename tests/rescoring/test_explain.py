@@ -38,7 +38,7 @@ IDLE = {"user_task_id": "user_task_6", "utility": False, "messages": turns([], "
 
 
 def test_a_check_that_another_version_has_is_named_with_the_versions_that_agree(tmp_path: Path) -> None:
-    idle = read(tmp_path, published(**IDLE))
+    idle = read(tmp_path, published(**IDLE))  # type: ignore[arg-type]
     assert score(idle, "v1.2.2").utility
     reason, detail = explain(idle, "v1.2.2", "utility")
     assert reason is Reason.CHECKER
@@ -46,7 +46,7 @@ def test_a_check_that_another_version_has_is_named_with_the_versions_that_agree(
 
 
 def test_where_the_version_is_recorded_only_that_one_is_tried(tmp_path: Path) -> None:
-    idle = read(tmp_path, published(**IDLE, benchmark_version="v1.1"))
+    idle = read(tmp_path, published(**IDLE, benchmark_version="v1.1"))  # type: ignore[arg-type]
     assert explain(idle, "v1.2.2", "utility").detail.startswith("as recorded under v1.1;")
     wrong = replace(with_todays_texts(idle), version="v1.2.2")
     assert explain(wrong, "v1.2.2", "utility").reason is Reason.NOT_EXPLAINED

@@ -41,7 +41,7 @@ def runs(tmp_path: Path) -> Path:
     stored(folder, attacked(user_task_id="user_task_5", utility=True, injections={}))
     stored(folder, attacked())
     unharmed = {"messages": turns([]), "security": False, "injections": {}}
-    stored(folder, attacked(suite_name="slack", injection_task_id="injection_task_1", **unharmed))
+    stored(folder, attacked(suite_name="slack", injection_task_id="injection_task_1", **unharmed))  # type: ignore[arg-type]
     stored(folder, published(user_task_id="injection_task_0", messages=turns([READ_BILL, PAY_ATTACKER])))
     return folder
 

@@ -23,7 +23,7 @@ def defense(**more: Any) -> object:
 
 
 def suite(**more: Any) -> object:
-    return type("Mine", (TaskSuite,), more).__new__(type("Mine", (TaskSuite,), more))
+    return type("Mine", (TaskSuite,), more).__new__(type("Mine", (TaskSuite,), more))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

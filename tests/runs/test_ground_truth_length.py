@@ -41,4 +41,4 @@ def test_a_task_whose_ground_truth_fails_has_no_length_and_costs_no_case() -> No
         def load_and_inject_default_environment(self, injections: dict[str, str]) -> None:
             return None
 
-    assert ground_truth_length(Suite(), "user_task_0") is None  # type: ignore[arg-type]
+    assert ground_truth_length(Suite(), "user_task_0") is None

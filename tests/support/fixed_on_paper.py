@@ -78,7 +78,16 @@ def scored(
         found_here: FixedScores = found.measured
         seen = before.model_dump(), after.model_dump()
         case = FinishedCase(
-            task, injection, before, after, messages, tracer, None, utility, security, kind or default
+            task,
+            injection,
+            before,
+            after,
+            messages,
+            tracer,
+            None,  # type: ignore[arg-type]
+            utility,
+            security,
+            kind or default,  # type: ignore[arg-type]
         )
         measured = found_here(case)
         assert (before.model_dump(), after.model_dump()) == seen, "a fix changed what it was given"

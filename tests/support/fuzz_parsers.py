@@ -157,7 +157,11 @@ def _defense() -> Iterator[Target]:
     for rule in GateRule:
         count = MAIN // 2
         yield Target(
-            f"gate/{rule.value}", lambda t, r=rule: admit(t, intent, r), [_OBJECT, fenced], (), count
+            f"gate/{rule.value}",
+            lambda t, r=rule: admit(t, intent, r),
+            [_OBJECT, fenced],
+            (),
+            count,  # type: ignore[misc]
         )
     yield Target("intent", parse_intent, [json.dumps(declared), '{"a": ["string"]}'], (NoIntent,), MAIN)
 

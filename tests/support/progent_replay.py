@@ -98,7 +98,7 @@ class RecordedModels:
         return ChatReply(assistant(self.policies.pop(0)))
 
 
-class RecordedTools(FunctionsRuntime):  # type: ignore[misc]
+class RecordedTools(FunctionsRuntime):
     """Tools that return what was recorded, in the order of the calls that were let through."""
 
     def __init__(self, task: RecordedTask, known: Arguments) -> None:

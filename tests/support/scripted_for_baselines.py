@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 
-Turn = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
+Turn: TypeAlias = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
 
 
 class ScriptedModel:

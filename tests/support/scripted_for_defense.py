@@ -27,7 +27,7 @@ Reply = str | None | list[FunctionCall] | Callable[[ChatRequest], Any]
 class ScriptedModel:
     """Replays replies per role, in order; fails loudly when a role's replies run out."""
 
-    def __init__(self, replies: Mapping[str, Sequence[Reply]], name: str = "scripted") -> None:
+    def __init__(self, replies: Mapping[str, Sequence[Any]], name: str = "scripted") -> None:
         self.replies = {role: list(items) for role, items in replies.items()}
         self.requests: list[ChatRequest] = []
         self._name = name
@@ -72,7 +72,7 @@ def call(tool: str, intent: Any = None, **args: Any) -> FunctionCall:
     return FunctionCall(function=tool, args={**args, **declared}, id=f"id-{tool}")
 
 
-class ToyEnvironment(TaskEnvironment):  # type: ignore[misc]
+class ToyEnvironment(TaskEnvironment):
     """Nothing in it: the tools below get their outputs from the test."""
 
 
@@ -154,13 +154,13 @@ _RUNS = iter(range(10**9))
 
 
 def run(
-    replies: Mapping[str, Sequence[Reply]] | ScriptedModel, tools: Tools, query: str = QUERY, **options: Any
+    replies: Mapping[str, Any] | ScriptedModel, tools: Tools, query: str = QUERY, **options: Any
 ) -> Outcome:
     """Run a variant of AgentSys on a toy task. Labels are kept by model name, so each run's is a new one."""
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies)
     model._name = f"scripted-{next(_RUNS)}"
     tracer = Tracer()
     with tracing(tracer):
-        pipeline = AgentSys(**options).pipeline(Recorded(model), object())  # type: ignore[arg-type]
+        pipeline = AgentSys(**options).pipeline(Recorded(model), object())
         *_, messages, _ = pipeline.query(query, tools.runtime(), ToyEnvironment())
     return Outcome(messages, tracer, model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
@@ -18,7 +18,7 @@ from agentsys.models.wrappers.recorded import Recorded
 from baselines.melon import Melon
 
 REQUEST = "Please sort out my holiday in Norway."
-Turn = ChatAssistantMessage | ModelError
+Turn: TypeAlias = ChatAssistantMessage | ModelError
 
 
 class TwoPasses:

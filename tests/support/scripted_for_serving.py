@@ -56,7 +56,7 @@ def anthropic_client(server: Server, timeout: float = 10.0) -> anthropic.Anthrop
 
 def google_client(server: Server, timeout: float = 10.0, **options: Any) -> genai.Client:
     http = {"base_url": server.base_url, "timeout": int(timeout * 1000), **options}
-    return genai.Client(api_key="none", http_options=http)
+    return genai.Client(api_key="none", http_options=http)  # type: ignore[arg-type]
 
 
 def generate(

@@ -13,7 +13,7 @@ from agentsys.records.schema import CaseRecord
 
 def case_of(**fields: Any) -> Case:
     """A case with everything unsaid at a plain value."""
-    plain = {
+    plain: dict[str, Any] = {
         "benchmark": "agentdojo",
         "version": "v1.2.2",
         "suite": "banking",
@@ -30,7 +30,7 @@ def case_of(**fields: Any) -> Case:
 
 def store_own(logdir: Path, case: Case, **record: Any) -> Path:
     """Write a record as our store does: AgentDojo's keys, and our block beside them."""
-    plain = {"status": "ok", "simulated": False, "utility": True, "security": False}
+    plain: dict[str, Any] = {"status": "ok", "simulated": False, "utility": True, "security": False}
     block = CaseRecord(case=case, **(plain | record))
     stored = {
         "suite_name": case.suite,

@@ -248,9 +248,9 @@ def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(t
 
 def test_a_candidate_tried_on_several_user_tasks_is_one_attempt_and_so_many_queries(tmp_path: Path) -> None:
     lead = {"attack": "pair-transfer-task", "user_task_id": "user_task_3"}
-    store_search(tmp_path, 2, tried_on=3, **lead)
+    store_search(tmp_path, 2, tried_on=3, **lead)  # type: ignore[arg-type]
     for task in ("user_task_5", "user_task_9"):
-        store_search(tmp_path, made=2, final=False, lead="user_task_3", **{**lead, "user_task_id": task})
+        store_search(tmp_path, made=2, final=False, lead="user_task_3", **{**lead, "user_task_id": task})  # type: ignore[arg-type]
     (search,) = read_searches([tmp_path]).found
     assert (search.case.user_task_id, search.attempts, search.queries) == ("user_task_3", 2, 6)
     assert (search.found_at, search.found_query) == (2, 6)

@@ -36,7 +36,7 @@ def test_it_is_a_defense_that_describes_itself() -> None:
         {"enforcement": "off"},
         {"enforcement": "replay", "as_published": True},
     ):
-        described = Camel(**options).description()  # type: ignore[arg-type]
+        described = Camel(**options).description()
         assert 5 <= described.count(". ") + 1 <= 10
     assert isinstance(camel.pipeline(Planner([]), suite_of("banking")), BasePipelineElement)
 

@@ -306,9 +306,9 @@ def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> No
     machine = machine_with(tool=["a"], other="b")
     seen: list[bool] = []
     call = machine.world.call
-    machine.world.call = lambda tool, args, control: (seen.append(control.public), call(tool, args, control))[
+    machine.world.call = lambda tool, args, control: (seen.append(control.public), call(tool, args, control))[  # type: ignore[assignment]
         1
-    ]  # type: ignore[method-assign]
+    ]
     run_program("for x in tool():\n    other()\nother()\nif tool():\n    other()\n", machine)
     run_program(
         "z = [other() for x in tool()]\nz = [1 for x in ['a'] if tool() and other()]\nother()", machine

@@ -71,7 +71,7 @@ def check(seed: int, strict: bool, seen: Counter[str]) -> None:
             readers = [frozenset(TOOLS[tag][1]) for tag in tags]
             assert not tags or not part.full.trusted, (program, name)
             assert not tags or part.full.readers is not None, (program, name)
-            assert all(part.full.readers <= allowed for allowed in readers), (program, name)
+            assert all(part.full.readers <= allowed for allowed in readers), (program, name)  # type: ignore[operator]
             seen["from a tool" if tags else "the user's"] += 1
             seen["more than needed"] += not tags and not part.full.trusted
             seen["trusted"] += part.full.trusted

@@ -45,7 +45,7 @@ def calling(suite: ASBSuite, world: ASBEnvironment, *tools: str) -> list[str]:
     return [str(runtime.run_function(world, tool, {"ignored": 1}, raise_on_error=True)[0]) for tool in tools]
 
 
-class Probe(BasePipelineElement):  # type: ignore[misc]
+class Probe(BasePipelineElement):
     """Notes the tools on offer and makes some calls; its first runs end without an answer."""
 
     def __init__(self, *calls: str, silent_runs: int = 0) -> None:

@@ -60,7 +60,7 @@ def test_conversation_reaches_the_server_as_it_was(vendor: str) -> None:
     assert [text for _, text in got][:4] == ["Be brief.", "Weather?", "Looking.", "sun"]
     fifth = asked.messages[4]
     assert "no such city" in (text_of(fifth), fifth.get("error"))
-    made = asked.messages[2]["tool_calls"]  # type: ignore[typeddict-item]
+    made = asked.messages[2]["tool_calls"]
     assert [(call.function, dict(call.args)) for call in made] == [
         ("weather", {"city": "Rome"}),
         ("weather", {"city": "Oslo"}),

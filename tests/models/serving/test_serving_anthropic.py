@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scripted_for_serving import WEATHER, Scripted, anthropic_client, calls, says
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving import serve
 
-TOOLS = [{"name": "weather", "description": "Tells.", "input_schema": WEATHER}]
-USER = {"role": "user", "content": "Hello"}
+TOOLS: Any = [{"name": "weather", "description": "Tells.", "input_schema": WEATHER}]
+USER: Any = {"role": "user", "content": "Hello"}
 
 
 def test_plain_text_arrives_with_the_real_models_name_and_a_stop_reason() -> None:
@@ -104,5 +106,5 @@ def test_thinking_of_earlier_turns_is_left_out() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
     turn = {"role": "assistant", "content": [thinking, {"type": "text", "text": "said"}]}
     with serve(model) as server:
-        anthropic_client(server).messages.create(model="m", max_tokens=9, messages=[USER, turn, USER])
+        anthropic_client(server).messages.create(model="m", max_tokens=9, messages=[USER, turn, USER])  # type: ignore[list-item]
     assert text_of(model.asked[0].messages[1]) == "said"

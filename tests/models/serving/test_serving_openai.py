@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from scripted_for_serving import WEATHER, Scripted, calls, openai_client, says
 
@@ -11,10 +12,10 @@ from agentsys.models.estimated_usage import PER_MESSAGE
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving import serve
 
-TOOLS = [
+TOOLS: Any = [
     {"type": "function", "function": {"name": "weather", "description": "Tells.", "parameters": WEATHER}}
 ]
-USER = {"role": "user", "content": "Hello"}
+USER: Any = {"role": "user", "content": "Hello"}
 
 
 def test_plain_text_arrives_with_the_real_models_name_and_a_finish_reason() -> None:
@@ -31,7 +32,7 @@ def test_request_fields_reach_the_model() -> None:
     model = Scripted(says("{}"))
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     with serve(model) as server:
-        openai_client(server).chat.completions.create(
+        openai_client(server).chat.completions.create(  # type: ignore[call-overload]
             model="m",
             messages=[USER],
             tools=TOOLS,
@@ -63,7 +64,7 @@ def test_parallel_tool_calls_arrive_in_order_with_ids_of_their_own() -> None:
             openai_client(server).chat.completions.create(model="m", messages=[USER], tools=TOOLS).choices[0]
         )
     made = choice.message.tool_calls or []
-    assert [json.loads(call.function.arguments)["city"] for call in made] == ["Rome", "Zürich"]
+    assert [json.loads(call.function.arguments)["city"] for call in made] == ["Rome", "Zürich"]  # type: ignore[union-attr]
     assert len({call.id for call in made}) == 2
     assert choice.finish_reason == "tool_calls"
     assert choice.message.content is None
@@ -87,7 +88,9 @@ def test_tool_round_trip_gives_the_model_back_its_own_call() -> None:
         first = client.chat.completions.create(model="m", messages=[USER], tools=TOOLS).choices[0].message
         result = {"role": "tool", "tool_call_id": "mine", "content": [{"type": "text", "text": "22 degrees"}]}
         reply = client.chat.completions.create(
-            model="m", messages=[USER, first.model_dump(exclude_none=True), result], tools=TOOLS
+            model="m",
+            messages=[USER, first.model_dump(exclude_none=True), result],  # type: ignore[list-item]
+            tools=TOOLS,  # type: ignore[list-item]
         )
     assert reply.choices[0].message.content == "Sunny"
     told = model.asked[1].messages
@@ -107,8 +110,8 @@ def test_system_and_developer_messages_and_all_shapes_of_content_are_understood(
             model="m",
             messages=[
                 {"role": "system", "content": "be brief"},
-                {"role": "developer", "content": parts},
-                {"role": "user", "content": parts},
+                {"role": "developer", "content": parts},  # type: ignore[list-item, misc]
+                {"role": "user", "content": parts},  # type: ignore[list-item, misc]
                 {"role": "assistant", "content": None},
             ],
         )

@@ -125,7 +125,7 @@ def fresh(suite: str, change: Callable[[Any], None] | None = None) -> Any:
     return environment
 
 
-class Booking(FunctionsRuntime):  # type: ignore[misc]
+class Booking(FunctionsRuntime):
     """A runtime that keeps what it ran."""
 
     executed: list[tuple[str, dict[str, Any]]]
