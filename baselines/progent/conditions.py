@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import regex
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
-from jsonschema.validators import validator_for
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
 Condition = Mapping[str, Any] | str | Callable[[Any], bool]
 """What a value must satisfy. A text is a regular expression, matched from the value's start on."""
 
-REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-"""Keywords that lead out of the schema, or round in it: a written rule may not have them."""
+NOT_TAKEN = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "patternProperties"})
+"""Keywords that a rule may not have: they lead out of the schema or round in it, or match without end."""
+PATTERN_SECONDS = 1.0
+"""Most time for one pattern: an injection may have had a say in it, and some take for ever."""
 _SCHEMAS_KEPT = 1024
-_BREAKS = (re.error, Unresolvable, RecursionError, ArithmeticError)
+_BREAKS = (re.error, regex.error, Unresolvable, RecursionError, ArithmeticError, TimeoutError)
 """What a schema that nobody checked can raise while it is applied."""
 
 
@@ -39,7 +42,8 @@ def failure(name: str, value: Any, condition: Any) -> str | None:
         return _schema_failure(value, condition)
     try:
         if isinstance(condition, str):
-            holds = re.match(condition, value if isinstance(value, str) else json.dumps(value)) is not None
+            text = value if isinstance(value, str) else json.dumps(value)
+            holds = regex.match(condition, text, timeout=PATTERN_SECONDS) is not None
         elif callable(condition):
             holds = bool(condition(value))
         else:
@@ -74,7 +78,13 @@ def _validator(schema: str) -> Any:
     read = json.loads(schema)
     kind = validator_for(read, default=Draft202012Validator)
     kind.check_schema(read)
-    return kind(read, registry=REGISTRY)
+    return extend(kind, {"pattern": _pattern})(read, registry=REGISTRY)
+
+
+def _pattern(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+    """As jsonschema has it, but in bounded time."""
+    if validator.is_type(value, "string") and not regex.search(pattern, value, timeout=PATTERN_SECONDS):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
 
 
 def fault_of_condition(condition: Any) -> str | None:
@@ -82,8 +92,8 @@ def fault_of_condition(condition: Any) -> str | None:
     if not isinstance(condition, str):
         return _fault_of_schema(condition)
     try:
-        re.compile(condition)
-    except (re.error, RecursionError, OverflowError) as error:
+        regex.compile(condition)
+    except (regex.error, RecursionError, OverflowError) as error:
         return f"is no regular expression: {error}"
     return None
 
@@ -93,15 +103,13 @@ def _fault_of_schema(schema: Any) -> str | None:
     if not isinstance(schema, Mapping):
         return f"is a {type(schema).__name__}, not a schema"
     found = list(_inside(schema))
-    referring = sorted(REFERENCES & {key for key, _ in found})
-    if referring:
-        return f"refers to something else ({referring[0]})"
-    for key, value in found:
-        for pattern in _patterns(key, value):
-            try:
-                re.compile(pattern)
-            except (re.error, RecursionError, OverflowError) as error:
-                return f"has a pattern that is none: {error}"
+    barred = sorted(NOT_TAKEN & {key for key, _ in found})
+    if barred:
+        return f"has {barred[0]}, which no rule may have"
+    for pattern in [value for key, value in found if key == "pattern" and isinstance(value, str)]:
+        fault = fault_of_condition(pattern)
+        if fault is not None:
+            return f"has a pattern that {fault}"
     try:
         _validator(json.dumps(schema))
     except SchemaError as error:
@@ -111,13 +119,7 @@ def _fault_of_schema(schema: Any) -> str | None:
     return None
 
 
-def _patterns(key: str, value: Any) -> list[str]:
-    if key == "pattern" and isinstance(value, str):
-        return [value]
-    return list(value) if key == "patternProperties" and isinstance(value, Mapping) else []
-
-
-def _inside(schema: Any) -> Any:
+def _inside(schema: Any) -> Iterator[tuple[str, Any]]:
     """Every key with its value, at any depth."""
     if isinstance(schema, Mapping):
         for key, value in schema.items():

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.errors import ConfigError
+from baselines.progent import conditions
 from baselines.progent.conditions import failure, fault_of_condition
 from baselines.progent.defense import Progent
 from baselines.progent.rules import WRITTEN, Effect, Fallback, PolicyDecision, PolicyRule, allow, decide
@@ -124,6 +125,13 @@ def test_a_condition_that_cannot_be_applied_is_found_beforehand_and_refuses_othe
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a schema made us fetch something"))
     assert fault_of_condition(condition)
     assert failure("to", value, condition)
+
+
+@pytest.mark.parametrize("condition", [{"pattern": "^(a|aa)+$"}, "(a|aa)+$"])
+def test_a_pattern_that_takes_for_ever_refuses(condition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "PATTERN_SECONDS", 0.01)
+    assert "cannot be applied" in (failure("to", "a" * 200 + "!", condition) or "")
+    assert failure("to", "aaa", condition) is None
 
 
 def test_a_schema_that_refers_to_itself_refuses() -> None:
