@@ -220,9 +220,40 @@ def _baselines() -> Iterator[Target]:
     yield Target("DRIFT permission", lambda t: read_permission(t, strictly=True), ["A", "**B**", "C."])
     yield Target("DRIFT judge", lambda t: is_yes(t, strictly=True), ["<result>Yes</result>", "No"])
     yield from _actions()
+    yield from _policies()
     names = ["send_money", "read_file", "get_iban"]
     listed = ["1. send_money\n2) `read_file`", "bank.get_iban, send_money; none"]
     yield Target("tool filter", lambda t: picked(t, names, "exact"), listed)
+
+
+def _policies() -> Iterator[Target]:
+    """What Progent's policy model writes, and what comes of it when a call is checked."""
+    from agentsys.models.chat import ToolSpec
+    from baselines.progent.fixes import NONE
+    from baselines.progent.policy_reply import UnreadablePolicy, read_policy
+    from baselines.progent.settings import ProgentSettings
+
+    properties = {"recipient": {"type": "string"}, "amount": {"type": "number"}, "to": {"type": "array"}}
+    tools = [ToolSpec("send_money", "Pays.", {"type": "object", "properties": properties})]
+    args = {"recipient": "GB29", "amount": 5, "to": ["a@b.org"]}
+    rule = {
+        "name": "send_money",
+        "args": {
+            "recipient": {"type": "string", "pattern": "^[A-Z]{2}[0-9]+$", "minLength": 2},
+            "amount": {"anyOf": [{"maximum": 5, "multipleOf": 0.5}, {"enum": [1, 2]}]},
+            "to": {"items": {"enum": ["a@b.org"]}, "uniqueItems": True},
+        },
+    }
+    written = json.dumps([rule])
+    replies = [written, f"Yes\n```json\n{written}\n```", f"No. {written}"]
+
+    def checked(text: str, settings: ProgentSettings) -> None:
+        for entry in read_policy(text, tools, settings) or ():
+            entry.as_rule().broken_by(args)
+
+    for name, settings in (("", ProgentSettings()), (", compat", ProgentSettings(fixes=NONE))):
+        read = lambda t, s=settings: checked(t, s)  # noqa: E731
+        yield Target(f"Progent policy{name}", read, replies, (UnreadablePolicy,))
 
 
 def _actions() -> Iterator[Target]:
