@@ -23,7 +23,9 @@ NOT_TAKEN = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "patternPropertie
 PATTERN_SECONDS = 1.0
 """Most time for one pattern: an injection may have had a say in it, and some take for ever."""
 _SCHEMAS_KEPT = 1024
-_BREAKS = (re.error, regex.error, Unresolvable, RecursionError, ArithmeticError, TimeoutError)
+_NO_PATTERN = (regex.error, RecursionError, ArithmeticError, ValueError, MemoryError)
+"""What a text that is no pattern can raise when it is compiled."""
+_BREAKS = (re.error, *_NO_PATTERN, Unresolvable, TimeoutError)
 """What a schema that nobody checked can raise while it is applied."""
 
 
@@ -93,7 +95,7 @@ def fault_of_condition(condition: Any) -> str | None:
         return _fault_of_schema(condition)
     try:
         regex.compile(condition)
-    except (regex.error, RecursionError, OverflowError) as error:
+    except _NO_PATTERN as error:
         return f"is no regular expression: {error}"
     return None
 

@@ -15,8 +15,9 @@ from baselines.progent.fixes import ProgentFix
 from baselines.progent.rules import WRITTEN, PolicyRule, allow
 from baselines.progent.settings import ProgentSettings
 
-_FENCE = re.compile(r"```json\s*(.*?)```", re.DOTALL)
-_ANY_FENCE = re.compile(r"```(?:\w+)?\s*(.*?)```", re.DOTALL)
+# Possessive: a fence that is never closed is given up at once, not tried from each of its letters.
+_FENCE = re.compile(r"```json\s*+(.*?)```", re.DOTALL)
+_ANY_FENCE = re.compile(r"```\w*+\s*+(.*?)```", re.DOTALL)
 _YES = re.compile(r"^\s*yes\b[\s.,:!]*", re.IGNORECASE)
 _NO = re.compile(r"^\W*no\b", re.IGNORECASE)
 # A text in quotes is stepped over; a comma before a closing bracket is not part of one.
