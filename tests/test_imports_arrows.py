@@ -220,7 +220,7 @@ def test_the_listed_sub_rooms_exist() -> None:
         ("agentsys.analysis.frame", "agentdojo.types"),
         ("agentsys.records.schema", "agentdojo.types"),
         ("agentsys.records.schema", "agentsys.analysis.published"),
-        ("agentsys.analysis.statistics.paired", "agentsys.analysis.metrics.rates.Cell"),
+        ("agentsys.analysis.statistics.paired", "agentsys.analysis.metrics.rates.MeasuredCell"),
         ("agentsys.analysis.metrics.rates", "agentsys.analysis.tables.report"),
         ("agentsys.analysis.tables.report", "agentsys.analysis.paper"),
         ("agentsys.audit.static.checks", "agentsys.audit.traces.audit"),
@@ -239,7 +239,7 @@ def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:
     [
         ("agentsys.analysis.frame", "agentsys.records.schema.CaseRecord"),
         ("agentsys.analysis.frame", "pandas"),
-        ("agentsys.analysis.tables.report", "agentsys.analysis.metrics.rates.Cell"),
+        ("agentsys.analysis.tables.report", "agentsys.analysis.metrics.rates.MeasuredCell"),
         ("agentsys.analysis.statistics.paired", "agentsys.analysis.statistics.estimate.Estimate"),
         ("agentsys.runs.plan", "agentsys.benchmarks.agentdojo"),
         ("agentsys.runs.build_record", "agentsys.__version__"),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.search_attempts import Searches, read_searches
+from agentsys.analysis.metrics.search_attempts import StoredSearches, read_searches
 from agentsys.analysis.metrics.search_budget import budget_rows
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.search_budget_document import budget_output
@@ -40,7 +40,7 @@ def budget(
         _draw(searches, figure, model)
 
 
-def _draw(searches: Searches, out: Path, model: str | None) -> None:
+def _draw(searches: StoredSearches, out: Path, model: str | None) -> None:
     from agentsys.analysis.figures.budget_figure import budget_figure
     from agentsys.analysis.figures.drawn import save
 

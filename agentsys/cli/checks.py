@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """Everything the doctor found."""
 
     versions: dict[str, str | None]
@@ -51,9 +51,9 @@ class Report:
     self_check: Finding
 
 
-def examine(logdir: Path, config_dirs: Sequence[Path] = ()) -> Report:
+def examine(logdir: Path, config_dirs: Sequence[Path] = ()) -> CheckReport:
     """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports)."""
-    return Report(
+    return CheckReport(
         versions=versions(),
         models=[model_keys(name, config_dirs) for name in catalog.known("model", config_dirs)],
         extras=extras(),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentsys.cli.checks import Finding, Report, examine
+from agentsys.cli.checks import CheckReport, Finding, examine
 from agentsys.cli.terminal import one_line
 
 
@@ -31,7 +31,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: CheckReport) -> list[str]:
     versions = [
         Finding(name, version is not None, version or "not installed")
         for name, version in report.versions.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from agentsys.analysis.tables.output import Output, Records
+from agentsys.analysis.tables.output import LongForm, Output
 from agentsys.rescoring.agreement import agreements, changed_cases, fixed_rows
 from agentsys.rescoring.explain import ScoreFlip
 from agentsys.rescoring.rescore import RescoredCase, Rescoring
@@ -40,7 +40,7 @@ def rescoring_output(found: Rescoring) -> Output:
     Args:
         found: From `agentsys.rescoring.rescore.rescore`.
     """
-    records = Records(COLUMNS, [_line(case) for case in found.cases])
+    records = LongForm(COLUMNS, [_line(case) for case in found.cases])
     return Output("agentsys rescore", rescoring_document(found), records, _data(found))
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.analysis.figures.drawn import Drawn, save
 from agentsys.analysis.figures.figure4 import relative_drop
-from agentsys.analysis.figures.labels import Label, Obstacle, place_labels
+from agentsys.analysis.figures.labels import Label, OccupiedSpot, place_labels
 from agentsys.analysis.figures.mark import COLUMNS, PAPER, RUNS, Mark
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.figures.style import looks, new_figure
@@ -260,7 +260,7 @@ def test_labels_cover_neither_each_other_nor_points() -> None:
     axes.set(xlim=(0, 10), ylim=(0, 10))
     points = [(2.0, 5.0), (2.4, 5.0), (2.0, 5.4), (9.8, 9.8)]
     labels = [Label(f"a long name {n}", x, y, "black") for n, (x, y) in enumerate(points)]
-    place_labels(axes, labels, [Obstacle(x, y, x, y, reach=4) for x, y in points])
+    place_labels(axes, labels, [OccupiedSpot(x, y, x, y, reach=4) for x, y in points])
     sheet.draw_without_rendering()
     boxes = [text.get_window_extent() for text in axes.texts]
     frame = axes.get_window_extent()

@@ -15,8 +15,7 @@ from agentsys.analysis.figures.mark import PAPER, Mark, across
 from agentsys.analysis.figures.points import draw_point, draw_whiskers, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics.measurement import number_in
-from agentsys.analysis.metrics.rates import TARGETED_ASR, measure
+from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, number_in
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.error_rule import ErrorRule

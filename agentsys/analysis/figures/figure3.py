@@ -13,8 +13,14 @@ from agentsys.analysis.figures.mark import PAPER, Mark, across, upright
 from agentsys.analysis.figures.points import draw_point, obstacles, point_labels, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics.measurement import Number, number_in
-from agentsys.analysis.metrics.rates import BENIGN_UTILITY, DEFENSE_QUALITY, TARGETED_ASR, measure
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    DEFENSE_QUALITY,
+    TARGETED_ASR,
+    Number,
+    measure,
+    number_in,
+)
 from agentsys.analysis.metrics.tokens import all_tokens, mean_tokens
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import RunLine

@@ -44,7 +44,7 @@ def shown_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class OccupiedSpot:
     """A line (or, with both ends alike, a point) that no label may cover, in data coordinates."""
 
     x0: float
@@ -55,7 +55,7 @@ class Obstacle:
     """Points to keep free around it."""
 
 
-def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[Obstacle]) -> None:
+def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[OccupiedSpot]) -> None:
     """Write each label next to its point, clear of the labels before it, of obstacles and of the frame.
 
     Call it when the axes have their final limits. A label that finds no free place near its point stands
@@ -89,7 +89,7 @@ _CROSSING = 30.0
 """What it costs, in covered square pixels, that a label's line runs through something."""
 
 
-def _boxes_around(axes: Axes, obstacles: Sequence[Obstacle]) -> FloatArray:
+def _boxes_around(axes: Axes, obstacles: Sequence[OccupiedSpot]) -> FloatArray:
     """Shape (K, 4): left, bottom, right, top in pixels."""
     if not obstacles:
         return np.zeros((0, 4))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
-from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.tables.escaping import csv_cell
 
 RUNS = "runs"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.figures.labels import Label, Obstacle, shown_name
+from agentsys.analysis.figures.labels import Label, OccupiedSpot, shown_name
 from agentsys.analysis.figures.mark import PAPER, Mark
 from agentsys.analysis.figures.style import Look
 
@@ -95,7 +95,7 @@ def line_labels(marks: Iterable[Mark], styles: Mapping[str, Look], *, at_end: bo
     return point_labels(chosen.values(), styles)
 
 
-def line_obstacles(marks: Sequence[Mark]) -> list[Obstacle]:
+def line_obstacles(marks: Sequence[Mark]) -> list[OccupiedSpot]:
     """`obstacles`, and the lines between our points, as strings of small ones."""
     found = obstacles(marks)
     for name in series_of(marks):
@@ -104,7 +104,7 @@ def line_obstacles(marks: Sequence[Mark]) -> list[Obstacle]:
             for step in range(1, _STEPS):
                 x = start.x + (end.x - start.x) * step / _STEPS
                 y = start.y + (end.y - start.y) * step / _STEPS
-                found.append(Obstacle(x, y, x, y))
+                found.append(OccupiedSpot(x, y, x, y))
     return found
 
 
@@ -112,15 +112,15 @@ _STEPS = 12
 """Into how many pieces a line between two points is cut."""
 
 
-def obstacles(marks: Iterable[Mark]) -> list[Obstacle]:
+def obstacles(marks: Iterable[Mark]) -> list[OccupiedSpot]:
     """What the marks cover: markers and whiskers."""
-    found: list[Obstacle] = []
+    found: list[OccupiedSpot] = []
     for mark in marks:
-        found.append(Obstacle(mark.x, mark.y, mark.x, mark.y, reach=HOLLOW / 2))
+        found.append(OccupiedSpot(mark.x, mark.y, mark.x, mark.y, reach=HOLLOW / 2))
         if not math.isnan(mark.y_low):
-            found.append(Obstacle(mark.x, mark.y_low, mark.x, mark.y_high))
+            found.append(OccupiedSpot(mark.x, mark.y_low, mark.x, mark.y_high))
         if not math.isnan(mark.x_low):
-            found.append(Obstacle(mark.x_low, mark.y, mark.x_high, mark.y))
+            found.append(OccupiedSpot(mark.x_low, mark.y, mark.x_high, mark.y))
     return found
 
 

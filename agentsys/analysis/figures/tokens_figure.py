@@ -13,7 +13,7 @@ from agentsys.analysis.figures.mark import Mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
-from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, all_tokens, mean_tokens
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Resampler

@@ -11,7 +11,7 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 
-Outcome = Literal["error", "attack_succeeded", "attack_failed", "attack_unseen", "benign"]
+ShownOutcome = Literal["error", "attack_succeeded", "attack_failed", "attack_unseen", "benign"]
 """`attack_unseen`: it failed, and no tool had returned the payload."""
 
 
@@ -28,7 +28,7 @@ class IndexRow(TypedDict):
     injection_task: str
     """Empty in benign cases."""
     epoch: int
-    outcome: Outcome
+    outcome: ShownOutcome
     solved: bool | None
     """None where the case errored."""
     error_kind: str | None
@@ -94,7 +94,7 @@ def index_row(case: CaseRow) -> IndexRow:
     }
 
 
-def _outcome(case: CaseRow) -> Outcome:
+def _outcome(case: CaseRow) -> ShownOutcome:
     if case.status == "error":
         return "error"
     if case.attack == NO_ATTACK:

@@ -16,7 +16,7 @@ from statistics import mean
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.rates import Cell, MetricRow, percent
+from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, percent
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
@@ -112,11 +112,11 @@ def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
     return sorted(suite for suite, any_solved in solved.items() if not any_solved)
 
 
-def _cells(cases: Iterable[CaseRow]) -> dict[Cell, list[CaseRow]]:
-    found: defaultdict[Cell, list[CaseRow]] = defaultdict(list)
+def _cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
+    found: defaultdict[MeasuredCell, list[CaseRow]] = defaultdict(list)
     for case in cases:
         if not case.is_injection_task_alone:
-            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            cell = MeasuredCell.of(case)
             found[cell].append(case)
     return {cell: group for cell, group in found.items() if any(_has_facts(case) for case in group)}
 
@@ -125,15 +125,15 @@ def _has_facts(case: CaseRow) -> bool:
     return IS_CONTROL in case.measured or not _declarations(case).keys().isdisjoint(case.measured)
 
 
-def _order(cell: Cell) -> tuple[object, ...]:
+def _order(cell: MeasuredCell) -> tuple[object, ...]:
     return (*cell[:3], cell.defense != "none", cell.defense, cell.attack != NO_ATTACK, cell.attack)
 
 
-def _is_control_of(other: Cell, cases: Iterable[CaseRow], cell: Cell) -> bool:
+def _is_control_of(other: MeasuredCell, cases: Iterable[CaseRow], cell: MeasuredCell) -> bool:
     return other[:4] == cell[:4] and other.attack != NO_ATTACK and is_control(cases)
 
 
-def _fact_rows(cell: Cell, cases: Sequence[CaseRow], resampler: Resampler) -> Iterator[MetricRow]:
+def _fact_rows(cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resampler) -> Iterator[MetricRow]:
     benign = cell.attack == NO_ATTACK
     found = declared(cases)
     facts = {name: fact for name, fact in found.items() if fact.of == "all" or not benign}
@@ -153,7 +153,7 @@ def _fact_rows(cell: Cell, cases: Sequence[CaseRow], resampler: Resampler) -> It
 
 
 def _mean_rows(
-    cell: Cell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int
+    cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int
 ) -> Iterator[MetricRow]:
     """Means in the fact's own unit, without intervals; nothing where some value is no number."""
     by_suite: defaultdict[str, list[float]] = defaultdict(list)
@@ -184,7 +184,9 @@ def _shares(cases: Sequence[CaseRow], fact: str, resampler: Resampler) -> dict[s
     return {**suites, OVERALL: macro(list(suites.values())), POOLED: rate(list(parts.values()))}
 
 
-def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate], errors: int) -> Iterator[MetricRow]:
+def _rows(
+    cell: MeasuredCell, metric: str, levels: Mapping[str, Estimate], errors: int
+) -> Iterator[MetricRow]:
     for suite, estimate in levels.items():
         interval = proportion_interval(estimate)
         bounds = percent(interval.low), percent(interval.high)
@@ -192,13 +194,13 @@ def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate], errors: int) 
 
 
 def _control_rows(
-    cell: Cell, attacked: Sequence[CaseRow], control: Sequence[CaseRow], resampler: Resampler
+    cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow], resampler: Resampler
 ) -> Iterator[MetricRow]:
     """The control's ASR and the difference, on the cases that both have."""
     pairing = pair_up([replace(case, attack=cell.attack) for case in control], attacked)
     if not pairing.pairs:
         return
-    for suite, found in compared(pairing.pairs, Side.HIJACKED, resampler).items():
+    for suite, found in compared(pairing.pairs, Side.INJECTED, resampler).items():
         interval = difference_interval(found.difference)
         n, difference = found.difference.n, found.difference.value
         nothing = float("nan")

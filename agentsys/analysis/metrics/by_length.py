@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from agentsys.analysis.metrics.measurement import Number, number_of
+from agentsys.analysis.metrics.rates import Number, number_of
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
@@ -49,7 +49,7 @@ def asr_by_round(
         if case.attack != NO_ATTACK and length in lengths and length is not None and round_ is not None:
             groups.setdefault((length, round_), []).append(case)
     return {
-        pair: number_of(rate([totals(_pooled(group, errors), Side.HIJACKED, resampler)]))
+        pair: number_of(rate([totals(_pooled(group, errors), Side.INJECTED, resampler)]))
         for pair, group in groups.items()
     }
 
@@ -94,7 +94,7 @@ def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resamp
         bucket: number_of(
             rate(
                 [
-                    totals(_part(found, lengths, _bucket(bucket)), Side.HIJACKED, resampler)
+                    totals(_part(found, lengths, _bucket(bucket)), Side.INJECTED, resampler)
                     for found in tallies
                 ]
             )

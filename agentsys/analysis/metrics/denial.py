@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agentsys.analysis.metrics.rates import Cell, MetricRow
+from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
@@ -34,7 +34,7 @@ _DENIALS = frozenset({"dos", "captcha_dos", "felony_dos", "offensive_email_dos",
 class Denial:
     """One denial of service against one defense, beside the same tasks without attack."""
 
-    cell: Cell
+    cell: MeasuredCell
     rows: tuple[MetricRow, ...]
     """`ASR_WHERE_SOLVED` and `UTILITY_CHANGE`, per suite, overall and pooled. The first is absent where
     no task was solved without attack."""
@@ -95,7 +95,11 @@ def denial_notes(found: Sequence[Denial]) -> Iterator[str]:
 
 
 def _denial(
-    cell: Cell, benign: Sequence[CaseRow], attacked: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule
+    cell: MeasuredCell,
+    benign: Sequence[CaseRow],
+    attacked: Sequence[CaseRow],
+    resampler: Resampler,
+    rule: ErrorRule,
 ) -> Denial:
     # Both under one label, without the goal that plays no part, so that they are pairs.
     pairs = pair_up(_aligned(benign), _aligned(attacked), rule).pairs
@@ -115,14 +119,14 @@ def _aligned(cases: Iterable[CaseRow]) -> list[CaseRow]:
 
 
 def _where_solved(
-    cell: Cell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
+    cell: MeasuredCell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
 ) -> Iterator[MetricRow]:
     by_suite: defaultdict[str, list[CaseRow]] = defaultdict(list)
     for pair in pairs:
         if _solved(pair.baseline, rule):
             by_suite[pair.defense.suite].append(pair.defense)
     parts = {
-        suite: totals(tally(suite, by_suite[suite], rule), Side.HIJACKED, resampler)
+        suite: totals(tally(suite, by_suite[suite], rule), Side.INJECTED, resampler)
         for suite in sorted(by_suite)
     }
     if parts:
@@ -133,14 +137,16 @@ def _where_solved(
             yield _row(cell, suite, ASR_WHERE_SOLVED, estimate, interval.low, interval.high)
 
 
-def _changes(cell: Cell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule) -> Iterator[MetricRow]:
+def _changes(
+    cell: MeasuredCell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
+) -> Iterator[MetricRow]:
     if pairs:
         for suite, both in compared(pairs, Side.SOLVED, resampler, rule).items():
             interval = difference_interval(both.difference)
             yield _row(cell, suite, UTILITY_CHANGE, both.difference, interval.low, interval.high)
 
 
-def _row(cell: Cell, suite: str, metric: str, found: Estimate, low: float, high: float) -> MetricRow:
+def _row(cell: MeasuredCell, suite: str, metric: str, found: Estimate, low: float, high: float) -> MetricRow:
     value, low, high = (round(100.0 * number, 9) for number in (found.value, low, high))
     return MetricRow(*cell, suite, metric, value, low, high, found.n, found.errors)
 
@@ -150,14 +156,14 @@ def _solved(case: CaseRow, rule: ErrorRule) -> bool:
     return found is not None and found.utility
 
 
-def _cells(cases: Iterable[CaseRow]) -> Mapping[Cell, list[CaseRow]]:
-    found: defaultdict[Cell, list[CaseRow]] = defaultdict(list)
+def _cells(cases: Iterable[CaseRow]) -> Mapping[MeasuredCell, list[CaseRow]]:
+    found: defaultdict[MeasuredCell, list[CaseRow]] = defaultdict(list)
     for case in cases:
         if not case.is_injection_task_alone:
-            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            cell = MeasuredCell.of(case)
             found[cell].append(case)
     return dict(found)
 
 
-def _order(cell: Cell) -> tuple[object, ...]:
+def _order(cell: MeasuredCell) -> tuple[object, ...]:
     return (*cell[:3], cell.defense != "none", cell.defense, cell.attack)

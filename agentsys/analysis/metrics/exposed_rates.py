@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.error_rule import ErrorRule, Outcome, outcome
+from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, Estimate, Side, macro, rate, totals
 from agentsys.analysis.statistics.outcome_grid import tally
 from agentsys.analysis.statistics.paired import compared, p_value, pair_up
@@ -147,7 +147,7 @@ def at_the_floor(
     for suite in sorted({case.suite for case in undefended}):
         counted = tally(suite, [case for case in undefended if case.suite == suite], rule)
         if counted.cases.sum():
-            rates[suite] = rate([totals(counted, Side.HIJACKED, resampler)])
+            rates[suite] = rate([totals(counted, Side.INJECTED, resampler)])
     levels = {OVERALL: macro(list(rates.values())), **rates} if rates else {}
     return [
         level for level, estimate in levels.items() if estimate.value < FLOOR and p_value(estimate) >= 0.05
@@ -168,11 +168,11 @@ def detectable_asr(
     pairs = pair_up(baseline, defense, rule).pairs
     if not pairs:
         return float("nan")
-    overall = compared(pairs, Side.HIJACKED, resampler, rule)[OVERALL]
+    overall = compared(pairs, Side.INJECTED, resampler, rule)[OVERALL]
     return 100.0 * smallest_detectable(overall.difference)
 
 
-def _share(cases: Iterable[CaseRow], hit: Callable[[Outcome], bool], rule: ErrorRule) -> Share:
+def _share(cases: Iterable[CaseRow], hit: Callable[[CountedOutcome], bool], rule: ErrorRule) -> Share:
     outcomes = [(case.suite, outcome(case, rule)) for case in cases]
     return _mean([(suite, hit(found)) for suite, found in outcomes if found is not None])
 

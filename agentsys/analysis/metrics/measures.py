@@ -1,30 +1,147 @@
-"""`measures`: all measures of cost and of untrusted text, for every cell and suite, as one long form."""
+"""`measures`: cost and untrusted text, for every cell and suite, as one long form.
+
+Definitions: docs/data.md#measures. Every function takes the cases of one group. How much untrusted text
+reached an agent that can act, and for how long, are means over cases: those that errored and those whose
+value is unknown are left out, and the mean is nan where none is left. Cost sets dollars and tokens against
+tasks solved and attacks that succeeded: errored cases are in what was spent (they were paid for) and in no
+result; a sum with an unknown part is nan, never too small.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agentsys.analysis.metrics import measures_cost, measures_exposure
-from agentsys.analysis.metrics.measures_exposure import Mean
-from agentsys.analysis.metrics.rates import Cell
+from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.statistics.estimate import POOLED
-from agentsys.records.case_row import CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+PER_TOKENS = 1_000_000
+"""Tokens that rates per tokens refer to."""
+
+
+class Mean(NamedTuple):
+    """A mean and what it rests on."""
+
+    value: float
+    """nan where `n` is 0."""
+    n: int
+    """Cases with a known value."""
+
+
+def untrusted_tokens(cases: Iterable[CaseRow]) -> Mean:
+    """Tokens per case that came from tools into the acting agent's context."""
+    return _mean(cases, lambda case: case.untrusted_tokens)
+
+
+def untrusted_tokens_workers(cases: Iterable[CaseRow]) -> Mean:
+    """Tokens per case that came from tools into workers' contexts, all workers of a case together."""
+    return _mean(cases, lambda case: case.untrusted_tokens_workers)
+
+
+def exposure_rounds(cases: Iterable[CaseRow]) -> Mean:
+    """Replies per attacked case that the acting agent gave with the injection in its context."""
+    return _mean(_attacked(cases), lambda case: case.exposure_rounds)
+
+
+def exposure_rounds_workers(cases: Iterable[CaseRow]) -> Mean:
+    """Replies per attacked case that workers gave with the injection in their contexts."""
+    return _mean(_attacked(cases), lambda case: case.exposure_rounds_workers)
+
+
+def _mean(cases: Iterable[CaseRow], value: Callable[[CaseRow], int | None]) -> Mean:
+    found = [value(case) for case in cases if case.status == "ok"]
+    known = [one for one in found if one is not None]
+    return Mean(sum(known) / len(known) if known else float("nan"), len(known))
+
+
+def dollars(cases: Iterable[CaseRow]) -> float:
+    """US dollars spent on all of these cases; nan if one of them has no known cost."""
+    return _sum(case.cost_usd for case in cases)
+
+
+def tokens(cases: Iterable[CaseRow]) -> float:
+    """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
+    return _sum(sum(case.tokens_by_role.values()) if case.tokens_by_role else None for case in cases)
+
+
+def cost_per_solved_task(cases: Iterable[CaseRow]) -> float:
+    """US dollars spent on all cases / user tasks solved; nan where none was solved."""
+    listed = list(cases)
+    return _ratio(dollars(listed), _solved(listed))
+
+
+def tokens_per_solved_task(cases: Iterable[CaseRow]) -> float:
+    """The same in tokens, for models without a price."""
+    listed = list(cases)
+    return _ratio(tokens(listed), _solved(listed))
+
+
+def asr_per_dollar(cases: Iterable[CaseRow]) -> float:
+    """Attacks that succeeded per US dollar spent on attacked cases.
+
+    The targeted ASR divided by the mean cost of an attacked case, where none errored. nan where
+    nothing was spent.
+    """
+    attacked = _attacked(cases)
+    return _ratio(_hijacked(attacked), dollars(attacked))
+
+
+def asr_per_million_tokens(cases: Iterable[CaseRow]) -> float:
+    """The same per `PER_TOKENS` tokens, for models without a price."""
+    attacked = _attacked(cases)
+    return _ratio(PER_TOKENS * _hijacked(attacked), tokens(attacked))
+
+
+def tokens_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
+    """Role -> tokens per case, over the cases that say what they used.
+
+    A case in which a role was never asked counts as 0 for it, so that the roles add up to the mean of
+    all tokens. Sorted by role.
+    """
+    listed = [case.tokens_by_role for case in cases if case.tokens_by_role]
+    sums: defaultdict[str, int] = defaultdict(int)
+    for used in listed:
+        for role, count in used.items():
+            sums[role] += count
+    return {role: Mean(sums[role] / len(listed), len(listed)) for role in sorted(sums)}
+
+
+def _attacked(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    return [case for case in cases if case.attack != NO_ATTACK]
+
+
+def _solved(cases: Sequence[CaseRow]) -> int:
+    return sum(case.status == "ok" and case.utility for case in cases)
+
+
+def _hijacked(cases: Sequence[CaseRow]) -> int:
+    return sum(case.status == "ok" and bool(case.injection_success) for case in cases)
+
+
+def _sum(parts: Iterable[float | None]) -> float:
+    return math.fsum(math.nan if part is None else part for part in parts)
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below else math.nan
+
 
 MEANS: dict[str, Callable[[Iterable[CaseRow]], Mean]] = {
-    "untrusted_tokens": measures_exposure.untrusted_tokens,
-    "untrusted_tokens_workers": measures_exposure.untrusted_tokens_workers,
-    "exposure_rounds": measures_exposure.exposure_rounds,
-    "exposure_rounds_workers": measures_exposure.exposure_rounds_workers,
+    "untrusted_tokens": untrusted_tokens,
+    "untrusted_tokens_workers": untrusted_tokens_workers,
+    "exposure_rounds": exposure_rounds,
+    "exposure_rounds_workers": exposure_rounds_workers,
 }
 """Measures that are means over cases."""
 
 RATIOS: dict[str, Callable[[Iterable[CaseRow]], float]] = {
-    "cost_per_solved_task": measures_cost.cost_per_solved_task,
-    "tokens_per_solved_task": measures_cost.tokens_per_solved_task,
-    "asr_per_dollar": measures_cost.asr_per_dollar,
-    "asr_per_million_tokens": measures_cost.asr_per_million_tokens,
+    "cost_per_solved_task": cost_per_solved_task,
+    "tokens_per_solved_task": tokens_per_solved_task,
+    "asr_per_dollar": asr_per_dollar,
+    "asr_per_million_tokens": asr_per_million_tokens,
 }
 """Measures that are one sum over another."""
 
@@ -58,10 +175,10 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
-    groups: defaultdict[tuple[Cell, bool, str], list[CaseRow]] = defaultdict(list)
+    groups: defaultdict[tuple[MeasuredCell, bool, str], list[CaseRow]] = defaultdict(list)
     for case in cases:
         if not case.is_injection_task_alone:
-            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            cell = MeasuredCell.of(case)
             groups[cell, False, case.suite].append(case)
             groups[cell, True, POOLED].append(case)
     return [
@@ -76,5 +193,5 @@ def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int]]:
         yield name, *mean(cases)
     for name, ratio in RATIOS.items():
         yield name, ratio(cases), len(cases)
-    for role, found in measures_cost.tokens_per_role(cases).items():
+    for role, found in tokens_per_role(cases).items():
         yield f"{TOKENS_OF_ROLE}:{role}", *found

@@ -15,7 +15,7 @@ from agentsys.analysis.statistics.estimate import (
     POOLED,
     Estimate,
     Side,
-    Totals,
+    SuiteTotals,
     defense_quality,
     macro,
     rate,
@@ -71,7 +71,21 @@ LONG_COLUMNS = tuple(field.name for field in fields(MetricRow))
 """Column names of the long form, in order."""
 
 
-class Cell(NamedTuple):
+class Number(NamedTuple):
+    """One measured value, wherever it is shown."""
+
+    value: float
+    """Percent; nan where undefined."""
+    ci_low: float
+    """Percent: lower end of the 95% interval; nan where undefined."""
+    ci_high: float
+    n: int
+    """Cases it rests on."""
+    errors: int = 0
+    """Errored cases among those that were to be counted."""
+
+
+class MeasuredCell(NamedTuple):
     """What a row of a table is about; the model's name is the marked one."""
 
     benchmark: str
@@ -79,6 +93,11 @@ class Cell(NamedTuple):
     model: str
     defense: str
     attack: str
+
+    @classmethod
+    def of(cls, case: CaseRow) -> MeasuredCell:
+        """Name the cell that a case belongs to."""
+        return cls(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
 
 
 def measure(
@@ -126,15 +145,15 @@ def measure(
 
 
 def _attack_rows(
-    cell: Cell, benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
+    cell: MeasuredCell, benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
 ) -> Iterator[MetricRow]:
     yield from _rows(cell, UTILITY_UNDER_ATTACK, _levels(_totals(attacked, Side.SOLVED, resampler)))
-    yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.HIJACKED, resampler)))
+    yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.INJECTED, resampler)))
     yield from _rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler))
 
 
 def _own_rows(
-    cell: Cell, cases: Sequence[CaseRow], own: Sequence[Metric], resampler: Resampler
+    cell: MeasuredCell, cases: Sequence[CaseRow], own: Sequence[Metric], resampler: Resampler
 ) -> Iterator[MetricRow]:
     """Rows of the user's own metrics; none of one that has no answer for any case."""
     for metric in own:
@@ -154,7 +173,7 @@ def _qualities(
         for suite in attacked
         if suite in benign
     }
-    asr = _levels(_totals(attacked, Side.HIJACKED, resampler, frames))
+    asr = _levels(_totals(attacked, Side.INJECTED, resampler, frames))
     shared = {suite: benign[suite] for suite in frames}
     utility = _levels(_totals(shared, Side.SOLVED, resampler, frames)) if shared else {}
     if len(frames) < len(attacked):
@@ -175,18 +194,18 @@ def _totals(
     side: Side,
     resampler: Resampler,
     frames: Mapping[str, tuple[str, ...]] | None = None,
-) -> dict[str, Totals]:
+) -> dict[str, SuiteTotals]:
     frames = frames or {}
     return {suite: totals(found, side, resampler, frames.get(suite)) for suite, found in tallies.items()}
 
 
-def _levels(suites: Mapping[str, Totals]) -> dict[str, Estimate]:
+def _levels(suites: Mapping[str, SuiteTotals]) -> dict[str, Estimate]:
     """Each suite, then `overall`, then `pooled`."""
     rates = {suite: rate([part]) for suite, part in suites.items()}
     return {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(suites.values()))}
 
 
-def _rows(cell: Cell, metric: str, levels: Mapping[str, Estimate]) -> Iterator[MetricRow]:
+def _rows(cell: MeasuredCell, metric: str, levels: Mapping[str, Estimate]) -> Iterator[MetricRow]:
     for suite, estimate in levels.items():
         interval = proportion_interval(estimate)
         yield MetricRow(
@@ -206,11 +225,11 @@ def percent(proportion: float) -> float:
     return round(100.0 * proportion, 9)
 
 
-def _benign_cell(case: CaseRow) -> Cell:
-    return Cell(case.benchmark, case.version, case.shown_model, case.defense, NO_ATTACK)
+def _benign_cell(case: CaseRow) -> MeasuredCell:
+    return MeasuredCell.of(case)._replace(attack=NO_ATTACK)
 
 
-def _order(cell: Cell) -> tuple[str, str, str, bool, str]:
+def _order(cell: MeasuredCell) -> tuple[str, str, str, bool, str]:
     return cell.benchmark, cell.version, cell.model, cell.defense != "none", cell.defense
 
 
@@ -219,3 +238,20 @@ def _grouped(cases: Iterable[CaseRow], key: Callable[[CaseRow], _K]) -> dict[_K,
     for case in cases:
         groups[key(case)].append(case)
     return dict(groups)
+
+
+def number_of(estimate: Estimate) -> Number:
+    """A proportion with its replicates -> percent with the interval."""
+    interval = proportion_interval(estimate)
+    return Number(
+        percent(estimate.value),
+        percent(interval.low),
+        percent(interval.high),
+        estimate.n,
+        estimate.errors,
+    )
+
+
+def number_in(row: MetricRow) -> Number:
+    """The number of a row of the long form."""
+    return Number(row.value, row.ci_low, row.ci_high, row.n, row.errors)

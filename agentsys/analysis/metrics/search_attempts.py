@@ -39,17 +39,17 @@ class SearchState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spent:
+class SearchSpending:
     """What one side of a search used."""
 
     tokens: int = 0
     cost_usd: float | None = 0.0
     """None where a call had no price: the cost is unknown."""
 
-    def __add__(self, other: Spent) -> Spent:
+    def __add__(self, other: SearchSpending) -> SearchSpending:
         known = self.cost_usd is not None and other.cost_usd is not None
         cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
-        return Spent(self.tokens + other.tokens, cost)
+        return SearchSpending(self.tokens + other.tokens, cost)
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Search:
     by_start: bool
     """Whether the text the search starts from is the one that succeeded."""
     state: SearchState
-    attacker: Spent
-    target: Spent
+    attacker: SearchSpending
+    target: SearchSpending
 
     @property
     def model(self) -> str:
@@ -85,7 +85,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Searches:
+class StoredSearches:
     """What some folders hold."""
 
     found: tuple[Search, ...]
@@ -95,7 +95,7 @@ class Searches:
     """Further folders of searches that are in `found` already."""
 
 
-def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
+def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
     """Every search under some folders.
 
     Args:
@@ -113,19 +113,21 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
     skipped: list[Skipped] = []
     found: dict[Case, Search] = {}
     repeated = 0
-    elsewhere: dict[Case, Spent] = {}
+    elsewhere: dict[Case, SearchSpending] = {}
     for folder in folders:
         blocks, lost = _attempts(folder, skipped)
         lead = _attempt(blocks[0]).lead if blocks else None
         if lead is not None:
             case = blocks[0].case.model_copy(update={"user_task_id": lead})
-            elsewhere[case] = elsewhere.get(case, Spent()) + _spent(blocks, lambda role: role not in ATTACKER)
+            elsewhere[case] = elsewhere.get(case, SearchSpending()) + _spent(
+                blocks, lambda role: role not in ATTACKER
+            )
         elif blocks:
             search = _of(blocks, blocks[-1].search or _final(folder, skipped), lost=lost)
             repeated += search.case in found
             found.setdefault(search.case, search)
     found = {
-        case: replace(search, target=search.target + elsewhere.get(case, Spent()))
+        case: replace(search, target=search.target + elsewhere.get(case, SearchSpending()))
         for case, search in found.items()
     }
     if not found:
@@ -137,7 +139,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> Searches:
             f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap:"
             " agentsys budget DIR"
         )
-    return Searches(tuple(found.values()), tuple(skipped), repeated)
+    return StoredSearches(tuple(found.values()), tuple(skipped), repeated)
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -209,9 +211,9 @@ def _succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
     return block.status == "ok" and fact.refused is None and done
 
 
-def _spent(attempts: Iterable[StoredBlock], ours: Any) -> Spent:
+def _spent(attempts: Iterable[StoredBlock], ours: Any) -> SearchSpending:
     used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
-    return sum((Spent(one.prompt + one.completion, one.cost_usd) for one in used), Spent())
+    return sum((SearchSpending(one.prompt + one.completion, one.cost_usd) for one in used), SearchSpending())
 
 
 def _attempt(block: StoredBlock) -> AttemptFacts:

@@ -13,9 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.measurement import Number, number_of
-from agentsys.analysis.metrics.rates import Cell
-from agentsys.analysis.metrics.search_attempts import Search, Spent
+from agentsys.analysis.metrics.rates import MeasuredCell, Number, number_of
+from agentsys.analysis.metrics.search_attempts import Search, SearchSpending
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, Side, macro, rate, totals
@@ -85,10 +84,11 @@ def budget_rows(
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
     resampler = Resampler(replicates, seed)
-    cells: defaultdict[Cell, list[Search]] = defaultdict(list)
+    cells: defaultdict[MeasuredCell, list[Search]] = defaultdict(list)
     for search in searches:
         case = search.case
-        cells[Cell(case.benchmark, case.version, search.model, case.defense, case.attack)].append(search)
+        cell = MeasuredCell(case.benchmark, case.version, search.model, case.defense, case.attack)
+        cells[cell].append(search)
     wanted = _usual_of(cells.values()) if budgets is None else budgets
     return [row for cell in sorted(cells, key=_order) for row in _of(cell, cells[cell], wanted, resampler)]
 
@@ -105,12 +105,12 @@ def _usual_of(cells: Iterable[Sequence[Search]]) -> list[int]:
     return sorted({budget for one in most for budget in usual_budgets(one)})
 
 
-def _order(cell: Cell) -> tuple[str, str, str, str, bool, str]:
+def _order(cell: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
     return cell.benchmark, cell.version, cell.model, cell.attack, cell.defense != "none", cell.defense
 
 
 def _of(
-    cell: Cell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
+    cell: MeasuredCell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
 ) -> Iterator[BudgetRow]:
     by_suite: dict[str, list[Search]] = {}
     for search in sorted(searches, key=lambda search: search.case.suite):
@@ -131,7 +131,7 @@ def _axes(searches: Sequence[Search]) -> dict[str, int]:
 
 
 def _row(
-    cell: Cell, part: Sequence[Search], suite: str, what: tuple[str, int | None], number: Number
+    cell: MeasuredCell, part: Sequence[Search], suite: str, what: tuple[str, int | None], number: Number
 ) -> BudgetRow:
     errored = sum(search.state.errored for search in part)
     none = sum(search.state.none is not None for search in part)
@@ -152,7 +152,7 @@ def _asr(
     rates = {}
     for suite, searches in by_suite.items():
         cases = [_as_case(search, measure, budget) for search in searches if search.state.ended]
-        rates[suite] = rate([totals(tally(suite, cases, ErrorRule.REPORT), Side.HIJACKED, resampler)])
+        rates[suite] = rate([totals(tally(suite, cases, ErrorRule.REPORT), Side.INJECTED, resampler)])
     return {suite: number_of(found) for suite, found in {**rates, OVERALL: macro([*rates.values()])}.items()}
 
 
@@ -186,8 +186,8 @@ def _as_case(search: Search, measure: str, budget: int) -> CaseRow:
 def _measures(searches: Sequence[Search]) -> dict[str, Number]:
     """What searches came to besides their rate. All that was paid for counts, errored searches included."""
     found = [search.found_query for search in searches if search.found_query is not None]
-    attacker = sum((search.attacker for search in searches), Spent())
-    target = sum((search.target for search in searches), Spent())
+    attacker = sum((search.attacker for search in searches), SearchSpending())
+    target = sum((search.target for search in searches), SearchSpending())
     values = (
         math.fsum(found) / len(found) if found else math.nan,
         sum(search.queries for search in searches),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.statistics.bootstrap import Resampler, percentile_interval
 from agentsys.records.case_row import CaseRow
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentsys.analysis.metrics.by_length import asr_by_round
-from agentsys.analysis.metrics.measurement import Number, number_in
-from agentsys.analysis.metrics.rates import measure
+from agentsys.analysis.metrics.rates import Number, measure, number_in
 from agentsys.analysis.paper.caused_rounds import with_caused_rounds
 from agentsys.analysis.paper.layout import (
     ATTACK,

@@ -15,7 +15,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.exposure_notes import honesty_notes
-from agentsys.analysis.tables.replay_notes import replay_notes
+from agentsys.analysis.tables.provenance_notes import replay_notes
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.unfinished import unfinished_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentsys.analysis.metrics.measurement import Number
+from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.metrics.repaired_scores import FIXED
 from agentsys.analysis.paper.commands import filling_commands
 from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow, fill

@@ -140,7 +140,7 @@ def _outcomes(generator: np.random.Generator, chance: FloatArray) -> FloatArray:
 
 def _overall(grids: Sequence[FloatArray], resampler: Resampler) -> Estimate:
     counted = [_tally(f"suite {number}", grid) for number, grid in enumerate(grids)]
-    return macro([rate([totals(suite, Side.HIJACKED, resampler)]) for suite in counted])
+    return macro([rate([totals(suite, Side.INJECTED, resampler)]) for suite in counted])
 
 
 def _tally(name: str, grid: FloatArray) -> Tally:

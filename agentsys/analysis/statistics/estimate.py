@@ -30,12 +30,12 @@ class Side(Enum):
 
     SOLVED = "solved"
     """The user task."""
-    HIJACKED = "hijacked"
+    INJECTED = "hijacked"
     """The injection task."""
 
 
 @dataclass(frozen=True)
-class Totals:
+class SuiteTotals:
     """Successes and cases, as counted and in each replicate (arrays of shape (replicates,))."""
 
     hits: float
@@ -66,7 +66,9 @@ class Estimate:
     """Set for the rate of one suite that has a single user task."""
 
 
-def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None) -> Totals:
+def totals(
+    counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None
+) -> SuiteTotals:
     """One suite's totals.
 
     Args:
@@ -76,7 +78,7 @@ def totals(counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, .
         frame: User tasks to draw from; see `resampled_total`.
     """
     grid = counted.solved if side is Side.SOLVED else counted.hijacked
-    return Totals(
+    return SuiteTotals(
         hits=float(grid.sum()),
         cases=float(counted.cases.sum()),
         hit_draws=resampled_total(grid, counted, resampler, frame),
@@ -92,7 +94,7 @@ def _lone(grid: FloatArray, counted: Tally, resampler: Resampler) -> Lone:
     return Lone(counted.suite, float(grid.sum()), float(counted.cases.sum()), cells, resampler)
 
 
-def rate(parts: Sequence[Totals]) -> Estimate:
+def rate(parts: Sequence[SuiteTotals]) -> Estimate:
     """Successes over cases: a suite's rate for one part, the pooled rate for several.
 
     Where several suites have a single user task each, suites are drawn (`single_task_suites`).

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from agentsys.analysis.statistics.error_rule import ErrorRule, Outcome, outcome
+from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
 from agentsys.records.case_row import CaseRow
 
 FloatArray = npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
 
 
 def _counts(
-    counted: Iterable[tuple[CaseRow, Outcome]], users: tuple[str, ...], injections: tuple[str, ...]
+    counted: Iterable[tuple[CaseRow, CountedOutcome]], users: tuple[str, ...], injections: tuple[str, ...]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     row = {name: index for index, name in enumerate(users)}
     column = {name: index for index, name in enumerate(injections)}

@@ -13,7 +13,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
 from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells
 from agentsys.analysis.tables.flips import flip_grid, flip_groups
-from agentsys.analysis.tables.output import Output, Records, records_of
+from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
@@ -209,7 +209,7 @@ def _place(field: Field) -> str:
     return f"{attack}, {field.model} on {field.benchmark} {field.version}"
 
 
-def _data(found: Comparison, records: Records) -> dict[str, Any]:
+def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
     """What JSON holds: the differences, every flip and the counts."""
     return {
         "baseline": found.baseline,

@@ -40,7 +40,7 @@ class OutputFormat(StrEnum):
 
 
 @dataclass(frozen=True)
-class Records:
+class LongForm:
     """The long form of a result: one record per number."""
 
     columns: Mapping[str, str]
@@ -56,13 +56,13 @@ class Output:
     name: str
     """Title of an HTML page of it, e.g. `agentsys results`."""
     document: Document
-    records: Records
+    records: LongForm
     data: Any = None
     """What JSON holds where that is more than a list of the records: values that JSON knows, names as they
     were found."""
 
 
-def records_of(kind: type, rows: Iterable[Any]) -> Records:
+def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
     """The long form of rows that have a class of their own.
 
     Args:
@@ -70,7 +70,7 @@ def records_of(kind: type, rows: Iterable[Any]) -> Records:
         rows: Instances of it.
     """
     columns = {name: _held(hint) for name, hint in get_type_hints(kind).items()}
-    return Records(columns, [{name: getattr(row, name) for name in columns} for row in rows])
+    return LongForm(columns, [{name: getattr(row, name) for name in columns} for row in rows])
 
 
 def _held(hint: Any) -> str:
@@ -79,7 +79,7 @@ def _held(hint: Any) -> str:
     return str(held.__name__)
 
 
-def grid_records(document: Document) -> Records:
+def grid_records(document: Document) -> LongForm:
     """The long form of a result that has none of its own: one record per number, or last name, of a grid.
 
     Args:
@@ -91,7 +91,7 @@ def grid_records(document: Document) -> Records:
         for grid in grids
         for name, column, cell in _cells(grid)
     ]
-    return Records(dict.fromkeys(("section", "table", "row", "column", "value"), "str"), rows)
+    return LongForm(dict.fromkeys(("section", "table", "row", "column", "value"), "str"), rows)
 
 
 def _cells(grid: Grid) -> Iterator[tuple[str, str, GridCell]]:
@@ -133,7 +133,7 @@ def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> byte
             assert_never(form)
 
 
-def csv_text(records: Records) -> str:
+def csv_text(records: LongForm) -> str:
     """One header line, then one line per record; what is undefined is `nan`, what is missing is empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records.columns), lineterminator="\n")
@@ -167,7 +167,7 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _parquet(records: Records) -> bytes:
+def _parquet(records: LongForm) -> bytes:
     """Written with `pyarrow`; names are stored as they are, missing values as null."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""Footnotes on whose numbers these are: what answered, on which data, and whose words a defense had."""
+"""Footnotes on whose numbers these are: what answered to which texts, on which data, in whose words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from agentsys.records.published_name import OTHER_WORDS
 
 _NAMED = 4
 """Cells that a note names; of others it gives the number."""
+DIFFERS = "differs from the record"
+"""In a case's note about a text that the recorded run did not have (see agentsys.models.replay.check)."""
 
 
 def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
@@ -73,3 +75,21 @@ def _cell(case: CaseRow) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
+    """A line for each replayed agent of which some cases read other texts than were recorded.
+
+    Args:
+        cases: In any order.
+    """
+    counted: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+    for case in cases:
+        if not case.is_injection_task_alone and case.status == "ok":
+            counted[case.shown_model, case.defense].append(any(DIFFERS in note for note in case.notes))
+    return [
+        f"{model} / {defense}: texts differed from the record in {sum(found)} of {len(found)} cases, whose"
+        " answers were given to the recorded texts (the cases' notes name them)."
+        for (model, defense), found in sorted(counted.items())
+        if any(found)
+    ]

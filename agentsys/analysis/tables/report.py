@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
 from agentsys.analysis.metrics.own_metric import Metric, titles_of
-from agentsys.analysis.metrics.rates import METRIC_TITLES, Cell, MetricRow, measure
+from agentsys.analysis.metrics.rates import METRIC_TITLES, MeasuredCell, MetricRow, measure
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
-from agentsys.analysis.tables.replay_notes import replay_notes
+from agentsys.analysis.tables.provenance_notes import replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 from agentsys.records.reading import Reading
@@ -29,7 +29,7 @@ class Report:
 
     rows: list[MetricRow]
     """The long form."""
-    unexposed: dict[Cell, float] = field(default_factory=dict)
+    unexposed: dict[MeasuredCell, float] = field(default_factory=dict)
     """Attacked cells whose exposure is recorded -> percent of the cases without error in which no tool
     ever returned the payload: there the attack could not have worked, whatever the defense does."""
     notes: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Report:
     def unexposed_text(self, sheet: Sheet, line: ResultsLine) -> str:
         """Percent of a line's attacked cases in which no tool returned the payload; empty where unknown."""
         share = self.unexposed.get(
-            Cell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
+            MeasuredCell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
         )
         return "" if share is None else f"{share:.1f}"
 
@@ -104,15 +104,15 @@ def report(
     )
 
 
-def unexposed_share(cases: Iterable[CaseRow]) -> dict[Cell, float]:
+def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     """Per attacked cell, percent of cases without error whose payload no tool ever returned.
 
     Cells with unknown exposure are absent.
     """
-    seen: defaultdict[Cell, list[bool]] = defaultdict(list)
+    seen: defaultdict[MeasuredCell, list[bool]] = defaultdict(list)
     for case in cases:
         if case.attack != NO_ATTACK and case.exposed_raw is not None and case.status == "ok":
-            cell = Cell(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+            cell = MeasuredCell.of(case)
             seen[cell].append(not case.exposed_raw)
     return {cell: 100.0 * sum(hidden) / len(hidden) for cell, hidden in seen.items()}
 

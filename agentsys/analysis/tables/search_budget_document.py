@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from agentsys.analysis.metrics.search_attempts import Searches
+from agentsys.analysis.metrics.search_attempts import StoredSearches
 from agentsys.analysis.metrics.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, is_open, textless_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
@@ -30,7 +30,7 @@ _NAMES = ("Model", "Defense", "Attack")
 _Line = tuple[str, ...]
 
 
-def budget_output(rows: Sequence[BudgetRow], searches: Searches) -> Output:
+def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
     """Make the numbers of searches ready to be written in any form.
 
     Args:
@@ -40,7 +40,7 @@ def budget_output(rows: Sequence[BudgetRow], searches: Searches) -> Output:
     return Output("agentsys budget", budget_document(rows, searches), records_of(BudgetRow, rows))
 
 
-def budget_document(rows: Sequence[BudgetRow], searches: Searches) -> Document:
+def budget_document(rows: Sequence[BudgetRow], searches: StoredSearches) -> Document:
     """Two grids per benchmark and version: success by budget, and what the searches took.
 
     Args:
@@ -120,7 +120,7 @@ def _amount(row: BudgetRow) -> str:
 _GO_ON = ": they are in no rate, but in what was spent. The next run goes on with them."
 
 
-def _notes(rows: Sequence[BudgetRow], searches: Searches) -> Iterable[str]:
+def _notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterable[str]:
     yield (
         "ASR@k: targeted ASR in percent at a budget of k. Unit: one search, for one injection task on one "
         "user task, or in mode transfer on several. A query is one run of the agent; an attempt is one "

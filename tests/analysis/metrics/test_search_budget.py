@@ -14,7 +14,7 @@ from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.compare import compare
-from agentsys.analysis.metrics.search_attempts import Spent, read_searches
+from agentsys.analysis.metrics.search_attempts import SearchSpending, read_searches
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     ASR_BY_ATTEMPTS,
@@ -263,7 +263,7 @@ def test_an_unknown_price_makes_the_cost_unknown_not_smaller(tmp_path: Path) -> 
     tasks(tmp_path, "banking", 1, cost=None)
     assert math.isnan(by_place(tmp_path, "attacker_cost_usd")["overall", None].value)
     assert by_place(tmp_path, "queries_to_success")["overall", None].value == 1.0
-    assert (Spent(1, None) + Spent(1, 2.0)) == Spent(2, None)
+    assert (SearchSpending(1, None) + SearchSpending(1, 2.0)) == SearchSpending(2, None)
 
 
 def test_no_success_has_no_mean_number_of_queries(tmp_path: Path) -> None:

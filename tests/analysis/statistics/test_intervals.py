@@ -25,7 +25,7 @@ def _estimate(hits: FloatArray, cases: FloatArray | None = None, suite: str = "s
     users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in hits.shape)
     filled = np.ones_like(hits) if cases is None else cases
     counted = Tally(suite, users, injections, filled, hits, hits, 0)
-    return rate([totals(counted, Side.HIJACKED, Resampler(300))])
+    return rate([totals(counted, Side.INJECTED, Resampler(300))])
 
 
 def _interval(hits: FloatArray) -> Interval:

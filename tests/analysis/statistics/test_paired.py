@@ -90,7 +90,7 @@ def test_agentdojos_error_rule_keeps_errored_pairs() -> None:
 def test_differences_per_suite_overall_and_pooled() -> None:
     pairs = _pairs(np.ones((2, 2)), np.array([[1.0, 0.0], [0.0, 0.0]]))
     pairs += _pairs(np.ones((4, 3)), np.ones((4, 3)), "slack")
-    found = compared(pairs, Side.HIJACKED, _DRAWS)
+    found = compared(pairs, Side.INJECTED, _DRAWS)
     assert list(found) == ["banking", "slack", "overall", "pooled"]
     assert (found["banking"].baseline, found["banking"].defense) == (1.0, 0.25)
     assert found["overall"].difference.value == pytest.approx(-0.375)
@@ -103,13 +103,13 @@ def test_pairing_takes_out_what_the_two_have_in_common() -> None:
     hard[:, :3] = 1.0
     other = hard.copy()
     other[0, 0] = other[5, 1] = 0.0
-    found = compared(_pairs(hard, other), Side.HIJACKED, _DRAWS)["overall"]
+    found = compared(_pairs(hard, other), Side.INJECTED, _DRAWS)["overall"]
     assert standard_error(found.difference).value < 0.03
 
 
 def test_same_tasks_get_the_same_weights_on_both_sides() -> None:
     grid = _grid(12, 6, 0.5, 1)
-    found = compared(_pairs(grid, grid), Side.HIJACKED, _DRAWS)["overall"]
+    found = compared(_pairs(grid, grid), Side.INJECTED, _DRAWS)["overall"]
     assert set(found.difference.draws) == {0.0}
     assert p_value(found.difference) == 1.0
 
@@ -118,7 +118,7 @@ def test_p_is_below_5_percent_exactly_where_the_interval_leaves_out_zero() -> No
     seen = set()
     for seed in range(60):
         pairs = _pairs(_grid(10, 5, 0.6, seed), _grid(10, 5, 0.4, seed + 1000))
-        difference = compared(pairs, Side.HIJACKED, _DRAWS)["overall"].difference
+        difference = compared(pairs, Side.INJECTED, _DRAWS)["overall"].difference
         interval = difference_interval(difference)
         assert (p_value(difference) < 0.05) is not (interval.low <= 0 <= interval.high)
         seen.add(p_value(difference) < 0.05)
@@ -127,25 +127,25 @@ def test_p_is_below_5_percent_exactly_where_the_interval_leaves_out_zero() -> No
 
 def test_a_defense_that_stops_every_attack_is_told_apart_though_nothing_varies() -> None:
     pairs = _pairs(np.ones((16, 9)), np.zeros((16, 9)))
-    assert p_value(compared(pairs, Side.HIJACKED, _DRAWS)["overall"].difference) == 2.0**-15
+    assert p_value(compared(pairs, Side.INJECTED, _DRAWS)["overall"].difference) == 2.0**-15
 
 
 def test_two_cases_prove_nothing() -> None:
     pairs = _pairs(np.ones((2, 1)), np.zeros((2, 1)))
-    assert p_value(compared(pairs, Side.HIJACKED, _DRAWS)["overall"].difference) == 0.5
+    assert p_value(compared(pairs, Side.INJECTED, _DRAWS)["overall"].difference) == 0.5
     one = _pairs(np.ones((1, 1)), np.zeros((1, 1)))
-    assert math.isnan(p_value(compared(one, Side.HIJACKED, _DRAWS)["overall"].difference))
+    assert math.isnan(p_value(compared(one, Side.INJECTED, _DRAWS)["overall"].difference))
 
 
 def test_suites_that_flip_in_opposite_ways_do_not_add_up_to_a_difference() -> None:
     pairs = _pairs(np.ones((5, 5)), np.zeros((5, 5))) + _pairs(np.zeros((5, 5)), np.ones((5, 5)), "slack")
-    assert p_value(compared(pairs, Side.HIJACKED, _DRAWS)["overall"].difference) == 1.0
+    assert p_value(compared(pairs, Side.INJECTED, _DRAWS)["overall"].difference) == 1.0
 
 
 def test_flips_are_found_in_both_directions() -> None:
     pairs = _pairs(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    gained = changed(pairs, Side.HIJACKED, ErrorRule.REPORT, to=True)
-    lost = changed(pairs, Side.HIJACKED, ErrorRule.REPORT, to=False)
+    gained = changed(pairs, Side.INJECTED, ErrorRule.REPORT, to=True)
+    lost = changed(pairs, Side.INJECTED, ErrorRule.REPORT, to=False)
     assert [pair.defense.injection_task_id for pair in gained] == ["injection_task_1"]
     assert [pair.defense.injection_task_id for pair in lost] == ["injection_task_0"]
     assert changed(pairs, Side.SOLVED, ErrorRule.REPORT, to=True) == lost

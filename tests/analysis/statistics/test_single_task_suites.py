@@ -37,7 +37,7 @@ def _overall(rows: list[MetricRow], metric: str = "targeted_asr", suite: str = "
 
 def test_the_standard_error_is_that_of_the_suites_rates() -> None:
     rates = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]], dtype=float)
-    parts = [totals(_tally(str(n), list(r)), Side.HIJACKED, Resampler(20_000)) for n, r in enumerate(rates)]
+    parts = [totals(_tally(str(n), list(r)), Side.INJECTED, Resampler(20_000)) for n, r in enumerate(rates)]
     error = standard_error(macro([rate([part]) for part in parts]))
     assert error.value == pytest.approx(MARGIN * rates.mean(axis=1).std(ddof=1) / math.sqrt(5), rel=0.03)
     assert error.df == pytest.approx(4)
@@ -117,7 +117,7 @@ def test_defenses_are_compared_by_suites() -> None:
 def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> None:
     first, second = grid(dict.fromkeys(AGENTS, 4)), grid({}, defense="none")
     pairs = pair_up(second, first).pairs
-    difference = compared(pairs, Side.HIJACKED, Resampler(200))["overall"].difference
+    difference = compared(pairs, Side.INJECTED, Resampler(200))["overall"].difference
     assert difference.value == 0.5
     assert p_value(difference) == 2.0**-9
 

@@ -34,7 +34,7 @@ def test_bootstrap_variance_is_that_of_the_replicates() -> None:
     grid = _grid(12, 6)
     cases = np.random.default_rng(2).integers(0, 3, size=(12, 6)).astype(float) + (np.arange(6) == 0)
     for counted in (_tally(grid), _tally(np.minimum(grid, cases), cases)):
-        estimate = rate([totals(counted, Side.HIJACKED, Resampler(20_000))])
+        estimate = rate([totals(counted, Side.INJECTED, Resampler(20_000))])
         found = moments(estimate.spreads).bootstrap_variance
         assert found == pytest.approx(estimate.draws.var(), rel=0.06)
 
