@@ -8,8 +8,11 @@ On generated outcomes shaped like AgentDojo; RUNS (default 1000) per line. About
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from agentsys.analysis.statistics.coverage import UNDEFENDED, Setting, coverage, rejections
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))  # the tests use it as well
+
+from interval_simulation import UNDEFENDED, Setting, coverage, rejections
 
 _REPLICATES = 1000
 

@@ -6,16 +6,20 @@ nothing imports this room. Text that we did not write is printed through `termin
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from agentsys import __version__
 from agentsys.cli.errors import exit_status
-from agentsys.cli.hash_order import fix_hash_order
 from agentsys.cli.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
+
+_RUNS_TOOLS = {"audit", "run", "serve"}
+_VARIABLE = "PYTHONHASHSEED"
 
 COMMANDS = {
     "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
@@ -54,6 +58,22 @@ def main() -> None:
     forgive_encoding()
     filter_logs()
     sys.exit(exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
+
+
+def fix_hash_order(arguments: Sequence[str]) -> None:
+    """Start this very process again with a fixed hash seed, if the command runs tools and has none.
+
+    The same command gives the same run. What AgentDojo's tools make of sets has an order of its own
+    (agentsys.benchmarks.set_order), from Python too. A plug-in that writes a set into a prompt would
+    still ask another question in each process, and no reply kept from an earlier run would fit it.
+
+    Args:
+        arguments: The command line after the program's name.
+    """
+    if _VARIABLE in os.environ or not _RUNS_TOOLS.intersection(arguments[:1]):
+        return
+    os.environ[_VARIABLE] = "0"
+    os.execv(sys.executable, sys.orig_argv)
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +13,27 @@ import typer
 
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.own_metrics import ConfigDirOption, PluginPathOption
-from agentsys.cli.stored_runs import NamesOption
+from agentsys.cli.stored_runs import ConfigDirOption, NamesOption, PluginPathOption
 from agentsys.cli.terminal import one_line
+from agentsys.errors import ConfigError
+from agentsys.named_module import import_from
 
 if TYPE_CHECKING:
     from agentsys.audit.report import AuditReport
-    from agentsys.cli.audit_request import AuditRequest
+    from agentsys.audit.static.audit import Build
     from agentsys.records.names_file import Names
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """A checked request."""
+
+    build: Build
+    """Makes the benchmark, also in another process."""
+    benchmark: str
+    version: str
+    runs: tuple[Path, ...]
+    """Folders of stored runs; none for the static part alone."""
 
 
 def audit(
@@ -48,7 +63,6 @@ def audit(
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
     from agentsys.audit.report import audit_output
-    from agentsys.cli.audit_request import audit_request
     from agentsys.records.names_file import Names
 
     said = Names(names)
@@ -61,6 +75,50 @@ def audit(
         _write_expected(found, write_expected)
     if compared is not None:
         _compare(found, compared)
+
+
+def audit_request(
+    overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path]
+) -> AuditRequest:
+    """Read the command line's overrides.
+
+    Args:
+        overrides: `benchmark...=...` as for `agentsys run`, and `runs=FOLDER`, any number of times.
+        config_dirs: The user's own config folders.
+        plugin_paths: Folders the user's own modules are imported from.
+
+    Raises:
+        ConfigError: For any other override, a sweep, a folder that is not there, or an unknown name.
+    """
+    # Here, because composing and the benchmark's package take seconds that `--help` does without.
+    from agentsys.runs.compose import compose
+    from agentsys.runs.instantiate import instantiate
+
+    import_from(plugin_paths)
+    runs = tuple(_folder(text) for text in overrides if text.startswith("runs="))
+    others = [text for text in overrides if not text.startswith("runs=")]
+    for text in others:
+        if not text.lstrip("+~").startswith(("benchmark=", "benchmark.")):
+            raise ConfigError(
+                f"'{text}' has no place in an audit; give benchmark=..., benchmark.OPTION=... or runs=..."
+            )
+    settings = compose(others, config_dirs)
+    if len(settings) != 1:
+        raise ConfigError(
+            f"An audit is of one benchmark in one version; {' '.join(others)} names {len(settings)}."
+        )
+    build = partial(instantiate, "benchmark", settings[0].benchmark)
+    made = build()  # here, so that a slip shows before anything is worked out
+    if runs and made.name.partition("+")[0] != "agentdojo":
+        raise ConfigError(f"runs= audits stored runs of agentdojo, not of {made.name}; leave it out.")
+    return AuditRequest(build, made.name, made.version, runs)
+
+
+def _folder(text: str) -> Path:
+    path = Path(text.removeprefix("runs=")).expanduser()
+    if not path.exists():
+        raise ConfigError(f"{text}: no such folder.")
+    return path
 
 
 def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:

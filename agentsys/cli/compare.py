@@ -15,8 +15,15 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.compare_document import compare_output, count_notes
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.own_metrics import ConfigDirOption, PluginPathOption, own_metrics
-from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored, say_unfinished
+from agentsys.cli.stored_runs import (
+    ConfigDirOption,
+    ErrorsOption,
+    NamesOption,
+    PluginPathOption,
+    own_metrics,
+    read_stored,
+    say_unfinished,
+)
 from agentsys.cli.terminal import one_line
 
 

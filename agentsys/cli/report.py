@@ -13,8 +13,15 @@ from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
-from agentsys.cli.own_metrics import ConfigDirOption, MetricOption, PluginPathOption, own_metrics
-from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored
+from agentsys.cli.stored_runs import (
+    ConfigDirOption,
+    ErrorsOption,
+    MetricOption,
+    NamesOption,
+    PluginPathOption,
+    own_metrics,
+    read_stored,
+)
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 from agentsys.records.reading import Reading

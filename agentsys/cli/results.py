@@ -16,8 +16,17 @@ from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.own_metrics import ConfigDirOption, MetricOption, PluginPathOption, own_metrics
-from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored, say_unfinished, tell_spent
+from agentsys.cli.stored_runs import (
+    ConfigDirOption,
+    ErrorsOption,
+    MetricOption,
+    NamesOption,
+    PluginPathOption,
+    own_metrics,
+    read_stored,
+    say_unfinished,
+    tell_spent,
+)
 from agentsys.cli.terminal import one_line
 
 

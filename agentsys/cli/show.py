@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from agentsys.catalog import node
 from agentsys.cli.terminal import one_line, printable
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_from
 
 ConfigDir = Annotated[
@@ -97,8 +99,50 @@ def attack(
     config_dir: ConfigDir = None,
 ) -> None:
     """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into."""
-    from agentsys.cli.show_attack import attack_texts
-
     chosen = [f"attack={name}", *(overrides or [])]
     for vector, text in attack_texts(chosen, suite, user_task, injection_task, config_dir or []).items():
         print(f"=== {one_line(vector)} ===\n{printable(text)}\n")
+
+
+def attack_texts(
+    overrides: list[str], suite_name: str, user_task: str, injection_task: str, config_dirs: list[Path]
+) -> Mapping[str, str]:
+    """Injection vector -> text.
+
+    Args:
+        overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
+        suite_name: The suite.
+        user_task: A user task's id, or its number.
+        injection_task: An injection task's id, or its number.
+        config_dirs: The user's own config folders.
+
+    Raises:
+        ConfigError: If a name is unknown, the attack writes nothing, or the task cannot be injected.
+    """
+    from agentsys.contracts import AttackKind, NotInjectable, Victim
+    from agentsys.models.card import model_card
+    from agentsys.runs.compose import compose
+    from agentsys.runs.instantiate import instantiate
+
+    settings = compose(overrides, config_dirs)[0]
+    benchmark = instantiate("benchmark", settings.benchmark)
+    attack = instantiate("attack", settings.attack)
+    if attack.kind is AttackKind.NONE:
+        raise ConfigError("Attack 'none' writes nothing; name another one (agentsys list attacks).")
+    suite = benchmark.suite(suite_name)
+    victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
+    user = _task("user_task", user_task, suite.user_tasks)
+    injection = _task("injection_task", injection_task, suite.injection_tasks)
+    try:
+        texts: Mapping[str, str] = attack.injections(suite, user, injection, victim)
+    except NotInjectable as error:
+        raise ConfigError(f"{error}") from None
+    return texts
+
+
+def _task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
+    """A task by id or number."""
+    full = f"{kind}_{name}" if name.isdigit() else name
+    if full not in tasks:
+        raise ConfigError(unknown_name(kind.replace("_", " "), full, tasks))
+    return tasks[full]

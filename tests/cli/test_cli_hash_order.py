@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from agentsys.cli.hash_order import fix_hash_order
+from agentsys.cli import fix_hash_order
 
-ASK = """import sys; from agentsys.cli.hash_order import fix_hash_order
+ASK = """import sys; from agentsys.cli import fix_hash_order
 fix_hash_order(sys.argv[1:]); print(hash("x"))"""
 
 

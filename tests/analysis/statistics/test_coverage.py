@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from agentsys.analysis.statistics.coverage import UNDEFENDED, Setting, coverage, rejections
+from interval_simulation import UNDEFENDED, Setting, coverage, rejections
 
 _SETTINGS = [
     Setting(user=0.0, injection=0.0),

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from asb_cases import AGENTS, attacked, benign, control, grid
+from interval_simulation import Setting, coverage
 from stored_cases import row
 
 from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.rates import MetricRow, measure
 from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.coverage import Setting, coverage
 from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
 from agentsys.analysis.statistics.intervals import MARGIN, standard_error, t_quantile
 from agentsys.analysis.statistics.outcome_grid import Tally
