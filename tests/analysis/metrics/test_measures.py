@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from stored_cases import row
 
-from agentsys.analysis.metrics import measures_cost as cost
-from agentsys.analysis.metrics import measures_exposure as exposure
+from agentsys.analysis.metrics import measures as cost
+from agentsys.analysis.metrics import measures as exposure
 from agentsys.analysis.metrics.measures import measures
 from agentsys.records.case_row import CaseRow
 
