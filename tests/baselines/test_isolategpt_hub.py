@@ -77,6 +77,15 @@ def test_a_step_that_takes_an_earlier_output_joins_its_group_and_the_first_app_s
     assert [group["apps"] for group in done.kept["groups"]] == [["read_bill", "pay"]]
 
 
+@pytest.mark.parametrize(("apps", "route"), [("per_tool", "routing"), ("one_app", "direct")])
+def test_an_app_that_is_planned_twice_is_one_group_only_where_apps_have_several_tools(
+    apps: Any, route: str
+) -> None:
+    twice = planned(("read_bill", {"path": "a"}, "a"), ("read_bill", {"path": "b"}, "b"))
+    model = SpokeModel(twice, **{ROUTING: finish("-"), "read_bill+read_note+pay": finish("-")})
+    assert run(model, Desk(), apps=apps).kept["route"] == route
+
+
 def test_only_a_value_that_is_exactly_the_key_makes_a_step_depend_on_another() -> None:
     for value in ("the <bill>", "bill", "<other>", ["<bill>"]):
         plan = planned(("read_bill", {}, "bill"), ("pay", {"to": value}, "done"))
