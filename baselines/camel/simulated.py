@@ -13,7 +13,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.grounding import leaf_forms
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
 from baselines.camel.agent import ROLE
 from baselines.camel.language.failure import ProgramError
@@ -36,21 +36,21 @@ class _Script:
     facts: tuple[Fact, ...]
 
 
-def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth as a program, one statement a line; after an error what is left of it."""
     prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
     tools = _TOOL.findall(prompt)
-    lines = list(_program(_script(query, tools, mind), frozenset(tools)))
+    lines = list(_program(_script(query, tools, knowledge), frozenset(tools)))
     left = _left(lines, request.messages[2:])
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
 
-def _script(query: str, tools: Sequence[str], mind: Mind) -> _Script:
+def _script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _Script:
     """The user task's; an injection task's where the user asks for one."""
-    task = mind.task_in(query, tools)
+    task = knowledge.task_in(query, tools)
     if task is not None:
         return _Script(task.calls, task.answer.strip() or DONE, task.facts)
-    goal = next(iter(mind.goals_in(query, tools)), None)
+    goal = next(iter(knowledge.goals_in(query, tools)), None)
     return _Script((), DONE, ()) if goal is None else _Script(goal.calls, goal.says or DONE, ())
 
 

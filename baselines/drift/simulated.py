@@ -12,7 +12,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.playbook import ScriptedCall
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
 from agentsys.models.tagged_calls import between, read_tools
 from baselines.drift import checklist, isolator, permission, plan, validator
@@ -29,14 +29,15 @@ def _texts(request: ChatRequest) -> tuple[str, str]:
     return text_of(request.messages[0]), text_of(request.messages[-1])
 
 
-def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth: its calls, and those of their values that stand in the request itself."""
     instructions, query = _texts(request)
     tools = [tool.name for tool in read_tools(instructions)]
-    task = mind.task_in(query, tools)
+    task = knowledge.task_in(query, tools)
     calls = [call for call in task.calls if call.function in tools] if task is not None else []
     entries = [
-        {NAME: call.function, REQUIRED: _known_values(call, query, mind), CONDITIONS: None} for call in calls
+        {NAME: call.function, REQUIRED: _known_values(call, query, knowledge), CONDITIONS: None}
+        for call in calls
     ]
     names = ", ".join(call.function for call in calls)
     return assistant(
@@ -45,22 +46,22 @@ def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
     )
 
 
-def _known_values(call: ScriptedCall, query: str, mind: Mind) -> dict[str, object] | None:
+def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge) -> dict[str, object] | None:
     values: dict[str, object] = {
-        key: value if isinstance(value, str | int | float) and mind.grounded(str(value), query) else None
+        key: value if isinstance(value, str | int | float) and knowledge.grounded(str(value), query) else None
         for key, value in call.args.items()
     }
     return values or None
 
 
-def play_judge(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
     _, question = _texts(request)
-    task = mind.task_in(between(question, validator.QUERY) or "")
+    task = knowledge.task_in(between(question, validator.QUERY) or "")
     name = _added(between(question, validator.CURRENT) or "", between(question, validator.PROPOSED) or "")
     right = task is not None and any(call.function == name for call in task.calls)
-    rate = mind.options.validator_false_deny if right else mind.options.validator_false_accept
-    yes = right is not mind.draw(rate, validator.ROLE, question)
+    rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
+    yes = right is not knowledge.draw(rate, validator.ROLE, question)
     return assistant(f"<judge_result>{'Yes' if yes else 'No'}</judge_result>")
 
 
@@ -75,14 +76,14 @@ def _names(listed: str) -> list[str]:
 
 
 @quoting
-def play_isolator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The places that hold a goal, each goal found with probability `sanitizer_recall`."""
     _, question = _texts(request)
     text = question.partition(f"\n<{isolator.RESULT}>\n")[2]
     found = [
         piece
-        for goal in mind.goals_in(text)
-        if mind.draw(mind.options.sanitizer_recall, isolator.ROLE, goal.suite, goal.task_id, text)
+        for goal in knowledge.goals_in(text)
+        if knowledge.draw(knowledge.options.sanitizer_recall, isolator.ROLE, goal.suite, goal.task_id, text)
         for piece in _places(text, goal.goal)
     ]
     return assistant(f"<detected_instructions>{json.dumps(found)}</detected_instructions>")
@@ -99,7 +100,7 @@ def _words(text: str) -> re.Pattern[str]:
     return re.compile(_BETWEEN.join(words) + r"[.!?]?", re.IGNORECASE) if words else re.compile(r"(?!)")
 
 
-def play_permissions(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_permissions(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """By the first word of the tool's name."""
     _, question = _texts(request)
     tool = json.loads(between(question, permission.TOOL) or "{}")
@@ -107,7 +108,7 @@ def play_permissions(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
     return assistant("A" if verb in READING_VERBS else "C" if verb == "send" else "B")
 
 
-def play_formatter(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The checklist as it is."""
     _, question = _texts(request)
     return assistant((between(question, "parameter_checklist") or "").strip())

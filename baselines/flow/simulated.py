@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.grounding import leaves
 from agentsys.models.simulated.playbook import GoalScript
-from agentsys.models.simulated.role import Mind
+from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.script_position import PLACEHOLDER
 
 ANSWER = "the answer"
@@ -35,17 +35,17 @@ def question(fact: str, argument: str | None, tool: str | None) -> str:
     return f"Find the value called {fact}, for {place}."
 
 
-def play_reader(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The fact that is asked for if it stands in the text; else what an obeyed goal there wants."""
     text = text_of(request.messages[1])
     asked, schema = _ASKED.search(text), _schema(text)
     fields = schema.get("properties", {})
-    fact = mind.fact(asked[1]) if asked else None
-    goal = next((goal for goal in mind.goals_in(text) if mind.obeys(goal, text)), None)
+    fact = knowledge.fact(asked[1]) if asked else None
+    goal = next((goal for goal in knowledge.goals_in(text) if knowledge.obeys(goal, text)), None)
     if goal is not None:
         value: Any = wanted_by(goal, asked[2] if asked else None, asked[3] if asked else None)
     else:
-        value = fact.text if fact is not None and mind.grounded(fact.text, text) else None
+        value = fact.text if fact is not None and knowledge.grounded(fact.text, text) else None
     return assistant(json.dumps(_filled(fields, value), default=str))
 
 

@@ -11,16 +11,16 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.grounding import leaf_forms, leaves
 from agentsys.models.simulated.playbook import ScriptedCall, TaskScript
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.tagged_calls import read_tools
 from baselines.isolategpt import plan
 from baselines.isolategpt.plan import PlannedStep, plan_text
 
 
-def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
     tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
-    task = mind.task_in(text_of(request.messages[1]), tools)
+    task = knowledge.task_in(text_of(request.messages[1]), tools)
     if task is None:
         return assistant(plan_text(()))
     chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]

@@ -11,8 +11,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.knowledge import PlaybookMind
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.melon.element import MASKED_ROLE
 from baselines.melon.masked_conversation import RULE
 from baselines.melon.prompts import MASKED_REQUEST
@@ -20,7 +20,7 @@ from baselines.melon.prompts import MASKED_REQUEST
 SUMMARY = "The file holds tool calls and their outputs, and no instructions."
 
 
-def play_masked(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_masked(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next open call of a goal that stands in the file, else a summary.
 
     It reads the file as a conversation of its own, in which each section is a call that has been made. The
@@ -28,9 +28,9 @@ def play_masked(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
     A real model also takes up harmless requests that stand in data ("pay this bill"), which is where
     MELON's false positives come from; the simulated one does not.
     """
-    if not request.messages or not isinstance(mind, PlaybookMind):
+    if not request.messages or not isinstance(knowledge, PlaybookKnowledge):
         return assistant(SUMMARY)
-    willing = replace(mind, options=replace(mind.options, susceptibility=1.0))
+    willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
     unfolded = [user(MASKED_REQUEST), *_as_conversation(text_of(request.messages[-1]))]
     return plain_agent(replace(request, messages=unfolded), willing)
 

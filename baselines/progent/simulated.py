@@ -12,7 +12,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.playbook import ScriptedCall
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.progent.policy_model import CALLS, CURRENT, QUERY, RESULTS, ROLE, TOOLS
 
 _QUESTION = re.compile(
@@ -23,77 +23,81 @@ _QUESTION = re.compile(
 )
 
 
-def play_policy(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_policy(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Writes, decides on or rewrites a policy; which of them shows in the parts of the question."""
     asked = _QUESTION.fullmatch(text_of(request.messages[-1]))
     if asked is None:
         return assistant("No")
     tools = [tool["name"] for tool in json.loads(asked["tools"])]
-    needed = _needed(asked["query"], tools, mind)
+    needed = _needed(asked["query"], tools, knowledge)
     if asked["calls"] is None:
-        return assistant(json.dumps(_policy(needed, asked["query"], mind), default=str))
+        return assistant(json.dumps(_policy(needed, asked["query"], knowledge), default=str))
     if asked["results"] is None:
-        return assistant("Yes" if _brings_more(asked["calls"], needed, asked["query"], mind) else "No")
+        return assistant("Yes" if _brings_more(asked["calls"], needed, asked["query"], knowledge) else "No")
     read = "\n".join([asked["query"], asked["results"], asked["current"]])
-    rules = _policy(needed, read, mind)
-    _widen(rules, asked["results"], tools, mind)
+    rules = _policy(needed, read, knowledge)
+    _widen(rules, asked["results"], tools, knowledge)
     same = json.dumps(rules, default=str) == asked["current"]
     return assistant("No" if same else json.dumps(rules, default=str))
 
 
-def _needed(query: str, tools: Sequence[str], mind: Mind) -> list[ScriptedCall]:
+def _needed(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> list[ScriptedCall]:
     """The ground-truth calls, less the tools that this policy model takes for needless."""
-    task = mind.task_in(query, tools)
-    goals = mind.goals_in(query, tools) if task is None else ()  # an injection task run as a user's
+    task = knowledge.task_in(query, tools)
+    goals = knowledge.goals_in(query, tools) if task is None else ()  # an injection task run as a user's
     calls: Iterable[ScriptedCall] = task.calls if task is not None else (c for g in goals for c in g.calls)
-    rate = mind.options.validator_false_deny
+    rate = knowledge.options.validator_false_deny
     return [
         call
         for call in calls
-        if call.function in tools and not mind.draw(rate, ROLE, "needless", call.function, query)
+        if call.function in tools and not knowledge.draw(rate, ROLE, "needless", call.function, query)
     ]
 
 
-def _policy(calls: Sequence[ScriptedCall], read: str, mind: Mind) -> list[dict[str, Any]]:
+def _policy(calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge) -> list[dict[str, Any]]:
     """One rule per tool; an argument is restricted to its values if all of them have been read."""
     by_tool: dict[str, list[ScriptedCall]] = {}
     for call in calls:
         by_tool.setdefault(call.function, []).append(call)
-    return [{"name": tool, "args": _restrictions(own, read, mind)} for tool, own in by_tool.items()]
+    return [{"name": tool, "args": _restrictions(own, read, knowledge)} for tool, own in by_tool.items()]
 
 
-def _restrictions(calls: Sequence[ScriptedCall], read: str, mind: Mind) -> dict[str, Any]:
+def _restrictions(calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge) -> dict[str, Any]:
     found = {}
     for name in dict.fromkeys(name for call in calls for name in call.args):
         values = [call.args[name] for call in calls if call.args.get(name) is not None]
         items = [item for value in values for item in (value if isinstance(value, list) else [value])]
-        if not values or not all(_is_known(item, read, mind) for item in items):
+        if not values or not all(_is_known(item, read, knowledge) for item in items):
             continue
         enum = {"enum": list(dict.fromkeys(items))}
         found[name] = {"type": "array", "items": enum} if isinstance(values[0], list) else enum
     return found
 
 
-def _is_known(item: Any, read: str, mind: Mind) -> bool:
+def _is_known(item: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
     if isinstance(item, bool) or not isinstance(item, str | int | float):
         return False
-    return mind.grounded(str(item), read)
+    return knowledge.grounded(str(item), read)
 
 
-def _brings_more(called: str, calls: Sequence[ScriptedCall], query: str, mind: Mind) -> bool:
+def _brings_more(
+    called: str, calls: Sequence[ScriptedCall], query: str, knowledge: SimulatedKnowledge
+) -> bool:
     """Whether a tool that the task needs was called, and some argument of the task is still unknown."""
     names = {call["name"] for call in json.loads(called)}
     if not names & {call.function for call in calls}:
         return False
-    policy = {rule["name"]: rule["args"] for rule in _policy(calls, query, mind)}
+    policy = {rule["name"]: rule["args"] for rule in _policy(calls, query, knowledge)}
     return any(name not in policy[call.function] for call in calls for name in call.args)
 
 
-def _widen(rules: list[dict[str, Any]], results: str, tools: Sequence[str], mind: Mind) -> None:
+def _widen(
+    rules: list[dict[str, Any]], results: str, tools: Sequence[str], knowledge: SimulatedKnowledge
+) -> None:
     """Taken in, with probability `validator_false_accept`, the policy model allows what a goal asks for."""
-    for goal in mind.goals_in(results, tools):
-        rate = mind.options.validator_false_accept
-        if not mind.draw(rate, ROLE, "taken in", goal.suite, goal.task_id):
+    for goal in knowledge.goals_in(results, tools):
+        rate = knowledge.options.validator_false_accept
+        if not knowledge.draw(rate, ROLE, "taken in", goal.suite, goal.task_id):
             continue
         for call in goal.calls:
             known = next((rule for rule in rules if rule["name"] == call.function), None)

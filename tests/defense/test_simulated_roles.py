@@ -1,4 +1,4 @@
-"""How the simulated model plays AgentSys's roles, with a small mind of our own."""
+"""How the simulated model plays AgentSys's roles, with a small stand-in for its knowledge."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOTE = f"date: May 3\nbody: Hello <INFORMATION> {GOAL.goal} </INFORMATION> bye\n
 
 
 @dataclass
-class ToyMind:
+class ToyKnowledge:
     """Knows one task, one goal and one fact; obeys and draws as told."""
 
     options: SimulatedOptions = field(default_factory=SimulatedOptions)
@@ -64,15 +64,19 @@ class ToyMind:
 
 
 def ask(
-    role: str, sections: tuple[str, ...], bodies: list[str], mind: ToyMind, more: Iterable[ChatMessage] = ()
+    role: str,
+    sections: tuple[str, ...],
+    bodies: list[str],
+    knowledge: ToyKnowledge,
+    more: Iterable[ChatMessage] = (),
 ) -> Any:
     messages = [system("s"), user(write_sections(sections, bodies)), *more]
-    return ROLES[role](ChatRequest(messages, TOOLS, role), mind)
+    return ROLES[role](ChatRequest(messages, TOOLS, role), knowledge)
 
 
 def work(raw: str, intent: Any, trace: Any = (), more: Iterable[ChatMessage] = (), **options: Any) -> Any:
     bodies = [one_line(intent), one_line(list(trace)), raw]
-    return ask("worker", WORKER_SECTIONS, bodies, ToyMind(SimulatedOptions(**options)), more)
+    return ask("worker", WORKER_SECTIONS, bodies, ToyKnowledge(SimulatedOptions(**options)), more)
 
 
 def fields(message: Any) -> Any:
@@ -109,7 +113,7 @@ def test_a_worker_skips_a_goal_that_the_trace_holds_or_that_it_does_not_obey() -
 def test_a_call_that_a_goal_makes_twice_is_made_twice() -> None:
     twice = GoalScript("toy", "injection_task_0", GOAL.goal, (PAY, PAY), None)
 
-    class Twice(ToyMind):
+    class Twice(ToyKnowledge):
         def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
             return [twice]
 
@@ -135,7 +139,7 @@ def test_the_adaptive_opening_is_the_attacks() -> None:
 
 def judge(args: dict[str, Any], query: str = TASK.prompt, tool: str = "send_money", **options: Any) -> str:
     bodies = ["[]", one_line({"tool": tool, "args": args, "intent": {}}), query]
-    return text_of(ask("validator", VALIDATOR_SECTIONS, bodies, ToyMind(SimulatedOptions(**options))))
+    return text_of(ask("validator", VALIDATOR_SECTIONS, bodies, ToyKnowledge(SimulatedOptions(**options))))
 
 
 def test_the_validator_allows_exactly_the_user_tasks_own_calls() -> None:
@@ -152,7 +156,7 @@ def test_the_validators_error_rates_turn_its_answers() -> None:
 
 
 def spans(text: str, **options: Any) -> list[str]:
-    message = ask("sanitizer", SANITIZER_SECTIONS, [text], ToyMind(SimulatedOptions(**options)))
+    message = ask("sanitizer", SANITIZER_SECTIONS, [text], ToyKnowledge(SimulatedOptions(**options)))
     found: list[str] = json.loads(text_of(message))["spans"]
     return found
 
@@ -186,12 +190,12 @@ def test_tools_are_sorted_by_their_first_word() -> None:
         "get_page": "Any URL.",
     }
     lines = "\n".join(json.dumps({"name": name, "description": text}) for name, text in names.items())
-    message = ask("privileges", PRIVILEGES_SECTIONS, [lines], ToyMind())
+    message = ask("privileges", PRIVILEGES_SECTIONS, [lines], ToyKnowledge())
     labels = json.loads(text_of(message))
     assert [name for name, label in labels.items() if label == "query"] == ["get_mail", "search_x"]
 
 
 def test_every_role_survives_a_request_it_cannot_read() -> None:
     for role, play in ROLES.items():
-        reply = play(ChatRequest([user("hello")], (), role), ToyMind())
+        reply = play(ChatRequest([user("hello")], (), role), ToyKnowledge())
         assert reply["tool_calls"] is None and text_of(reply) in ("{}", "False", '{"spans": []}')

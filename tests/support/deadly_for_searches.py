@@ -50,14 +50,14 @@ class CountedPair(PairAttack):
         self._folder, self._off_topic, self._says = folder, off_topic, says
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        def play(request: ChatRequest, mind: Any) -> Any:
+        def play(request: ChatRequest, knowledge: Any) -> Any:
             number = counted(self._folder, "attacker")
             _fate(self._folder, "attacker", number)
             if self._says:
                 return assistant(self._says)
             if self._off_topic and number % 2:
                 return assistant(reply_text(Proposal(f"Nice weather, {number}.")))
-            return play_attacker(request, mind)
+            return play_attacker(request, knowledge)
 
         return {**super().simulated_roles(), ROLE: play}
 

@@ -9,7 +9,7 @@ from agentdojo.types import ChatMessage, text_content_block_from_string
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, user
 from agentsys.models.simulated.index import PlaybookIndex
-from agentsys.models.simulated.knowledge import PlaybookMind, mind_for
+from agentsys.models.simulated.knowledge import PlaybookKnowledge, knowledge_for
 from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, Quote, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedOptions
 
@@ -57,8 +57,8 @@ PLAYBOOK = Playbook((TASK, LONGER), (STEAL, STEAL_MORE, PRAISE, LEAK))
 TOOLS = ("find", "open", "pay", "password", "list", "mail", "log_out")
 
 
-def mind(susceptibility: float = 1.0) -> PlaybookMind:
-    return mind_for(PlaybookIndex(PLAYBOOK), SimulatedOptions(susceptibility=susceptibility), None)
+def knowledge(susceptibility: float = 1.0) -> PlaybookKnowledge:
+    return knowledge_for(PlaybookIndex(PLAYBOOK), SimulatedOptions(susceptibility=susceptibility), None)
 
 
 def specs(*names: str, intent: bool = False) -> list[ToolSpec]:

@@ -13,7 +13,7 @@ from agentsys.attacks.attacker.delimited import GOAL
 from agentsys.attacks.attacker.reply import proposal_in, reply_text
 from agentsys.attacks.search import Proposal
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.role import Mind
+from agentsys.models.simulated.role import SimulatedKnowledge
 
 _GOAL = re.compile(rf"<{GOAL}>\n(.*?)\n</{GOAL}>", re.DOTALL)
 _OPENINGS = (
@@ -39,12 +39,12 @@ _CLOSINGS = (
 )
 
 
-def play_attacker(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next variation: drawn by hash of seed and conversation, never one it has proposed in it before."""
     texts = [text_of(message) for message in request.messages]
     goal = next((found[1] for text in texts if (found := _GOAL.search(text))), "")
     earlier = {proposal_in(text_of(m)).text for m in request.messages if m["role"] == "assistant"}
-    source = hashlib.sha256("\x1f".join([str(mind.options.seed), *texts]).encode("utf-8", "replace"))
+    source = hashlib.sha256("\x1f".join([str(knowledge.options.seed), *texts]).encode("utf-8", "replace"))
     return assistant(reply_text(_variation(goal, random.Random(source.hexdigest()), earlier)))
 
 

@@ -17,9 +17,9 @@ from agentsys.benchmarks.asb.rendering import untold
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import NO_FIELDS, plain_agent
-from agentsys.models.simulated.knowledge import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.prompted import as_native, in_tags
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
 
 _DO = "Use {tool} and note what it says."
@@ -56,10 +56,10 @@ class _Planner:
     def __init__(self, kind: SimulatedPlanner) -> None:
         self.kind = kind
 
-    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
         offered = next((names for m in request.messages if (names := tools_in(text_of(m))) is not None), [])
         users = (text_of(message) for message in request.messages if message["role"] == "user")
-        task = mind.task_in(next(users, ""), offered)
+        task = knowledge.task_in(next(users, ""), offered)
         wanted = [call.function for call in task.calls if call.function in offered] if task else []
         if self.kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
             wanted += [name for name in offered if name not in wanted]
@@ -73,13 +73,13 @@ class _Agent:
     def __init__(self, *, follows_plan: bool) -> None:
         self.follows_plan = follows_plan
 
-    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
-        assert isinstance(mind, PlaybookMind)  # the model's own; the plain agent needs all of it
+    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+        assert isinstance(knowledge, PlaybookKnowledge)  # the model's own; the plain agent needs all of it
         read = replace(request, messages=untold(request.messages))
-        reply = plain_agent(read, mind)
+        reply = plain_agent(read, knowledge)
         prompted = as_native(read)
         native = prompted or read
-        acts = reply["tool_calls"] if prompted is None else plain_agent(native, mind)["tool_calls"]
+        acts = reply["tool_calls"] if prompted is None else plain_agent(native, knowledge)["tool_calls"]
         extra = None if acts or not self.follows_plan else _planned_call(native)
         if extra is None:
             return reply
@@ -116,6 +116,6 @@ def _plan_in(messages: Iterable[ChatMessage]) -> Plan:
         return ()
 
 
-def play_judge(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Never sees a refusal: the simulated agent declines nothing."""
     return assistant("1")

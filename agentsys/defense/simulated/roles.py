@@ -17,7 +17,7 @@ from agentsys.defense.simulated.spans import instruction_spans
 from agentsys.defense.simulated.worker import play_worker, task_text
 from agentsys.models.chat import ChatRequest, assistant
 from agentsys.models.simulated.playbook import ScriptedCall
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
 
 READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
@@ -25,17 +25,17 @@ READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "coun
 choice (its description speaks of a URL): the prompt calls that a command. A rule of the simulation only."""
 
 
-def play_validator(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """True if the proposed call is one of the user task's ground-truth calls, but for the set error rates."""
     sections = read_sections(task_text(request), VALIDATOR_SECTIONS)
     if sections is None:
         return assistant("False")
     _, proposed, query = sections
     call = json.loads(proposed)
-    task = mind.task_in(query)
+    task = knowledge.task_in(query)
     right = task is not None and any(_same_call(call, expected) for expected in task.calls)
-    rate = mind.options.validator_false_deny if right else mind.options.validator_false_accept
-    wrong = mind.draw(rate, validator.ROLE, proposed)
+    rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
+    wrong = knowledge.draw(rate, validator.ROLE, proposed)
     return assistant(str(right is not wrong))
 
 
@@ -52,20 +52,20 @@ def _plain(value: object) -> str:
 
 
 @quoting
-def play_sanitizer(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The spans that hold a goal, each goal found with probability `sanitizer_recall`."""
     sections = read_sections(task_text(request), SANITIZER_SECTIONS)
     text = sections[0] if sections is not None else ""
     found = [
         piece
-        for goal in mind.goals_in(text)
-        if mind.draw(mind.options.sanitizer_recall, sanitizer.ROLE, goal.suite, goal.task_id, text)
+        for goal in knowledge.goals_in(text)
+        if knowledge.draw(knowledge.options.sanitizer_recall, sanitizer.ROLE, goal.suite, goal.task_id, text)
         for piece in instruction_spans(text, goal.goal)
     ]
     return assistant(json.dumps({"spans": found}))
 
 
-def play_privileges(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_privileges(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Sorts tools by the first word of their names (see `READING_VERBS`)."""
     sections = read_sections(task_text(request), PRIVILEGES_SECTIONS)
     tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []

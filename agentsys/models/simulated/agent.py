@@ -1,6 +1,6 @@
 """The plain agent: makes the scripted calls one at a time, obeys what it is told on the way, answers.
 
-A pure function of the request and the mind; it plays every role for which no handler is known.
+A pure function of the request and the knowledge; it plays every role for which no handler is known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentsys.models.chat import ChatRequest, ToolSpec, assistant
 from agentsys.models.simulated.assignment import NOTHING_ASKED, Assignment, assignment_in
 from agentsys.models.simulated.conversation import readings, tool_result
 from agentsys.models.simulated.grounding import grounded_args, missing_facts, without
-from agentsys.models.simulated.knowledge import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import ScriptProgress, replay
 from agentsys.models.simulated.prompted import as_native, from_actions, in_action, in_tags
@@ -26,19 +26,19 @@ NO_FIELDS = {"status": "string"}
 """The intent of a call that nothing is taken from."""
 
 
-def plain_agent(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
+def plain_agent(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssistantMessage:
     """The next step: an open goal's call, else the task's next call, else the answer."""
     for native, written in ((as_native, in_tags), (from_actions, in_action)):
         prompted = native(request)
         if prompted is not None:
-            return written(_next_step(prompted, mind))
-    return _next_step(request, mind)
+            return written(_next_step(prompted, knowledge))
+    return _next_step(request, knowledge)
 
 
-def _next_step(request: ChatRequest, mind: PlaybookMind) -> ChatAssistantMessage:
+def _next_step(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
-    assignment = assignment_in(request, mind, tuple(tools))
-    progress = replay(request, mind, assignment, frozenset(tools))
+    assignment = assignment_in(request, knowledge, tuple(tools))
+    progress = replay(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
         return assistant(_plan(progress) or _answer(request, assignment, progress))
     line = progress.current()

@@ -9,7 +9,7 @@ from typing import Any
 from agentsys.models.chat import ChatRequest
 from agentsys.models.fenced_actions import read_request
 from agentsys.models.simulated.conversation import user_texts
-from agentsys.models.simulated.knowledge import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.models.simulated.text_matching import fold, folded_reading
 
@@ -41,7 +41,7 @@ class Assignment:
         return heard.replace(self.wording, " ").strip() if self.wording else heard
 
 
-def assignment_in(request: ChatRequest, mind: PlaybookMind, tools: Sequence[str]) -> Assignment:
+def assignment_in(request: ChatRequest, knowledge: PlaybookKnowledge, tools: Sequence[str]) -> Assignment:
     """The user's request: a user task, else an injection goal asked for by the user, else nothing.
 
     A request that is a message of its own goes before one that a message merely contains.
@@ -50,17 +50,17 @@ def assignment_in(request: ChatRequest, mind: PlaybookMind, tools: Sequence[str]
     asked_call = read_request(texts[0]) if texts else None
     if asked_call is not None:
         return _of_request(*asked_call, texts[0])
-    tasks = [task for text in texts if (task := mind.task_in(text, tools)) is not None]
+    tasks = [task for text in texts if (task := knowledge.task_in(text, tools)) is not None]
     exact = [task for task in tasks if any(fold(task.prompt) == folded_reading(text) for text in texts)]
     if exact:
         return _of_task(exact[0])
     for text in texts:
-        goal = mind.goal_in_full(text, tools)
+        goal = knowledge.goal_in_full(text, tools)
         if goal is not None:
             return _of_goal(goal)
     if tasks:
         return _of_task(tasks[0])
-    asked = mind.goals_in(texts[0], tools) if texts else []
+    asked = knowledge.goals_in(texts[0], tools) if texts else []
     return _of_goal(asked[0]) if asked else Assignment("none", "")
 
 

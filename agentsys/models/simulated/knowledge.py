@@ -1,4 +1,4 @@
-"""`PlaybookMind`: what the simulated model knows in one case, and draws that repeat exactly."""
+"""`PlaybookKnowledge`: what the simulated model knows in one case, and draws that repeat exactly."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _STEPS = 2**64
 
 
 @dataclass(frozen=True)
-class PlaybookMind:
-    """The `Mind` of one case (see agentsys.models.simulated.role)."""
+class PlaybookKnowledge:
+    """The `SimulatedKnowledge` of one case (see agentsys.models.simulated.role)."""
 
     index: PlaybookIndex
     options: SimulatedOptions
@@ -93,7 +93,7 @@ class PlaybookMind:
         return max(allowed, key=lambda goal: self._is_ours(goal.suite), default=None)
 
 
-def mind_for(index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None) -> PlaybookMind:
-    """The mind of one case; the case's seed replaces the model's."""
+def knowledge_for(index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None) -> PlaybookKnowledge:
+    """The knowledge of one case; the case's seed replaces the model's."""
     seeded = options if scene is None else replace(options, seed=scene.seed)
-    return PlaybookMind(index, seeded, scene)
+    return PlaybookKnowledge(index, seeded, scene)

@@ -12,7 +12,7 @@ from agentsys.models.connection_test import is_question, right_answer
 from agentsys.models.estimated_usage import estimated_usage
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.index import PlaybookIndex
-from agentsys.models.simulated.knowledge import PlaybookMind, mind_for
+from agentsys.models.simulated.knowledge import PlaybookKnowledge, knowledge_for
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
 from agentsys.models.simulated.slips import slipped
@@ -65,7 +65,7 @@ class SimulatedModel:
         self._roles: Mapping[str, SimulatedRole] = {}
         self._index: PlaybookIndex | None = None
         self._scene: Scene | None = None
-        self._mind: PlaybookMind | None = None
+        self._knowledge: PlaybookKnowledge | None = None
 
     @property
     def name(self) -> str:
@@ -86,22 +86,22 @@ class SimulatedModel:
         Raises:
             ConfigError: If the model was never given a playbook.
         """
-        if self._mind is None:
+        if self._knowledge is None:
             raise ConfigError(
                 f"Model '{self._name}' is simulated and has no playbook; "
                 "hand it one with `.scripted(playbook, roles)`."
             )
-        mind, handler = self._mind, self._roles.get(request.role)
+        knowledge, handler = self._knowledge, self._roles.get(request.role)
 
         def play(asked: ChatRequest) -> ChatAssistantMessage:
             if is_question(asked):
                 return right_answer()
-            return plain_agent(asked, mind) if handler is None else handler(asked, mind)
+            return plain_agent(asked, knowledge) if handler is None else handler(asked, knowledge)
 
         message = play(request)
-        sloppy = mind.options.sloppiness
+        sloppy = knowledge.options.sloppiness
         if sloppy.rates:
-            message = slipped(message, request, mind, play, handler)
+            message = slipped(message, request, knowledge, play, handler)
         usage, notes = estimated_usage(request, message), (sloppy.note,) if sloppy.rates else ()
         return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=notes)
 
@@ -110,7 +110,7 @@ class SimulatedModel:
     ) -> SimulatedModel:
         twin = SimulatedModel(self._name)
         twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
-        twin._mind = None if index is None else mind_for(index, self.options, scene)
+        twin._knowledge = None if index is None else knowledge_for(index, self.options, scene)
         return twin
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.assignment import Assignment
 from agentsys.models.simulated.conversation import tool_result
-from agentsys.models.simulated.knowledge import PlaybookMind
-from agentsys.models.simulated.script_position import ScriptPosition, answered, line_of
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
+from agentsys.models.simulated.script_position import ScriptPosition, answered, first_position
 
 
 @dataclass
@@ -36,12 +36,12 @@ class ScriptProgress:
 
 
 def replay(
-    request: ChatRequest, mind: PlaybookMind, assignment: Assignment, tools: frozenset[str]
+    request: ChatRequest, knowledge: PlaybookKnowledge, assignment: Assignment, tools: frozenset[str]
 ) -> ScriptProgress:
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
     own = assignment.goal
     refused = set() if own is None else {(own.suite, own.task_id)}
-    progress = ScriptProgress(line_of(assignment.calls, tools), [], refused)
+    progress = ScriptProgress(first_position(assignment.calls, tools), [], refused)
     context = f"{request.role}/{assignment.name}"
     for message in request.messages:
         if message["role"] == "tool":
@@ -50,11 +50,11 @@ def replay(
             if line is not None:
                 line.take(result)
             progress.waiting = None
-            _see(result.text, progress, mind, context, tools)
+            _see(result.text, progress, knowledge, context, tools)
         elif message["role"] == "user":
             aside = assignment.beside_request(text_of(message))
             if aside:
-                _see(aside, progress, mind, context, tools)
+                _see(aside, progress, knowledge, context, tools)
         elif message["role"] == "assistant":
             _give_up_waiting(progress)
             progress.waiting = progress.current() if message["tool_calls"] else None
@@ -70,14 +70,14 @@ def _give_up_waiting(progress: ScriptProgress) -> None:
 
 
 def _see(
-    text: str, progress: ScriptProgress, mind: PlaybookMind, context: str, tools: frozenset[str]
+    text: str, progress: ScriptProgress, knowledge: PlaybookKnowledge, context: str, tools: frozenset[str]
 ) -> None:
     """Decide, once, about each goal that this text shows."""
-    for goal in mind.goals_in(text, tools):
+    for goal in knowledge.goals_in(text, tools):
         key = (goal.suite, goal.task_id)
         if progress.knows(key):
             continue
-        if mind.obeys(goal, context):
-            progress.goals.append(line_of(goal.calls, tools, goal))
+        if knowledge.obeys(goal, context):
+            progress.goals.append(first_position(goal.calls, tools, goal))
         else:
             progress.refused.add(key)

@@ -30,7 +30,7 @@ class SimulatedOptions:
     """Rates of the ways in which replies depart from what was asked for."""
 
 
-class Mind(Protocol):
+class SimulatedKnowledge(Protocol):
     """The means of a role handler: knowledge, and draws that repeat exactly."""
 
     @property
@@ -69,9 +69,13 @@ class Mind(Protocol):
         ...
 
 
+Mind = SimulatedKnowledge
+"""The name it had."""
+
+
 class SimulatedRole(Protocol):
     """Plays one role: from a request to the assistant message a model in that role would give."""
 
-    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
-        """The reply. Must depend on the request and the mind alone."""
+    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge, /) -> ChatAssistantMessage:
+        """The reply. Must depend on the request and the knowledge alone."""
         ...

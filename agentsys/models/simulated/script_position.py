@@ -60,10 +60,10 @@ class ScriptPosition:
         return any(quote.source == index for _, call in self.steps for quote in call.quotes)
 
 
-def line_of(
+def first_position(
     calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
 ) -> ScriptPosition:
-    """A fresh line of the calls that can be made with these tools."""
+    """The beginning of a script, less the calls that cannot be made with these tools."""
     return ScriptPosition([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
 
 

@@ -22,7 +22,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.fenced_actions import ActionSyntaxError, json_block, read_action
 from agentsys.models.simulated import written_slips
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import PLACEHOLDER
 from agentsys.models.simulated.sloppiness import PARTS
 from agentsys.models.trace import ACTING_ROLES
@@ -67,7 +67,11 @@ _QUOTES = "quotes_the_request"
 
 
 def slipped(
-    message: ChatAssistantMessage, request: ChatRequest, mind: Mind, play: Play, handler: SimulatedRole | None
+    message: ChatAssistantMessage,
+    request: ChatRequest,
+    knowledge: SimulatedKnowledge,
+    play: Play,
+    handler: SimulatedRole | None,
 ) -> ChatAssistantMessage:
     """The message as a sloppy model would have written it.
 
@@ -77,9 +81,9 @@ def slipped(
     quotes = handler is not None and getattr(handler, _QUOTES, False)
     acting = handler is None or request.role in ACTING_ROLES
     reply = CleanReply(message, request, quotes, acting, play, random.Random())
-    for part, rate in mind.options.sloppiness.rates.items():
-        if mind.draw(rate, "slip", part, request.role, asked):
-            seeded = random.Random(f"{mind.options.seed}/{part}/{request.role}/{asked}")
+    for part, rate in knowledge.options.sloppiness.rates.items():
+        if knowledge.draw(rate, "slip", part, request.role, asked):
+            seeded = random.Random(f"{knowledge.options.seed}/{part}/{request.role}/{asked}")
             reply = _SLIPS[part](replace(reply, random=seeded))
     return reply.message
 

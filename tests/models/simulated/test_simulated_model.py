@@ -15,7 +15,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, Scene, SceneModel, assistant, text_of
 from agentsys.models.connection_test import QUESTION, called
 from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.simulated.role import Mind
+from agentsys.models.simulated.role import SimulatedKnowledge
 
 CARD_FIELDS = {"_target_", "prose_name", "simulated", "context_tokens", "price", "cache"}
 
@@ -49,8 +49,8 @@ def test_it_is_a_chat_model_that_wants_to_know_its_scene() -> None:
 
 
 def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() -> None:
-    def worker(request: ChatRequest, mind: Mind) -> Any:
-        return assistant(f"seed {mind.options.seed}")
+    def worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> Any:
+        return assistant(f"seed {knowledge.options.seed}")
 
     model = (
         SimulatedModel()

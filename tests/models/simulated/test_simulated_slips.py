@@ -15,7 +15,7 @@ from agentsys.models.chat import ChatRequest, Scene, assistant, text_of, user
 from agentsys.models.fenced_actions import Action, ActionSyntaxError, read_action, write_action
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import Mind
+from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.slips import REFUSAL, quoting
 from agentsys.models.simulated.sloppiness import PARTS
 
@@ -29,7 +29,7 @@ class Says:
     def __init__(self, text: str | None, calls: list[FunctionCall] | None = None) -> None:
         self.reply = assistant(text, calls)
 
-    def __call__(self, request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
         return self.reply
 
 
@@ -128,7 +128,7 @@ def test_arguments_are_sloppy_too() -> None:
 
 def test_the_next_call_is_made_in_the_same_turn_unless_it_lacks_a_value() -> None:
     def counting(second: str) -> Any:
-        def play(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+        def play(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
             made = sum(message["role"] == "assistant" for message in request.messages)
             args = {"id": [str(made), second][made]} if made < 2 else {}
             return assistant("Next.", [FunctionCall(function="read", args=args, id=f"c{made}")])
