@@ -16,8 +16,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 from agentsys.benchmarks.vectors.corpus import corpus
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.knowledge import PlaybookMind
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
 
 
@@ -26,10 +26,10 @@ def roles() -> Mapping[str, SimulatedRole]:
     return dict.fromkeys(ACTING_ROLES, play_reader)
 
 
-def play_reader(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The plain agent, for whom every disguise is transparent."""
-    assert isinstance(mind, PlaybookMind)
-    return plain_agent(replace(request, messages=[_seen_through(m) for m in request.messages]), mind)
+    assert isinstance(knowledge, PlaybookKnowledge)
+    return plain_agent(replace(request, messages=[_seen_through(m) for m in request.messages]), knowledge)
 
 
 def _seen_through(message: ChatMessage) -> ChatMessage:
