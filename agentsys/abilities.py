@@ -66,6 +66,18 @@ class ChecksItsNeeds(Protocol):
 
 
 @runtime_checkable
+class KeepsFiles(Protocol):
+    """A defense that keeps something from case to case, e.g. what it worked out about the tools.
+
+    Asked of the class, before there is an object.
+    """
+
+    keeps: Mapping[str, str]
+    """Option that names a folder -> the folder beside the run's records that it stands for where it is
+    null. Such an option says where something lies: no case depends on it."""
+
+
+@runtime_checkable
 class Rehearsable(Protocol):
     """A defense that uses a service besides the model."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -35,6 +35,8 @@ class AgentSys:
     Raises:
         ConfigError: If an option has a value it cannot have, or options contradict each other.
     """
+
+    keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}
 
     def __init__(self, name: str = "agentsys", *, privileges_dir: str | None = None, **options: Any) -> None:
         self.name = name

@@ -15,7 +15,7 @@ from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
-from agentsys.runs.instantiate import instantiate
+from agentsys.runs.instantiate import instantiate, kept_folders
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
@@ -102,15 +102,15 @@ class CellBuilder:
         return node("model", name, self._config_dirs)
 
     def _placed(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A defense that keeps privileges, or one inside it, keeps them beside the runs by default."""
+        """A defense that keeps files, or one inside it, keeps them beside the runs by default."""
         if self._rehearsal:
             return config
         placed = {
             k: self._placed(v) if isinstance(v, dict) and "_target_" in v else v for k, v in config.items()
         }
-        if "privileges_dir" in placed and placed["privileges_dir"] is None:
-            placed["privileges_dir"] = str(self._store.own / "privileges")
-        return placed
+        kept = {option: folder for option, folder in kept_folders(config).items() if option in placed}
+        unplaced = {option: folder for option, folder in kept.items() if placed[option] is None}
+        return placed | {option: str(self._store.own / folder) for option, folder in unplaced.items()}
 
     def _once(self, group: str, config: Mapping[str, Any]) -> Any:
         key = f"{group}:{config!r}"

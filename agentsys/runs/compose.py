@@ -31,7 +31,7 @@ from agentsys.runs.references import (
     with_base,
     with_content,
 )
-from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, checked_settings, without
+from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, not_in_name, without
 
 LABELLED = ("model", "defense", "attack")
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
@@ -170,7 +170,7 @@ def _in_name(node: DictConfig) -> set[str]:
 
 def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine, in_name: set[str]) -> str:
     """The YAML's own name, followed by every option that differs from that YAML and is not in the name."""
-    hidden = NOT_IN_NAME[group] | in_name
+    hidden = not_in_name(group, values[group]) | in_name
     before = _leaves(without(pristine[group, choice], hidden))
     after = _leaves(without(values[group], hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front

@@ -25,6 +25,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.Described,
         abilities.NamesPrompts,
         abilities.ChecksItsNeeds,
+        abilities.KeepsFiles,
         abilities.Rehearsable,
         abilities.WholeProgram,
         abilities.PlaysRoles,
@@ -67,23 +68,37 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
         ConfigError: Naming the group, the target and what was wrong; an ability of the object that is
             misspelled, too.
     """
-    options = {key: _built(group, value) for key, value in config.items()}
-    target = options.pop("_target_", None)
-    if not isinstance(target, str) or "." not in target:
-        raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
-    module_name, _, class_name = target.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"Cannot load {group} {target}: {error}. Is its folder given with --plugin-path?"
-        ) from None
+    options = {key: _built(group, value) for key, value in config.items() if key != "_target_"}
+    found, target = _target(group, config), config["_target_"]
     try:
         made = found(**options)
     except TypeError as error:
         raise ConfigError(f"{group} {target} refuses its options: {error}.") from None
     check_abilities(group, made, f"{group} {target}")
     return made
+
+
+def _target(group: str, config: Mapping[str, Any]) -> Any:
+    """What a node's `_target_` names."""
+    target = config.get("_target_")
+    if not isinstance(target, str) or "." not in target:
+        raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
+    module_name, _, class_name = target.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"Cannot load {group} {target}: {error}. Is its folder given with --plugin-path?"
+        ) from None
+
+
+def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the class of a defense's config keeps (`KeepsFiles`); nothing where there is no such class."""
+    try:
+        found = _target("defense", config)
+    except ConfigError:
+        return {}
+    return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
 
 
 def _built(group: str, option: Any) -> Any:

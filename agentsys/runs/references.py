@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agentsys.catalog import config_path, known, node
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
-from agentsys.runs.settings import NOT_IDENTITY, Settings, without
+from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without
 from agentsys.runs.source_code import code_of, content_digest, is_file
 
 
@@ -37,7 +37,8 @@ def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
 def _with_content(
     settings: Settings, config_dirs: Sequence[Path], digests: dict[tuple[Path, str], str]
 ) -> Settings:
-    groups = {group: without(getattr(settings, group), hidden) for group, hidden in NOT_IDENTITY.items()}
+    nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
+    groups = {group: without(node, not_identity(group, node)) for group, node in nodes.items()}
     found = [*_in_options(groups), *_named(settings.attack, "attack")]
     files = {key: _digest(key, path) for key, path in found}
     folder = recorded_folder(settings.model)

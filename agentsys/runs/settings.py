@@ -35,7 +35,7 @@ NOT_IDENTITY = {
         "traces",
         "pipeline",
     },
-    "defense": {"privileges_dir"},
+    "defense": set(),
     "attack": {"file", "artefact", "knowledge_file"},
     "benchmark": {"suites", "modules", "tasks", "attack_tools", "data"},
 }
@@ -43,9 +43,21 @@ NOT_IDENTITY = {
 neither renames a cell nor makes its finished cases stale. Of an attack's file and of recorded runs the
 content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie."""
 
-NOT_IN_NAME = {**NOT_IDENTITY, "model": NOT_IDENTITY["model"] | {"base_url", "strict"}}
-"""Per group, the options that do not rename a cell. Two servers of one model are the same row of a table,
-but what one of them answered is not what the other would have."""
+_NOT_IN_NAME = {"base_url", "strict"}
+"""The options of a model that do not rename a cell besides. Two servers of one model are the same row of a
+table, but what one of them answered is not what the other would have."""
+
+
+def not_identity(group: str, node: Mapping[str, Any]) -> set[str]:
+    """The options of a config that no case depends on; of a defense also where it keeps its files."""
+    from agentsys.runs.instantiate import kept_folders
+
+    return NOT_IDENTITY[group] | (set(kept_folders(node)) if group == "defense" else set())
+
+
+def not_in_name(group: str, node: Mapping[str, Any]) -> set[str]:
+    """The options of a config that do not rename a cell."""
+    return not_identity(group, node) | (_NOT_IN_NAME if group == "model" else set())
 
 
 class Executor(BaseModel):
@@ -104,7 +116,8 @@ class Settings(BaseModel):
     @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data."""
-        groups = {group: without(getattr(self, group), hidden) for group, hidden in NOT_IDENTITY.items()}
+        nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
+        groups = {group: without(node, not_identity(group, node)) for group, node in nodes.items()}
         others = {name: without(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code}
         given = {key: value for key, value in further.items() if value}

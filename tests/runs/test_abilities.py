@@ -105,3 +105,45 @@ def test_a_suite_from_outside_is_looked_at_before_the_first_case(tmp_path: Path)
     chosen = ["benchmark=slipped", "model=simulated", "attack=none", f"logdir={tmp_path / 'runs'}"]
     with pytest.raises(ConfigError, match=r"suite workspace of agentdojo has `drive`; did you mean `driven`"):
         prepare(chosen, config_dirs=[tmp_path / "configs"], plugin_paths=[tmp_path])
+
+
+KEEPER = """
+from pathlib import Path
+from baselines.none import NoDefense
+
+class Keeper(NoDefense):
+    keeps = {"notes_dir": "notes"}
+
+    def __init__(self, name, notes_dir=None, other_dir=None):
+        self.name = name
+        self.notes_dir, self.other_dir = notes_dir, other_dir
+"""
+
+
+def test_a_defense_from_outside_keeps_files_beside_the_runs_and_no_case_depends_on_where(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "keeper.py").write_text(KEEPER)
+    (tmp_path / "configs" / "defense").mkdir(parents=True)
+    yaml = (
+        "# A defense for this test\n_target_: keeper.Keeper\nname: keeper\nnotes_dir: null\nother_dir: null\n"
+    )
+    (tmp_path / "configs" / "defense" / "keeper.yaml").write_text(yaml)
+
+    def planned(*overrides: str) -> Any:
+        chosen = ["defense=keeper", "model=simulated", "attack=none", "limit=1", "benchmark.suites=[slack]"]
+        session = prepare(
+            [*chosen, *overrides, f"logdir={tmp_path / 'runs'}"],
+            config_dirs=[tmp_path / "configs"],
+            plugin_paths=[tmp_path],
+        )
+        return session.plan.jobs[0].cell
+
+    by_default, elsewhere = planned(), planned("defense.notes_dir=/somewhere")
+    assert by_default.defense.notes_dir == str(tmp_path / "runs" / ".agentsys" / "notes")
+    assert (by_default.defense.other_dir, elsewhere.defense.notes_dir) == (None, "/somewhere")
+    assert by_default.settings.config_hash == elsewhere.settings.config_hash
+    assert elsewhere.settings.labels["defense"] == "keeper"
+    other = planned("defense.other_dir=/somewhere")
+    assert other.settings.config_hash != by_default.settings.config_hash
+    assert other.settings.labels["defense"] == "keeper+other_dir=/somewhere"
