@@ -49,7 +49,7 @@ class Commands:
         self._made = Counter(mark)
 
 
-class Answers:
+class EarlierAnswers:
     """The answers to the main agent's reading calls since the last command."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from agentsys.defense.session import AgentSession
 from agentsys.defense.settings import Repeats, Retry
 from agentsys.defense.tool_errors import shown_error
 from agentsys.defense.tool_turn import Arguments, ToolOutput, read_arguments, run_tool, tool_message
-from agentsys.defense.worker import CallDenied, Caller, Task, work
+from agentsys.defense.worker import Caller, Task, WorkerCallDenied, work
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 
@@ -32,7 +32,7 @@ def serve_turn(
     """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
 
     Raises:
-        CallDenied: If the validator refused a worker's call.
+        WorkerCallDenied: If the validator refused a worker's call.
         OutOfCalls: If a worker's subtask has no model calls left.
         ModelError: If a model gave no reply.
     """
@@ -54,7 +54,7 @@ def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
         What the caller may see: an accepted value or a failure as JSON, or the caller's own mistake.
 
     Raises:
-        CallDenied, OutOfCalls, ModelError: As `serve_turn`.
+        WorkerCallDenied, OutOfCalls, ModelError: As `serve_turn`.
     """
     if agent.depth >= session.settings.max_depth:
         return Failure.DEPTH_EXCEEDED.text(tool_ran=False)
@@ -69,7 +69,7 @@ def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
     if agent.is_main:
         return _serve_main(session, traced, arguments, agent)
     if not session.allows(session.settings.validator, traced, agent.trace, arguments.undeclared):
-        raise CallDenied(traced)
+        raise WorkerCallDenied(traced)
     return _carried_out(session, traced, arguments, agent)
 
 
@@ -163,7 +163,7 @@ def _extracted(session: AgentSession, task: Task, agent: Caller) -> Accepted | F
         trace, mark = agent.trace.branch(given_up), session.commands.mark()
         try:
             return _asked(session, task, trace, agent.trace)
-        except CallDenied:
+        except WorkerCallDenied:
             session.commands.back_to(mark)
             given_up = trace.beyond(agent.trace)
             if restart < settings.restarts:

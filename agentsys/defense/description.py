@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentsys.defense.gate import GateRule
-from agentsys.defense.settings import AgentSysSettings, Fill, Judge, Sanitizing, WorkerTools
+from agentsys.defense.settings import AgentSysSettings, CommandJudge, Fill, Sanitizing, WorkerTools
 
 
 def described(settings: AgentSysSettings) -> str:
@@ -65,12 +65,12 @@ def _by_code(settings: AgentSysSettings) -> list[str]:
 
 
 _JUDGES = {
-    Judge.MODEL: (
+    CommandJudge.MODEL: (
         "a validator model that sees the request, the earlier calls and the proposed one, but no output, has"
         " to find it needed for the request"
     ),
-    Judge.RULES: "rules in code have to allow it: where it goes to must stand in the user's request",
-    Judge.HYBRID: (
+    CommandJudge.RULES: "rules in code have to allow it: where it goes to must stand in the user's request",
+    CommandJudge.HYBRID: (
         "rules in code refuse it where it goes to something that is not in the user's request, and a"
         " validator model, which sees no output, decides what they leave open"
     ),
@@ -84,7 +84,7 @@ def _checks(settings: AgentSysSettings) -> str:
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
     said = f"Before {who} {runs} a tool that changes something, {_JUDGES[settings.validator]}."
-    if both or settings.validate_main is Judge.OFF:
+    if both or settings.validate_main is CommandJudge.OFF:
         return said
     return (
         f"{said} The main agent's own calls of that kind are checked too: {_JUDGES[settings.validate_main]}."

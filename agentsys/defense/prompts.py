@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.defense.settings import AgentSysSettings, Judge, Retry, Sanitizing, WorkerTools
+from agentsys.defense.settings import AgentSysSettings, CommandJudge, Retry, Sanitizing, WorkerTools
 
 INTENT = """\
 Every tool also takes `intent`, an object that names the fields you need and their types. A type is \
@@ -155,7 +155,7 @@ def prompts_of(settings: AgentSysSettings) -> dict[str, str]:
         (calls and settings.worker_tools is WorkerTools.ALWAYS, {"worker_tools": WORKER_TOOLS}),
         (calls and settings.worker_tools is WorkerTools.ON_REQUEST, {"worker_missing": WORKER_MISSING}),
         (retries, {f"worker_again_{kind}": text for kind, text in WORKER_AGAIN.items()}),
-        (bool(judges & {Judge.MODEL, Judge.HYBRID}), {"validator": VALIDATOR}),
+        (bool(judges & {CommandJudge.MODEL, CommandJudge.HYBRID}), {"validator": VALIDATOR}),
         (settings.sanitizer is not Sanitizing.OFF, {"sanitizer": SANITIZER}),
         (
             settings.sanitizer is not Sanitizing.OFF,

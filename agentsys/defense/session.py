@@ -12,14 +12,14 @@ from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironm
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.call_trace import CallTrace, TracedCall
-from agentsys.defense.commands import Answers, Commands
+from agentsys.defense.commands import Commands, EarlierAnswers
 from agentsys.defense.failures import QuestionFailed
 from agentsys.defense.grounding import Request
 from agentsys.defense.intent import tools_with_intent
 from agentsys.defense.meter import CallMeter
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeBook
 from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
-from agentsys.defense.settings import AgentSysSettings, Judge
+from agentsys.defense.settings import AgentSysSettings, CommandJudge
 from agentsys.defense.validator import note_ruling, validate
 from agentsys.models.chat import ChatModel, ToolSpec
 from agentsys.models.element import QueryResult
@@ -60,7 +60,7 @@ class AgentSession:
         self.main_model, self.model = self.meter.main, self.meter.inner
         self.commands = Commands()
         """Commands of the current subtask."""
-        self.answers = Answers()
+        self.answers = EarlierAnswers()
         self.known = Known()
         """What the main agent was given so far, as far as it is of a closed format."""
         self._book, self._unmetered = book, model
@@ -105,7 +105,7 @@ class AgentSession:
         return self.labels[tool] is Privilege.QUERY
 
     def allows(
-        self, judge: Judge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str] = ()
+        self, judge: CommandJudge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str] = ()
     ) -> bool:
         """Whether a call may run: reading always, a command if the judge agrees.
 
@@ -115,9 +115,9 @@ class AgentSession:
             earlier: The calls before it that its agent knows of.
             undeclared: Arguments that the tool does not have.
         """
-        if judge is Judge.OFF or self.reads(call.tool):
+        if judge is CommandJudge.OFF or self.reads(call.tool):
             return True
-        if judge is not Judge.MODEL:
+        if judge is not CommandJudge.MODEL:
             ruling = rule(
                 ProposedCommand(
                     call,
@@ -128,7 +128,7 @@ class AgentSession:
                     self.settings.worker_commands,
                 )
             )
-            if ruling.decision is not Decision.ASK or judge is Judge.RULES:
+            if ruling.decision is not Decision.ASK or judge is CommandJudge.RULES:
                 note_ruling(call, ruling)
                 return ruling.decision is Decision.ALLOW
         described = self.runtime.functions[call.tool].description

@@ -11,7 +11,7 @@ from agentsys.defense.gate import GateRule
 from agentsys.errors import ConfigError, unknown_name
 
 
-class Judge(Enum):
+class CommandJudge(Enum):
     """The judge of whether a command may run."""
 
     OFF = "off"
@@ -104,8 +104,8 @@ class AgentSysSettings:
 
     gate: GateRule = GateRule.SYNTACTIC
     isolation: bool = True
-    validator: Judge = Judge.MODEL
-    validate_main: Judge = Judge.OFF
+    validator: CommandJudge = CommandJudge.MODEL
+    validate_main: CommandJudge = CommandJudge.OFF
     sanitizer: Sanitizing = Sanitizing.ON_DENIAL
     gate_retry: Retry = Retry.SAME
     fill: Fill = Fill.NONE
@@ -133,10 +133,12 @@ class AgentSysSettings:
         for name in options.keys() - known:
             raise ConfigError(unknown_name("AgentSys option", name, sorted(known)))
         given: dict[str, Any] = dict(options)
-        judge = _switched("validator", given.get("validator", True), on=Judge.MODEL)
-        cleaned = Sanitizing.ON_DENIAL if judge is not Judge.OFF else Sanitizing.AT_INGESTION
+        judge = _switched("validator", given.get("validator", True), on=CommandJudge.MODEL)
+        cleaned = Sanitizing.ON_DENIAL if judge is not CommandJudge.OFF else Sanitizing.AT_INGESTION
         given["validator"] = judge
-        given["validate_main"] = _switched("validate_main", given.get("validate_main", False), on=Judge.MODEL)
+        given["validate_main"] = _switched(
+            "validate_main", given.get("validate_main", False), on=CommandJudge.MODEL
+        )
         given["sanitizer"] = _switched("sanitizer", given.get("sanitizer", True), on=cleaned)
         for name, kind in _CHOICES.items():
             given[name] = _choice(name, kind, given.get(name, getattr(cls, name)))
@@ -155,13 +157,15 @@ class AgentSysSettings:
             )
 
     def _check_judges(self) -> None:
-        if self.validator is Judge.OFF and (self.validate_main is not Judge.OFF or not self.isolation):
+        if self.validator is CommandJudge.OFF and (
+            self.validate_main is not CommandJudge.OFF or not self.isolation
+        ):
             cause = "isolation: false" if not self.isolation else f"validate_main: {self.validate_main.value}"
             raise ConfigError(
                 f"AgentSys option '{cause}' needs 'validator: true'; set it,"
                 " or use defense=none for a plain agent."
             )
-        if self.sanitizer is Sanitizing.ON_DENIAL and self.validator is Judge.OFF:
+        if self.sanitizer is Sanitizing.ON_DENIAL and self.validator is CommandJudge.OFF:
             raise ConfigError(
                 "AgentSys option 'sanitizer: on_denial' needs a validator that denies; set 'validator: true',"
                 " or 'sanitizer: at_ingestion'."
@@ -175,7 +179,7 @@ class AgentSysSettings:
     @property
     def judged(self) -> bool:
         """Whether anything stands behind the sanitizer."""
-        return self.validator is not Judge.OFF
+        return self.validator is not CommandJudge.OFF
 
     @property
     def sorts_tools(self) -> bool:

@@ -27,7 +27,7 @@ MAIN_DEPTH = 0
 """The main agent's depth; its workers stand at 1, theirs at 2."""
 
 
-class CallDenied(Exception):
+class WorkerCallDenied(Exception):
     """The validator refused a call inside a worker; what the worker has done so far is thrown away."""
 
     def __init__(self, call: TracedCall) -> None:
@@ -52,7 +52,7 @@ class Caller:
 
 
 ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], Caller], list[ChatToolResultMessage]]
-"""Carries out an agent's calls and gives the messages it may see. Raises `CallDenied`."""
+"""Carries out an agent's calls and gives the messages it may see. Raises `WorkerCallDenied`."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeT
         serve_turn: Carries out its calls.
 
     Raises:
-        CallDenied: If the validator refused a call of this worker.
+        WorkerCallDenied: If the validator refused a call of this worker.
         OutOfCalls: If no model call is left.
         ModelError: If the model gave no reply.
     """
@@ -91,7 +91,7 @@ def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeT
         }
         try:
             outcome = _converse(session, task, trace, serve_turn, opened)
-        except CallDenied as denied:
+        except WorkerCallDenied as denied:
             opened.decision |= {"failure": Failure.DENIED.value, "denied_call": denied.call.as_data()}
             raise
         except OutOfCalls:

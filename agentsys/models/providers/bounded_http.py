@@ -33,7 +33,7 @@ _PIECE = 65_536
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ExchangeBounds:
     """The bounds in time and size of an exchange."""
 
     timeout_s: float
@@ -42,7 +42,7 @@ class Bounds:
     """Bytes of the reply's body, decoded."""
 
 
-def bounded_client(base: type[Any] | None, bounds: Bounds, key: str | None) -> Any:
+def bounded_client(base: type[Any] | None, bounds: ExchangeBounds, key: str | None) -> Any:
     """A client for an SDK to send with.
 
     Args:
@@ -61,7 +61,7 @@ def bounded_client(base: type[Any] | None, bounds: Bounds, key: str | None) -> A
 class _Bounded:
     """Mixed into a client class of `httpx`: what differs from it."""
 
-    def bound(self, bounds: Bounds, key: str | None) -> None:
+    def bound(self, bounds: ExchangeBounds, key: str | None) -> None:
         """Hold every connection made from now on to the deadline of the exchange it serves."""
         self._bounds, self._key, self._clock = bounds, key, _Clock(bounds.timeout_s)
         mine: Any = self

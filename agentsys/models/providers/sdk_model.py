@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.price import Price
-from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, Bounds, bounded_client
+from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, ExchangeBounds, bounded_client
 from agentsys.models.providers.sdk_errors import transport_error
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
@@ -100,7 +100,7 @@ class SdkModel(ABC):
 
     def _http(self, client_class: type[Any] | None) -> Any:
         """The HTTP client to hand to the SDK: bounded in time and size."""
-        return bounded_client(client_class, Bounds(self.timeout_s, self.max_reply_bytes), self._key)
+        return bounded_client(client_class, ExchangeBounds(self.timeout_s, self.max_reply_bytes), self._key)
 
     def _temperature(self, request: ChatRequest) -> dict[str, float]:
         """The body's field `temperature`; empty where none is to be sent."""
