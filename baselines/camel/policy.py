@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from baselines.camel.language.failure import ProgramError
+from baselines.flow.groups import Group, channel_members, event_participants, file_sharers, identities
 from baselines.flow.label import FlowLabel
 from baselines.flow.label_table import packaged
 from baselines.flow.values import Value, native
@@ -89,27 +90,6 @@ def generated_policies(tools: Mapping[str, Iterable[str]]) -> Policies:
     return Policies(free=free, rules=rules, generated=True)
 
 
-Group = Callable[[Any, str], Iterable[str]]
-
-
-def channel_members(environment: Any, channel: str) -> Iterable[str]:
-    """Who is in a channel now."""
-    memberships: Mapping[str, Iterable[str]] = environment.slack.user_channels
-    return [user for user, channels in memberships.items() if channel in channels]
-
-
-def event_participants(environment: Any, event: str) -> Iterable[str]:
-    """Who takes part in a calendar event now; nobody in one that does not exist."""
-    found = environment.calendar.events.get(event)
-    return [] if found is None else list(map(str, found.participants))
-
-
-def file_sharers(environment: Any, file: str) -> Iterable[str]:
-    """Who can open a file now; nobody one that does not exist."""
-    found = environment.cloud_drive.files.get(file)
-    return [] if found is None else [str(found.owner), *map(str, found.shared_with)]
-
-
 @dataclass(frozen=True)
 class Judge:
     """Decides on calls by the policies of a suite."""
@@ -182,7 +162,7 @@ class _Question:
 
     def _readers(self, wanted: Readable) -> Iterable[str]:
         for name in wanted.by:
-            yield from _identities(native(self._value(name)))
+            yield from identities(native(self._value(name)))
         groups: tuple[tuple[str | None, Group], ...] = (
             (wanted.by_members_of, channel_members),
             (wanted.by_participants_of, event_participants),
@@ -193,7 +173,7 @@ class _Question:
                 yield from group(self.environment, str(native(self._value(argument))))
 
     def _files_are_shared(self, addressed: Iterable[str]) -> bool:
-        readers = {who for name in addressed for who in _identities(native(self._value(name)))}
+        readers = {who for name in addressed for who in identities(native(self._value(name)))}
         attached = [one for one in native(self._value("attachments")) or [] if isinstance(one, dict)]
         files = [one.get("file_id") for one in attached if one.get("type") == "file"]
         return all(readers <= set(file_sharers(self.environment, str(file))) for file in files)
@@ -203,9 +183,3 @@ class _Question:
             # Only where defaults are not filled in, as in the reference implementation.
             raise ProgramError("KeyError", repr(name))
         return self.arguments[name]
-
-
-def _identities(held: Any) -> Iterable[str]:
-    if held is None:
-        return ()
-    return [str(one) for one in held] if isinstance(held, list | tuple | set) else (str(held),)

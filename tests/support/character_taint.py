@@ -15,6 +15,12 @@ from typing import Any
 
 Tags = frozenset[str]
 NONE: Tags = frozenset()
+MOST = 1_000
+"""Characters of a text and items of a list."""
+
+
+class TooLong(Exception):
+    """The program is not worth following: a loop makes its values ever longer."""
 
 
 @dataclass
@@ -119,6 +125,7 @@ class Reference:
     strict: bool = False
     names: dict[str, Any] = field(default_factory=dict)
     controls: list[Tags] = field(default_factory=list)
+    steps: int = 0
 
     def run(self, program: str) -> dict[str, Any]:
         self._block(ast.parse(program).body)
@@ -156,6 +163,14 @@ class Reference:
         return list(value.items)
 
     def value(self, node: ast.expr) -> Any:
+        found = self._value(node)
+        self.steps += 1
+        length = len(found.characters) if isinstance(found, Text) else len(getattr(found, "items", ()))
+        if length > MOST or self.steps > 10 * MOST:
+            raise TooLong
+        return found
+
+    def _value(self, node: ast.expr) -> Any:
         match node:
             case ast.Constant(value=raw):
                 return plain(raw)
@@ -258,7 +273,7 @@ class Reference:
         if name == "str":
             return self._text(given[0])
         plain_function = {"len": len, "int": int, "bool": bool, "sum": sum, "any": any, "all": all}[name]
-        return Number(plain_function(given[0].raw), tags)  # type: ignore[operator]
+        return Number(plain_function(given[0].raw), tags)
 
     def _method(self, name: str, holder: Any, given: list[Any]) -> Any:
         tags = holder.tags.union(*(one.tags for one in given))

@@ -1,0 +1,95 @@
+"""`Fides`: an ordinary tool loop with labels, in which untrusted values are variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel
+from agentsys.models.loop import default_system_message
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.fides.agent import FidesAgent
+from baselines.fides.description import described
+from baselines.fides.own_tools import INSPECT, QUERY
+from baselines.fides.prompts import PLANNER, PROMPTS, VARIABLES_ONLY
+from baselines.fides.settings import FidesSettings, HideKind, LabelKind, PlannerKind
+from baselines.fides.simulated import ROLES
+
+
+class Fides:
+    """FIDES: labels on messages and arguments, variables in place of untrusted values, policies on calls.
+
+    Args:
+        name: The name in records and tables.
+        planner: `fides`: untrusted values are variables, which can be asked about and looked at. `variables`:
+            all values are variables, and there is neither. `basic`: everything is read.
+        policies: Whether calls are judged.
+        labels: `benchmark`: untrusted is what the benchmark's injections can be written to, as published.
+            `strict`: what somebody other than the user can have written.
+        hide: `integrity`: values that are less trusted become variables. `both`: those that fewer may read,
+            too.
+        max_rounds: Most rounds of calls.
+        query_attempts: Most questions to the quarantined model for one answer.
+
+    Raises:
+        ConfigError: If a word is unknown, or a limit is not positive.
+
+    Source: Costa et al., arXiv 2505.23643.
+    """
+
+    def __init__(
+        self,
+        name: str = "fides",
+        *,
+        planner: PlannerKind = "fides",
+        policies: bool = True,
+        labels: LabelKind = "benchmark",
+        hide: HideKind = "integrity",
+        max_rounds: int = 15,
+        query_attempts: int = 2,
+    ) -> None:
+        self.name = name
+        for option, value, kind in (
+            ("planner", planner, PlannerKind),
+            ("labels", labels, LabelKind),
+            ("hide", hide, HideKind),
+        ):
+            if value not in get_args(kind):
+                raise ConfigError(unknown_name(f"{name} {option}", str(value), get_args(kind)))
+        if min(max_rounds, query_attempts) < 1:
+            raise ConfigError(
+                f"{name}: max_rounds is {max_rounds} and query_attempts is {query_attempts}; give 1 or more."
+            )
+        self.settings = FidesSettings(planner, policies, labels, hide, max_rounds, query_attempts)
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The agent for one case."""
+        told = [default_system_message(suite), *self._told()]
+        agent = FidesAgent(model, self.settings, suite.name)
+        pipeline = AgentPipeline([SystemMessage("\n\n".join(told)), InitQuery(), agent])
+        pipeline.name = f"{model.name}-{self.name}"
+        return pipeline
+
+    def _told(self) -> list[str]:
+        if self.settings.planner == "basic":
+            return []
+        text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
+        return [text.format(query=QUERY, inspect=INSPECT)]
+
+    def description(self) -> str:
+        """What becomes a variable, who reads what, and which calls are refused."""
+        return described(self.settings)
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense adds, by name."""
+        return dict(PROMPTS)
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """How the simulated model plays planner and quarantined model."""
+        return ROLES

@@ -1,0 +1,71 @@
+"""Every text FIDES gives a model, in our own words."""
+
+from __future__ import annotations
+
+PLANNER = """\
+Results of tools may hold names of variables, such as #read_note-result-0.text#. A variable stands for a \
+value that \
+you have not seen because it may come from anybody.
+- Wherever the value is needed in a call, write the variable's name with its signs; it is replaced when \
+the call runs.
+- In your final answer, write the name where the user shall see the value.
+- To find something out about values, or to take something out of them, call {query} with the question, \
+the names and the \
+type of the answer. The answer becomes a new variable.
+- {inspect} shows you values. Use it only where nothing else helps: later calls may be refused because of it.
+- Never guess a value, and do not make up names of variables."""
+"""Added to the suite's system message."""
+
+VARIABLES_ONLY = """\
+Results of tools are names of variables, such as #read_note-result-0.text#. A variable stands for a value \
+that you do \
+not see.
+- Wherever the value is needed in a call, write the variable's name with its signs; it is replaced when \
+the call runs.
+- In your final answer, write the name where the user shall see the value.
+- Never guess a value, and do not make up names of variables."""
+"""The same where there is nothing but variables."""
+
+QUARANTINED = """\
+You answer a question about the texts that come with it. Take the answer from the texts alone and make \
+nothing up. \
+Answer with the JSON object that the schema asks for, and nothing else."""
+"""System message of the quarantined model."""
+
+AGAIN = "That does not fit the schema. Answer with one JSON object of the schema and nothing else."
+"""Asks for another answer."""
+
+REFUSED = "The call of {tool} was refused. {reason}. Nothing has happened."
+"""Result of a refused call: rules and names of arguments, no value."""
+
+NO_ANSWER = "There was no answer of this type."
+"""Result of a question that the quarantined model did not answer with the declared type."""
+
+UNKNOWN = "There is no variable of this name: give names as they stand in results."
+"""Result of a question about, or a look at, something that is no variable."""
+
+BAD_TYPE = "The type is unknown. Known: {known}."
+"""Result of a question with a type that cannot be read."""
+
+QUERY_TOOL = """\
+Ask an assistant that sees nothing but your question and the values of the variables you name. The answer \
+is stored \
+in a new variable."""
+"""Description of the tool that asks."""
+
+INSPECT_TOOL = "Show the values of variables. Later calls may be refused because of it."
+"""Description of the tool that shows."""
+
+PROMPTS = {
+    "planner": PLANNER,
+    "variables_only": VARIABLES_ONLY,
+    "quarantined": QUARANTINED,
+    "again": AGAIN,
+    "refused": REFUSED,
+    "no_answer": NO_ANSWER,
+    "unknown_variable": UNKNOWN,
+    "bad_type": BAD_TYPE,
+    "query_tool": QUERY_TOOL,
+    "inspect_tool": INSPECT_TOOL,
+}
+"""All of them by name, for `agentsys show prompts`."""

@@ -1,0 +1,157 @@
+"""How the simulated model plays FIDES's planner and quarantined model.
+
+The planner follows the ground truth. A value that it has not read it asks the quarantined model for, and
+names the variable of the answer. Goals that it reads it obeys, as any simulated agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, cast
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.conversation import tool_result
+from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.knowledge import PlaybookMind
+from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
+from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
+from baselines.fides.agent import ROLE
+from baselines.fides.own_tools import INSPECT, QUERY
+from baselines.fides.variables import NAME
+from baselines.flow.quarantine import ROLE as READER
+from baselines.flow.simulated import play_reader, question
+
+
+def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The ground truth's next call with names for what was not read; what was read is obeyed."""
+    tools = [tool.name for tool in request.tools]
+    task = mind.task_in(_request(request), tools)
+    results = [message for message in request.messages if message["role"] == "tool"]
+    obeyed = any(mind.obeys(goal, ROLE) for result in results for goal in mind.goals_in(_text(result), tools))
+    if task is None or obeyed or QUERY not in tools:
+        return plain_agent(request, cast(PlaybookMind, mind))
+    return _Walk(request, mind, task, frozenset(tools), results).next_step()
+
+
+def play_reckless_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+    """The worst planner there is: looks at every value, then does what it reads."""
+    looked = {
+        name
+        for message in request.messages
+        if message["role"] == "tool" and message["tool_call"].function == INSPECT
+        for name in map(str, message["tool_call"].args["variables"])
+    }
+    texts = [_text(message) for message in request.messages if message["role"] == "tool"]
+    seen = dict.fromkeys(f"#{name}#" for text in texts for name in NAME.findall(text))
+    unread = [name for name in seen if name not in looked]
+    if unread and any(tool.name == INSPECT for tool in request.tools):
+        made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
+        return assistant("Looking.", [made])
+    return plain_agent(request, cast(PlaybookMind, mind))
+
+
+def _request(request: ChatRequest) -> str:
+    return next((text_of(message) for message in request.messages if message["role"] == "user"), "")
+
+
+def _text(message: ChatToolResultMessage) -> str:
+    return tool_result(message).text
+
+
+@dataclass
+class _Walk:
+    """Follows the conversation along the script, to where it goes on."""
+
+    request: ChatRequest
+    mind: Mind
+    task: TaskScript
+    tools: frozenset[str]
+    results: list[ChatToolResultMessage]
+    place: int = 0
+    known: dict[str, str] = field(default_factory=dict)
+    """Text of a fact -> the variable that holds it."""
+    sources: dict[int, list[str]] = field(default_factory=dict)
+    """Index of a call -> variables in its result."""
+
+    def next_step(self) -> ChatAssistantMessage:
+        """The next question, call, or the answer."""
+        for index, call in enumerate(self.task.calls):
+            if call.function not in self.tools:
+                continue
+            facts = [fact for fact in self.task.facts if fact.source < index]
+            asked = self._ask(facts, call.args, call.function)
+            if asked is not None:
+                return asked
+            if not self._made(index, call):
+                return self._calling(call.function, {k: self._named(v) for k, v in call.args.items()})
+        answer = self.task.answer.strip() or "Done."
+        return self._ask(self.task.facts, {"": answer}, None) or assistant(str(self._named(answer)))
+
+    def _made(self, index: int, call: ScriptedCall) -> bool:
+        """Whether a call is behind us; a failing one is made three times."""
+        for _ in range(MAX_ATTEMPTS):
+            result = self._take(call.function)
+            if result is None:
+                return False
+            self.sources[index] = [f"#{name}#" for name in NAME.findall(_text(result))]
+            if result["error"] is None:
+                return True
+        return True
+
+    def _ask(
+        self, facts: Iterable[Fact], args: Mapping[str, Any], tool: str | None
+    ) -> ChatAssistantMessage | None:
+        """The question for the first value that was neither read nor asked for."""
+        for name, value in args.items():
+            forms = "\n".join(form for leaf in leaves(value) for form in leaf_forms(leaf))
+            for fact in facts:
+                names = self.sources.get(fact.source, [])
+                if fact.text not in forms or fact.text in self.known or not names or self._read(fact):
+                    continue
+                result = self._take(QUERY)
+                if result is None:
+                    words = question(fact.field, name if tool else None, tool)
+                    args_ = {"query": words, "variables": names, "output_type": "string"}
+                    return self._calling(QUERY, args_)
+                found = NAME.search(_text(result))
+                self.known[fact.text] = found[0] if found else PLACEHOLDER
+        return None
+
+    def _read(self, fact: Fact) -> bool:
+        return any(self.mind.grounded(fact.text, _text(result)) for result in self.results)
+
+    def _take(self, function: str) -> ChatToolResultMessage | None:
+        """The next result, if it is of this function."""
+        if self.place < len(self.results) and self.results[self.place]["tool_call"].function == function:
+            self.place += 1
+            return self.results[self.place - 1]
+        return None
+
+    def _named(self, value: Any) -> Any:
+        """A scripted value in which names stand for what was asked for."""
+        if isinstance(value, Mapping):
+            return {key: self._named(held) for key, held in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._named(held) for held in value]
+        if isinstance(value, str):
+            for fact in sorted(self.known, key=len, reverse=True):
+                value = value.replace(fact, self.known[fact])
+            return value
+        return next((self.known[form] for form in leaf_forms(value) if form in self.known), value)
+
+    def _calling(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
+        made = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")
+        return assistant(f"Calling {function}.", [made])
+
+
+ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_planner, READER: play_reader})
+"""Role -> handler."""
+RECKLESS: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_reckless_planner, READER: play_reader})
+"""The same with the worst planner, for checks of what policies alone hold back."""
