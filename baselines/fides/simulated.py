@@ -18,7 +18,7 @@ from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.conversation import tool_result
 from agentsys.models.simulated.grounding import leaf_forms, leaves
-from agentsys.models.simulated.knowledge import PlaybookMind
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import Mind, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
@@ -36,7 +36,7 @@ def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
     results = [message for message in request.messages if message["role"] == "tool"]
     obeyed = any(mind.obeys(goal, ROLE) for result in results for goal in mind.goals_in(_text(result), tools))
     if task is None or obeyed or QUERY not in tools:
-        return plain_agent(request, cast(PlaybookMind, mind))
+        return plain_agent(request, cast(PlaybookKnowledge, mind))
     return _Walk(request, mind, task, frozenset(tools), results).next_step()
 
 
@@ -54,7 +54,7 @@ def play_reckless_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMess
     if unread and any(tool.name == INSPECT for tool in request.tools):
         made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
         return assistant("Looking.", [made])
-    return plain_agent(request, cast(PlaybookMind, mind))
+    return plain_agent(request, cast(PlaybookKnowledge, mind))
 
 
 def _request(request: ChatRequest) -> str:
