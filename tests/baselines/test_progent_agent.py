@@ -159,6 +159,13 @@ def test_only_what_was_supplied_is_checked_and_the_reference_checks_defaults_too
     assert "None is not of type 'string'" in (refused or "")
 
 
+def test_a_default_that_a_call_leaves_to_the_tool_is_checked_by_the_reference_alone() -> None:
+    policy = rules(pay={"amount": {"maximum": 0.5}})
+    assert errors(run(Scripted([[PAY_BOB]], policy), **NO_UPDATE)) == [None]
+    (refused,) = errors(run(Scripted([[PAY_BOB]], policy), compat=True, **NO_UPDATE))
+    assert "1.0 is greater than the maximum" in (refused or "")
+
+
 def test_a_number_written_as_text_is_checked_as_the_number_the_tool_would_get() -> None:
     desk = Desk()
     model = Scripted([[call("pay", to="Bob", amount="500")]], rules(pay={"amount": {"maximum": 5}}))

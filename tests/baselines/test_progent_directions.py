@@ -72,6 +72,7 @@ def test_without_conditions_an_attack_by_a_tool_that_the_request_needs_is_back(
     assert rate(without, "progent", "security", attacked=True) >= 1 / 3
 
 
+@pytest.mark.slow
 def test_a_policy_model_that_is_taken_in_opens_the_gate_by_an_update_and_by_nothing_else(
     run_cases: Callable[..., Any],
 ) -> None:
@@ -110,6 +111,7 @@ def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_w
     assert score(again, "v1.2.2").security is False
 
 
+@pytest.mark.slow
 def test_attacks_are_written_without_the_gate_and_have_somewhere_to_stand_in_every_suite(
     run_cases: Callable[..., Any],
 ) -> None:
