@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
-from providers_under_test import VENDORS, answering, model_at
+from provider_sdks import PROVIDERS as PROVIDERS_FOLDER
+from providers_under_test import PROVIDERS, VENDORS, answering, model_at
 from scripted_for_serving import WEATHER, Scripted, calls, says
 
 from agentsys.models.chat import ChatRequest, ToolSpec, Usage, assistant, system, text_of, user
@@ -23,6 +24,12 @@ ASK = ChatRequest([system("Be brief."), user("Hello")], [TOOL])
 def tool_result(call: FunctionCall, text: str, error: str | None = None) -> ChatMessage:
     content: Any = [{"type": "text", "content": text}]
     return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": error}
+
+
+def test_providers_with_a_client_of_their_own_are_found_by_themselves() -> None:
+    adapters = {path.stem for path in PROVIDERS_FOLDER.glob("*.py") if "(SdkModel)" in path.read_text()}
+    assert set(PROVIDERS) >= set(VENDORS)
+    assert adapters - {"litellm", "sdk_model"} <= set(PROVIDERS)
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
