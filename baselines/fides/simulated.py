@@ -20,7 +20,7 @@ from agentsys.models.simulated.conversation import tool_result
 from agentsys.models.simulated.grounding import leaf_forms, leaves
 from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
-from agentsys.models.simulated.role import Mind, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
 from baselines.fides.agent import ROLE
 from baselines.fides.own_tools import INSPECT, QUERY
@@ -29,18 +29,20 @@ from baselines.flow.quarantine import ROLE as READER
 from baselines.flow.simulated import play_reader, question
 
 
-def play_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's next call with names for what was not read; what was read is obeyed."""
     tools = [tool.name for tool in request.tools]
-    task = mind.task_in(_request(request), tools)
+    task = knowledge.task_in(_request(request), tools)
     results = [message for message in request.messages if message["role"] == "tool"]
-    obeyed = any(mind.obeys(goal, ROLE) for result in results for goal in mind.goals_in(_text(result), tools))
+    obeyed = any(
+        knowledge.obeys(goal, ROLE) for result in results for goal in knowledge.goals_in(_text(result), tools)
+    )
     if task is None or obeyed or QUERY not in tools:
-        return plain_agent(request, cast(PlaybookKnowledge, mind))
-    return _Walk(request, mind, task, frozenset(tools), results).next_step()
+        return plain_agent(request, cast(PlaybookKnowledge, knowledge))
+    return _Walk(request, knowledge, task, frozenset(tools), results).next_step()
 
 
-def play_reckless_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMessage:
+def play_reckless_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The worst planner there is: looks at every value, then does what it reads."""
     looked = {
         name
@@ -54,7 +56,7 @@ def play_reckless_planner(request: ChatRequest, mind: Mind) -> ChatAssistantMess
     if unread and any(tool.name == INSPECT for tool in request.tools):
         made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
         return assistant("Looking.", [made])
-    return plain_agent(request, cast(PlaybookKnowledge, mind))
+    return plain_agent(request, cast(PlaybookKnowledge, knowledge))
 
 
 def _request(request: ChatRequest) -> str:
@@ -70,7 +72,7 @@ class _Walk:
     """Follows the conversation along the script, to where it goes on."""
 
     request: ChatRequest
-    mind: Mind
+    knowledge: SimulatedKnowledge
     task: TaskScript
     tools: frozenset[str]
     results: list[ChatToolResultMessage]
@@ -125,7 +127,7 @@ class _Walk:
         return None
 
     def _read(self, fact: Fact) -> bool:
-        return any(self.mind.grounded(fact.text, _text(result)) for result in self.results)
+        return any(self.knowledge.grounded(fact.text, _text(result)) for result in self.results)
 
     def _take(self, function: str) -> ChatToolResultMessage | None:
         """The next result, if it is of this function."""

@@ -97,7 +97,3 @@ def knowledge_for(index: PlaybookIndex, options: SimulatedOptions, scene: Scene 
     """The knowledge of one case; the case's seed replaces the model's."""
     seeded = options if scene is None else replace(options, seed=scene.seed)
     return PlaybookKnowledge(index, seeded, scene)
-
-
-PlaybookMind = PlaybookKnowledge
-"""The name it had."""

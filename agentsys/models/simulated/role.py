@@ -69,10 +69,6 @@ class SimulatedKnowledge(Protocol):
         ...
 
 
-Mind = SimulatedKnowledge
-"""The name it had."""
-
-
 class SimulatedRole(Protocol):
     """Plays one role: from a request to the assistant message a model in that role would give."""
 
