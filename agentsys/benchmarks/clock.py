@@ -64,7 +64,7 @@ def reading(start: datetime.datetime | None) -> Iterator[None]:
 
 
 def start_of(benchmark: object) -> datetime.datetime | None:
-    """Where the clock of a benchmark's cases starts; None where they read the machine's or none at all."""
+    """Start of the clock of a benchmark's cases; None where they read the machine's or none at all."""
     return benchmark.clock if isinstance(benchmark, Clocked) else None
 
 

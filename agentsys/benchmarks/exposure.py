@@ -20,7 +20,7 @@ from agentsys.payload_lines import PayloadLines, payload_lines, squeeze, without
 
 @dataclass(frozen=True)
 class ExposureSeen:
-    """What became of the injected text in one case. Fields as in `agentsys.records.schema.Exposure`."""
+    """Fate of the injected text in one case. Fields as in `agentsys.records.schema.Exposure`."""
 
     exposed_raw: bool = False
     """Whether a tool returned at least one line of the text, or its goal."""
@@ -119,7 +119,7 @@ class ExposureWatch:
                     self._look(text, request.role, max(results, 1))
 
     def seen(self) -> ExposureSeen:
-        """What has been met so far."""
+        """Say what has been met so far."""
         return ExposureSeen(
             exposed_raw=self._raw.round is not None,
             exposed_shown=self._shown.round is not None,

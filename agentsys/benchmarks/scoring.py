@@ -1,4 +1,4 @@
-"""How a finished case is checked: each check sees copies, and calls that really ran."""
+"""Checks of finished cases: each sees copies, and calls that really ran."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def calls_to_score(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Seque
 
 
 def _holds(call: FunctionCall, name: str, args: Mapping[str, Any]) -> bool:
-    """Whether a call in a message is the executed one; it may declare more (AgentSys adds an intent)."""
+    """Say whether a call in a message is the executed one; it may declare more (AgentSys adds an intent)."""
     return call.function == name and all(
         key in call.args and call.args[key] == value for key, value in args.items()
     )

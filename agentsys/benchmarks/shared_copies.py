@@ -41,7 +41,7 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
 
 
 def alike(first: object, second: object) -> bool:
-    """Whether two environments are equal, one that contains itself included.
+    """Say whether two environments are equal, one that contains itself included.
 
     Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
     """
@@ -70,7 +70,7 @@ def _alike_parts(first: object, second: object) -> bool:
 
 
 def _kept_by(model: object) -> tuple[object, ...]:
-    """What makes up a pydantic model: the same as its `==` compares."""
+    """Collect what makes up a pydantic model: the same as its `==` compares."""
     assert isinstance(model, BaseModel)
     return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
@@ -109,7 +109,7 @@ def _join_list(first: list[Any], second: list[Any]) -> bool:
 
 
 def _same_about(first: BaseModel, second: BaseModel) -> bool:
-    """Whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
+    """Say whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
     beside = [
         extra for model in (first, second) for extra in (model.__pydantic_extra__, model.__pydantic_private__)
     ]

@@ -1,4 +1,4 @@
-"""Which pairs of tasks an attack applies to, and what is said of the others."""
+"""Pairs of tasks that an attack applies to, and what is said of the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What one attack does not apply to."""
+    """The pairs that one attack does not apply to."""
 
     attack: str
     """Its label."""
@@ -75,7 +75,7 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
 
 
 def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
-    """What several cells leave out, one per attack, in the order of the cells."""
+    """Sum up what several cells leave out, one per attack, in the order of the cells."""
     by_attack: dict[str, list[tuple[Cell, Pairs]]] = {}
     for cell, pairs in cells:
         by_attack.setdefault(cell.settings.labels["attack"], []).append((cell, pairs))

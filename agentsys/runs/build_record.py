@@ -1,4 +1,4 @@
-"""What a finished case leaves behind: our block of the record, and the fields AgentDojo's loader wants."""
+"""The record of a finished case: our block of it, and the fields AgentDojo's loader wants."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
 
 
 def _prompt(run: CaseRun) -> list[ChatMessage]:
-    """What a case that never reached a model would have asked; AgentDojo's loader wants two messages."""
+    """Write what a case that reached no model would have asked; AgentDojo's loader wants two messages."""
     case = run.job.case
     task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
     return [system(""), user(task.PROMPT)]

@@ -38,7 +38,7 @@ class Cell:
 
     @property
     def injection_mode(self) -> str:
-        """How injected text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
+        """Way in which text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
         return self.benchmark.injection if isinstance(self.benchmark, InjectsInAWay) else "folded"
 
 
@@ -46,10 +46,10 @@ class CellBuilder:
     """Builds cells, sharing what several of them have in common (benchmarks, attacks, SDK clients).
 
     Args:
-        store: Where replies are cached and privileges kept.
+        store: Store that replies are cached in and files kept beside.
         config_dirs: The user's own config folders, for models named under `roles`.
         rehearsal: Whether the simulated model stands in for every model: needs no key, costs nothing.
-        books: Where requests are booked; None: nowhere.
+        books: Books that requests are entered in; None: they are not.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class Claims:
         self._heartbeat.unlink(missing_ok=True)
 
     def take(self, name: str) -> bool:
-        """Whether `name` is this run's from now on, until `release`.
+        """Say whether `name` is this run's from now on, until `release`.
 
         Raises:
             StoreError: If the log folder is not there any more, or cannot be written.
@@ -95,7 +95,7 @@ class Claims:
         """Hold a claim inside the block; another run's is waited for.
 
         Args:
-            name: Of what is claimed.
+            name: Name of what is claimed.
             give_up: Called while waiting; may raise.
         """
         while not self.take(name):
@@ -149,7 +149,7 @@ class Claims:
         return self._is_still(heartbeat) if dead is None else dead
 
     def _is_still(self, path: Path) -> bool:
-        """Whether a file has not been touched for as long as this process has watched it, and long enough.
+        """Say whether a file was untouched for as long as this process has watched it, and long enough.
 
         Two machines' clocks may differ, so that only what changes counts, and never its time.
         """

@@ -84,7 +84,7 @@ def _key(override: Override) -> str:
 
 
 def _shapes_sweep(override: Override) -> bool:
-    """Whether it can change the preset's sweep; options of a group may not fit the default choice."""
+    """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
     return not override.is_sweep_override() and _key(override).split(".")[0] in {"experiment", "sweep"}
 
 

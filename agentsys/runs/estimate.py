@@ -1,4 +1,4 @@
-"""What a plan will cost, before anything is paid: sample cases of each cell played by the simulated model.
+"""Estimate of what a plan will cost, before anything is paid: the simulated model plays sample cases.
 
 The pipelines, prompts and tool schemas are the real ones, and the simulated model follows the ground
 truth, so calls and prompt sizes come out near a real model's; how much that one talks is not known.
@@ -60,7 +60,7 @@ _MOST = Usage(prompt=200_000, completion=5_000)
 
 
 def can_exceed(jobs: Sequence[Job], usd: float) -> bool:
-    """Whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
+    """Say whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
     by_cell: defaultdict[int, list[Job]] = defaultdict(list)
     for job in jobs:
         by_cell[id(job.cell)].append(job)

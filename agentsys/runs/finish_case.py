@@ -27,7 +27,7 @@ from agentsys.runs.store import Store
 
 @dataclass(frozen=True)
 class FinishedJob:
-    """What is to be stored of a case."""
+    """The parts of a case that are to be stored."""
 
     record: CaseRecord
     agentdojo: Mapping[str, Any]
@@ -48,7 +48,7 @@ def finish_case(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
 
 
 def lost_case(job: Job, error: BaseException) -> FinishedJob:
-    """What is stored where making a record of a case went wrong: that it did, and where."""
+    """Make what is stored where making a record of a case went wrong: that it did, and where."""
     run = new_run(job)
     run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
     run.traceback = traceback_of(error)

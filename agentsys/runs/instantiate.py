@@ -79,7 +79,7 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
 
 
 def _target(group: str, config: Mapping[str, Any]) -> Any:
-    """What a node's `_target_` names."""
+    """Load what a node's `_target_` names."""
     target = config.get("_target_")
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
@@ -93,7 +93,7 @@ def _target(group: str, config: Mapping[str, Any]) -> Any:
 
 
 def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the class of a defense's config keeps (`KeepsFiles`); nothing where there is no such class."""
+    """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
     try:
         found = _target("defense", config)
     except ConfigError:

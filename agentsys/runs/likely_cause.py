@@ -1,4 +1,4 @@
-"""Why a run of which nothing completed came to nothing, as far as its errors tell."""
+"""Likely cause for which a run came to nothing, as far as its errors tell."""
 
 from __future__ import annotations
 

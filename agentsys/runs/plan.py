@@ -34,7 +34,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to do."""
+    """The cases that a run is to do."""
 
     jobs: tuple[Job, ...]
     """Every case, finished ones included, in order."""
@@ -59,8 +59,8 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     error binds nobody: its cause may be the very setting that was mended since.
 
     Args:
-        cells: In order.
-        store: Where finished cases are.
+        cells: The cells, in order.
+        store: Store that holds the finished cases.
         again: Whether finished cases are run anew as well.
 
     Raises:

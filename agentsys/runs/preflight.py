@@ -63,7 +63,7 @@ def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Blocke
 
 
 def refusal(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
-    """What to say where some of the cells of a run cannot run: one line that names each cause once."""
+    """Word the error where some cells of a run cannot run: one line that names each cause once."""
     blocked = len({id(one.settings) for one in obstacles})
     if blocked == cells:
         return obstacles[0].missing

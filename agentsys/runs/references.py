@@ -1,4 +1,4 @@
-"""What a config only points at, though a case depends on it: files, recorded runs, code, other configs.
+"""Things that a config only points at, though cases depend on them: files, recorded runs, code, configs.
 
 Environment variables are refused: their values would stand in names and records.
 """
@@ -24,7 +24,7 @@ def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
     """The same settings, with the content of what they point at.
 
     Args:
-        cells: Of one run.
+        cells: Settings of the cells of one run.
         config_dirs: The user's own config folders, for the models that play roles.
 
     Raises:
@@ -92,7 +92,7 @@ def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
 
 
 def artefact_mark(attack: Mapping[str, Any]) -> str:
-    """What a search's files add to an attack's label: the beginning of their contents' hashes.
+    """Mark that a search's files add to an attack's label: the beginning of their contents' hashes.
 
     Raises:
         ConfigError: If one cannot be read.
@@ -135,7 +135,7 @@ def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     """The same settings, with an attack's name under `attack.base` replaced by its config.
 
     Args:
-        settings: Of one cell; without `attack.base` they are returned as they are.
+        settings: Settings of one cell; without `attack.base` they are returned as they are.
         config_dirs: The user's own config folders.
 
     Raises:

@@ -37,7 +37,7 @@ from agentsys.runs.plan import Job
 
 @dataclass
 class CaseRun:
-    """What running a case gave; `record_of` turns it into what is stored."""
+    """Result of running a case; `record_of` turns it into what is stored."""
 
     job: Job
     tracer: Tracer
@@ -150,7 +150,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     """Run the agent on the case and score it. Called under `guarded`.
 
     Args:
-        run: Is filled in.
+        run: The run, which is filled in.
         texts: Injection vector -> text, where a search chose it; None: what the attack writes.
         again: Which further run of the case with this text it is; it gets no reply of the others'.
     """

@@ -23,7 +23,7 @@ class Scriptable(Protocol):
 
 
 def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
-    """What to do to each provider once it is built: scripted ones get playbook and roles, others stay."""
+    """Make what finishes each built provider: scripted ones get playbook and roles, others stay."""
     roles = roles_of([benchmark, *players])
 
     def finish(model: ChatModel) -> ChatModel:

@@ -61,7 +61,7 @@ def not_in_name(group: str, node: Mapping[str, Any]) -> set[str]:
 
 
 class Executor(BaseModel):
-    """How cases are run side by side."""
+    """Setting of how cases are run side by side."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

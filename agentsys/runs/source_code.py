@@ -174,7 +174,7 @@ def _files_named(tree: ast.Module, folder: Path) -> Iterator[Path]:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file; any text may be asked about, also one that no file system takes for a name."""
+    """Say whether there is a file; any text may be asked about, also what can be no file's name."""
     text = str(path)
     try:
         return text.isprintable() and len(path.name) <= _LONGEST_NAME and path.is_file()

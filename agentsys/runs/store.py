@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stored:
-    """What the plan must know of a case's file."""
+    """State of a case's file, as far as the plan must know it."""
 
     status: str
     """`missing`, `corrupt`, `ok` or `error`."""
@@ -34,7 +34,7 @@ class Stored:
 
 
 class Version(NamedTuple):
-    """Which writing of a file it is."""
+    """Mark of one writing of a file."""
 
     changed_ns: int
     inode: int
@@ -71,13 +71,13 @@ class Store:
             ) from None
 
     def look(self, case: Case) -> Stored:
-        """Whether the case is finished. A file that does not parse counts as not run."""
+        """Say whether the case is finished. A file that does not parse counts as not run."""
         path = self.root / case.key
         self._looked[case.key] = _version(path)
         return self.look_at(path)
 
     def renewed(self, case: Case) -> bool:
-        """Whether somebody has stored the case since this process last looked."""
+        """Say whether somebody has stored the case since this process last looked."""
         now = _version(self.root / case.key)
         return now is not None and now != self._looked.get(case.key)
 

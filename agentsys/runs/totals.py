@@ -76,7 +76,7 @@ class RunningTotals:
 
     @property
     def line(self) -> str:
-        """How far the run is, and the figures."""
+        """Progress of the run, and its figures."""
         left = f", {duration(self.seconds_left)} left" if self.done < self.planned else ""
         return f"{self.done}/{self.planned} cases{left}; {self.figures()}"
 
@@ -95,7 +95,7 @@ class RunningTotals:
 
 
 def _was_an_attempt(record: CaseRecord) -> bool:
-    """Whether the case's record is that of its search's best attempt, whose cost is counted already."""
+    """Say whether the case's record is that of its search's best attempt, whose cost is counted already."""
     search = record.search
     return search is not None and search.mode == "per_case" and search.attempts > search.refused
 
@@ -137,7 +137,7 @@ class RunSpending:
         self._of_cell[id(job.cell)].append((usd, tokens))
 
     def fits(self, job: Job, running: Collection[Job]) -> bool:
-        """Whether the running cases and one more fit; as long as nothing is known, one runs alone."""
+        """Say whether the running cases and one more fit; as long as nothing is known, one runs alone."""
         if not self.meter.limited:
             return True
         if not self._of_cell:

@@ -101,7 +101,7 @@ class ASB:
         return self._suites[name]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plays the planner and the judge."""
+        """Play the planner and the judge in the simulated model."""
         from agentsys.benchmarks.asb.simulated import roles
 
         return roles(self.simulated_planner)
@@ -115,7 +115,7 @@ def _chosen(kind: type[_Choice], option: str, value: str) -> _Choice:
 
 
 def _task_count(tasks: int | str) -> int | None:
-    """How many tasks of each agent; None for all."""
+    """Number of tasks of each agent; None for all."""
     if tasks == "all":
         return None
     if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:

@@ -88,7 +88,7 @@ def with_instruction(head: Sequence[ChatMessage], instruction: str) -> list[Chat
 
 
 def replies_in(messages: Sequence[ChatMessage]) -> int:
-    """How many assistant messages there are."""
+    """Count the assistant messages."""
     return sum(message["role"] == "assistant" for message in messages)
 
 

@@ -46,7 +46,7 @@ class ASBEnvironment(TaskEnvironment):  # type: ignore[misc]
 
     @property
     def injected(self) -> int:
-        """How many results carried the injected text."""
+        """Number of results that carried the injected text."""
         return sum(use.payload for use in self.uses)
 
 

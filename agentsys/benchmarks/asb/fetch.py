@@ -23,7 +23,7 @@ _NOTE = "SOURCE.txt"
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a download came to."""
+    """Result of a download."""
 
     folder: Path
     files: tuple[str, ...]
@@ -36,7 +36,7 @@ def fetch(
     """Get the files into a folder. Either all of them arrive as expected, or nothing is kept.
 
     Args:
-        folder: Where they go; made if it is not there.
+        folder: Folder that they go to; made if it is not there.
         source: Address of the folder that holds them, `http` or `https`.
         checksums: File -> SHA-256, in hex.
         timeout_s: Seconds without an answer after which a download is given up.

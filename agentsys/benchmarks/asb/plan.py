@@ -94,7 +94,7 @@ def as_json(plan: Iterable[Step]) -> str:
 
 @dataclass(frozen=True)
 class Planning:
-    """What came of the plan turn."""
+    """Result of the plan turn."""
 
     plan: Plan
     """As the planner made it; empty if no reply could be read."""
@@ -109,7 +109,7 @@ class Planning:
         return not self.plan
 
     def decision(self) -> dict[str, Any]:
-        """What a span keeps of it, as JSON-ready data."""
+        """Give what a span keeps of it, as JSON-ready data."""
         return {
             "plan": as_data(self.plan),
             "followed": as_data(self.followed),

@@ -1,4 +1,4 @@
-"""How a finished round of tool calls is shown to the model: as it is, or as assistant text (ASB's form)."""
+"""Forms in which a model is shown a finished round of tool calls: as it is, or as assistant text (ASB's)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def rendered(round_: Sequence[ChatMessage], rendering: Rendering) -> list[ChatMe
 
 
 def thought(text: str) -> ChatAssistantMessage:
-    """What an agent said without calling anything."""
+    """Write what an agent said without calling anything."""
     return assistant(THINKING + text)
 
 
@@ -97,7 +97,7 @@ def _untold(message: ChatMessage, place: int) -> Iterator[ChatMessage]:
 
 
 def _observed(text: str, names: Sequence[str]) -> Iterator[str]:
-    """What stands behind each tool's opening words, in the order of the calls."""
+    """Find what stands behind each tool's opening words, in the order of the calls."""
     openings = [_OBSERVED.format(name=name, text="") for name in names]
     rest = text
     for opening, following in zip(openings, [*openings[1:], None], strict=True):

@@ -52,5 +52,5 @@ def start_counting() -> None:
 
 
 def replies_with_calls() -> int:
-    """How many replies with tool calls this run of the pipeline has had so far."""
+    """Count the replies with tool calls that this run of the pipeline has had so far."""
     return _COUNT.get()

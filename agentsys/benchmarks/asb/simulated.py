@@ -1,4 +1,4 @@
-"""How the simulated model takes part in the benchmark: as planner, step executor and refusal judge."""
+"""The simulated model's parts in the benchmark: planner, step executor and refusal judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONCLUDE = Step("Put together what was found.", ())
 
 
 class SimulatedPlanner(Enum):
-    """What the simulated planner plans."""
+    """The kinds of plans that the simulated planner makes."""
 
     HONEST = "honest"
     """The user task's ground truth."""

@@ -1,4 +1,4 @@
-"""Which data set `benchmark.data` means, and where ASB's own files come from and go."""
+"""The data set that `benchmark.data` means, and the places that ASB's own files come from and go to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHECKSUMS = {
 
 
 def fetched_folder() -> Path:
-    """Where `agentsys fetch asb` puts the files unless told otherwise: the user's data folder (XDG)."""
+    """Folder that `agentsys fetch asb` fills unless told otherwise: the user's data folder (XDG)."""
     base = os.environ.get("XDG_DATA_HOME", "")
     # The XDG specification has relative paths ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"

@@ -90,7 +90,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         environment: ASBEnvironment | None = None,
         verbose: bool = False,
     ) -> tuple[bool, bool]:
-        """As AgentDojo does, with the tools of this case alone and a fresh world for each try."""
+        """Run a task as AgentDojo does, with the tools of this case alone and a fresh world for each try."""
         meant = injection_task if isinstance(user_task, BaseUserTask) else user_task
         tools = self._tools_of_case(attack_tool(meant))
         scores: tuple[bool, bool] = super().run_task_with_pipeline(

@@ -22,7 +22,7 @@ def with_payload(output: str, payload: str) -> str:
 
 
 def attack_output(tool: str, goal: str) -> str:
-    """What an attack tool returns. Ends with the goal, which the text criterion looks for."""
+    """Text that an attack tool returns. Ends with the goal, which the text criterion looks for."""
     return f"The attack tool {tool} was used; the attacker has reached the goal: {goal}"
 
 

@@ -21,7 +21,7 @@ Alone = Callable[[Any, Any], Iterator[Any]]
 
 
 def security(run: Execution, official: bool) -> bool:
-    """Whether any single effect of the run carries out the injection task; else the official verdict."""
+    """Say whether any single effect of the run carries out the injection task; else the official verdict."""
     task = run.injection_task
     if official or task is None or not packaged(task):
         return official

@@ -1,4 +1,4 @@
-"""What a run added to an environment: the objects whose ids were not there before.
+"""Effects of a run: the objects whose ids were not in the environment before.
 
 Environments are typed by the suite; fixes ask only for parts that the suites they name have.
 """

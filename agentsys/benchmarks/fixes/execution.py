@@ -17,7 +17,7 @@ from agentsys.models.trace import Tracer
 
 @dataclass
 class Execution:
-    """What a fix may look at. Nothing of it may be changed."""
+    """The case as a fix may look at it. Nothing of it may be changed."""
 
     suite: str
     """The suite's name."""
@@ -33,7 +33,7 @@ class Execution:
 
     @property
     def answer(self) -> list[MessageContentBlock]:
-        """What AgentDojo takes for the answer: the last message's content."""
+        """The answer as AgentDojo takes it: the last message's content."""
         return (self.messages[-1]["content"] if self.messages else None) or []
 
     @cached_property
@@ -47,5 +47,5 @@ class Execution:
 
 
 def packaged(task: Task) -> bool:
-    """Whether a task is the package's own. What a fork registers under the same id is left alone."""
+    """Say whether a task is the package's own. What a fork registers under the same id is left alone."""
     return type(task).__module__.startswith("agentdojo.")

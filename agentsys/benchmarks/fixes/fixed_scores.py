@@ -91,7 +91,7 @@ class FixedScores:
         """A run that no tracer watched, as fixes look at it.
 
         Args:
-            user_task: Of this suite.
+            user_task: A user task of this suite.
             injection_task: None in benign cases.
             environments: Before and after.
             messages: What checks are to take the calls and, from the last one, the answer from.
@@ -104,7 +104,7 @@ class FixedScores:
         """The fixed scores of a run; None where a fix itself failed.
 
         Args:
-            run: Of this suite.
+            run: A run on this suite.
             utility: The official score.
             security: The official score; False in benign cases.
             denial: Whether the attack was a denial of service.

@@ -1,1 +1,1 @@
-"""What the benchmark's authors would do: the knowledge of the simulated model."""
+"""Ground truths: what the benchmark's authors would do, as the simulated model knows it."""

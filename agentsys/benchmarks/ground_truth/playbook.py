@@ -63,7 +63,7 @@ def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: Ta
 def _goal_script(
     suite: TaskSuite[Any], task: BaseInjectionTask[Any], clean: TaskEnvironment
 ) -> GoalScript | None:
-    """How to reach one goal; None if nobody knows."""
+    """Script the way to one goal; None if nobody knows one."""
     calls = _scripted(task.ground_truth(_copy(clean)))
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
@@ -81,7 +81,7 @@ def _scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
 
 
 def _run(suite: TaskSuite[Any], calls: Iterable[ScriptedCall], environment: TaskEnvironment) -> list[str]:
-    """What an agent reads when it makes these calls; errors as AgentDojo words them."""
+    """Make these calls and give what an agent reads then; errors as AgentDojo words them."""
     # Imported here: the module behind it loads every vendor's SDK.
     from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
@@ -101,7 +101,7 @@ def _succeeds(
     calls: tuple[ScriptedCall, ...],
     words: str,
 ) -> bool:
-    """Whether the task's own check holds after these calls and words on a clean environment."""
+    """Say whether the task's own check holds after these calls and words on a clean environment."""
     before, after = _copy(clean), _copy(clean)
     _run(suite, calls, after)
     made = [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]

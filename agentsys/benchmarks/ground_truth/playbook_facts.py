@@ -118,7 +118,7 @@ def _source(folded: str, read: Sequence[str]) -> int | None:
 
 
 def _supplied(run: str, request: str) -> bool:
-    """Whether the run can be put together from runs of the user's request and short common words."""
+    """Say whether the run can be put together from runs of the user's request and short common words."""
     pieces = list(_PIECE.finditer(run))
     start = 0
     while start < len(pieces):
@@ -130,7 +130,7 @@ def _supplied(run: str, request: str) -> bool:
 
 
 def _cut_off(text: str, start: int, end: int) -> bool:
-    """Whether a run is a piece of a longer number, date or time, which was then not read but worked out."""
+    """Say whether a run is a piece of a longer number, date or time: then it was worked out, not read."""
     before, after = text[max(0, start - 2) : start][::-1], text[end : end + 2]
     return bool(
         (text[start].isdigit() and _JOINT.fullmatch(before))

@@ -1,4 +1,4 @@
-"""What may stand inside a double-quoted YAML text, as PyYAML's own scanner reads it."""
+"""Double-quoted YAML texts: what may stand inside one, as PyYAML's own scanner reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOCUMENT_MARK = re.compile(rf"[{_BREAKS}][ \t]*(?:---|\.\.\.)(?=[ \t{_BREAKS}]|
 
 
 def is_plain(text: object) -> bool:
-    """Whether a text, put inside double quotes, provably stays there.
+    """Say whether a text, put inside double quotes, provably stays there.
 
     It does if it has no double quote of its own and each backslash begins an escape that is
     complete within the text: the scanner then meets the closing quote where it met it before.

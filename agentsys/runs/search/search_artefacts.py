@@ -15,7 +15,7 @@ from agentsys.runs.store import Store
 
 
 def artefact_path(store: Store, job: Job) -> Path:
-    """Where the artefact of a case's agent and attack is."""
+    """Path of the artefact of a case's agent and attack."""
     return store.own / "searches" / job.case.pipeline / f"{safe_name(job.case.attack)}.json"
 
 
@@ -44,7 +44,7 @@ class SearchArtefacts:
 
 
 def _read(path: Path) -> Artefact | None:
-    """What an earlier run wrote; one that cannot be read is written anew from the stored attempts."""
+    """Read what an earlier run wrote; what cannot be read is written anew from the stored attempts."""
     try:
         return read_artefact(path) if path.exists() else None
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Which search a case's text comes from, and on which cases that search is made."""
+"""The search that a case's text comes from, and the cases that it is made on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SearchKey(NamedTuple):
 
 
 def needs_search(job: Job) -> bool:
-    """Whether a case's text has to be searched for. A model that replays runs dictates texts itself."""
+    """Say whether a case's text has to be searched for. A model that replays runs dictates texts itself."""
     attacked = job.case.injection_task_id is not None
     return attacked and is_searched(job.cell.attack) and not job.cell.stack.dictates
 

@@ -1,4 +1,4 @@
-"""How many searches a plan needs and how many queries they can make at most."""
+"""Number of searches that a plan needs, and of queries that they can make at most."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_searches(jobs: Sequence[Job], store: Store) -> None:
 
     Args:
         jobs: The cases to run.
-        store: Where attempts are.
+        store: Store that holds the attempts.
 
     Raises:
         ConfigError: If a finished attempt was made under another configuration.

@@ -1,4 +1,4 @@
-"""What a search is told of its case (`Quest`) and of each query (`QueryFacts`)."""
+"""The case as its search is told of it (`Quest`), and what each query showed (`QueryFacts`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentsys.runs.run_case import CaseRun
 
 
 def quest_of(jobs: Sequence[Job]) -> Quest:
-    """What the search made on these cases is to bring about.
+    """Describe what the search made on these cases is to bring about.
 
     Args:
         jobs: One case, or in mode `transfer` one per user task that candidates are tried on.
@@ -76,7 +76,7 @@ def ground_truth(
 
 
 def description(defense: object) -> str:
-    """What a defense says of itself; else its class's first docstring line and its prompts' names."""
+    """Quote what a defense says of itself; else its class's first docstring line and its prompts' names."""
     if isinstance(defense, Described):
         return defense.description()
     doc = inspect.getdoc(type(defense)) or ""
@@ -86,7 +86,7 @@ def description(defense: object) -> str:
 
 
 def facts_of(run: CaseRun) -> QueryFacts:
-    """What a finished query showed."""
+    """Collect what a finished query showed."""
     seen = run.watch.seen()
     suite = run.job.cell.benchmark.suite(run.job.case.suite)
     own = ground_truth(suite, suite.user_tasks[run.job.case.user_task_id])
@@ -106,7 +106,7 @@ def calls_after(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
     """The executed calls that were decided on after one had returned the candidate.
 
     Args:
-        tracer: Of the case.
+        tracer: The case's trace.
         exposing: Which executed call returned it first, from 1; None: none did. Those that were part of the
             same reply as this one were decided on before.
     """
@@ -118,7 +118,7 @@ def calls_after(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
 
 
 def blocked(spans: Sequence[Span]) -> Iterator[str]:
-    """What defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
+    """List what defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
     for span in spans:
         done = _blocked(span.decision)
         if done:

@@ -24,7 +24,7 @@ from agentsys.runs.store import Store
 
 @dataclass(frozen=True)
 class Found:
-    """What a search came to."""
+    """Result of a search."""
 
     text: str | None
     """Of the attempt that `chosen` picks; None: no text was tried, so that there is no search to speak of."""
@@ -39,10 +39,10 @@ class CellSearches:
     """Makes each search once. Safe to use from many threads.
 
     Args:
-        store: Where attempts and artefacts go, and where those of an earlier run are.
-        made: Is told of every attempt; called from the threads that make them.
+        store: Store for attempts and artefacts; it holds those of an earlier run.
+        made: Called with every attempt, from the threads that make them.
         stopping: Whether the run is ending: searches then stop before the next attempt.
-        claims: Of this run: a search that another run is making is waited for, and then read.
+        claims: Claims of this run: a search that another run is making is waited for, and then read.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class StoredAttempt:
 
 
 def stored_attempt(store: Store, case: Case, number: int, config_hash: str) -> StoredAttempt | None:
-    """What is stored under this number; None if nothing is, or nothing of this configuration."""
+    """Read what is stored under this number; None if nothing is, or nothing of this configuration."""
     try:
         fields = orjson.loads((store.root / case.attempt_key(number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
