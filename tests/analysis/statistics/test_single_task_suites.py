@@ -18,6 +18,7 @@ from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
 from agentsys.analysis.statistics.intervals import MARGIN, standard_error, t_quantile
 from agentsys.analysis.statistics.outcome_grid import Tally
 from agentsys.analysis.statistics.paired import compared, p_value, pair_up
+from agentsys.analysis.statistics.single_task_suites import Lone, macro_spread, pooled_spread
 from agentsys.analysis.tables.report import report
 from agentsys.records.reading import Reading
 
@@ -42,6 +43,12 @@ def test_the_standard_error_is_that_of_the_suites_rates() -> None:
     assert error.value == pytest.approx(MARGIN * rates.mean(axis=1).std(ddof=1) / math.sqrt(5), rel=0.03)
     assert error.df == pytest.approx(4)
     assert standard_error(rate(parts)).value == pytest.approx(error.value, rel=0.03)
+
+
+def test_each_suite_carries_what_sets_it_apart_from_the_others() -> None:
+    suites = [Lone(name, hits, cases, 4, Resampler(10)) for name, hits, cases in (("a", 1, 4), ("b", 6, 8))]
+    assert macro_spread(suites).users == pytest.approx([-0.125, 0.125])  # rates 1/4 and 3/4, their mean 1/2
+    assert pooled_spread(suites).users == pytest.approx([-(4 / 3) / 12, (4 / 3) / 12])  # 7/12 of all cases
 
 
 def test_ten_agents_give_an_interval_several_times_wider_than_independent_cases_would() -> None:

@@ -106,3 +106,14 @@ def test_user_tasks_of_the_frame_without_cases_carry_nothing() -> None:
     wide = spread(grid, counted, (*counted.user_tasks, "98", "99"))
     assert list(wide.users[-2:]) == [0.0, 0.0]
     assert moments([wide]).bootstrap_variance > 0
+
+
+def test_user_tasks_carry_both_terms_of_a_sum_and_injection_tasks_the_attacked_one() -> None:
+    grid = _grid(4, 3)
+    attacked = spread(grid, _tally(grid))
+    solved = np.array([[1.0], [0.0], [0.0], [1.0]])
+    benign = spread(solved, _tally(solved))
+    both = joined(attacked, benign)
+    rows = (grid - grid.mean()).sum(axis=1) / 12 + (solved - 0.5)[:, 0] / 4
+    assert both.users == pytest.approx(rows)
+    assert both.injections == pytest.approx(attacked.injections)
