@@ -40,7 +40,10 @@ ROOMS = {
     "records": ("agentsys/records", ["tests/records", "tests/analysis/tables/test_provenance.py"]),
     "rescoring": ("agentsys/rescoring", ["tests/rescoring", "tests/cli/test_cli_rescore.py"]),
     "statistics": ("agentsys/analysis/statistics", ["tests/analysis/statistics", "tests/analysis/metrics"]),
-    "metrics": ("agentsys/analysis/metrics", ["tests/analysis/metrics", "tests/analysis/tables"]),
+    "metrics": (
+        "agentsys/analysis/metrics",
+        ["tests/analysis/metrics", "tests/analysis/tables", "tests/test_own_metric.py"],
+    ),
     "defense": ("agentsys/defense", ["tests/defense"]),
 }
 """Room -> its folder, and the tests that mirror it."""

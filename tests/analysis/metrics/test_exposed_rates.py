@@ -17,6 +17,7 @@ from agentsys.analysis.metrics.exposed_rates import (
     at_the_floor,
     detectable_asr,
     returned_share,
+    unseen_reason,
     utility_where_safe,
     workspace_split,
 )
@@ -89,6 +90,12 @@ def test_asr_among_exposed_cases_is_told_apart_by_who_saw_the_payload() -> None:
     assert asr_where_shown(cases) == (100.0, 1, 1)
     assert returned_share(cases) == (pytest.approx(200 / 3), 3, 1)
     assert math.isnan(asr_where_shown(cases[1:]).value)
+
+
+def test_a_success_that_was_not_shown_has_a_reason() -> None:
+    assert unseen_reason(row(read_by=("worker", "main"), exposed_raw=True)) == "read by worker and main"
+    assert unseen_reason(row(exposed_raw=True)) == "returned, but read by no model recorded"
+    assert unseen_reason(row(exposed_raw=False)) == "never returned by a tool"
 
 
 def test_utility_where_the_attack_failed_leaves_successes_out() -> None:
