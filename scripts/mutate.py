@@ -393,7 +393,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("rooms", nargs="+", choices=sorted(ROOMS))
-    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--only", nargs="+", default=[""], help="mutants whose name contains one of these")
     parser.add_argument("--seconds", type=float, default=120, help="time limit of a mutant")
     return parser.parse_args()
 
@@ -403,7 +403,7 @@ def _room(room: str, wanted: argparse.Namespace, excused: dict[str, str]) -> int
     called = calls_of_tests(ROOT / folder, tests)
     alive = total = 0
     for mutant in (one for path in sorted((ROOT / folder).rglob("*.py")) for one in mutants(path)):
-        if wanted.only not in mutant.name:
+        if not any(part in mutant.name for part in wanted.only):
             continue
         total += 1
         if survives(mutant, called.get(f"{mutant.path}:{mutant.line}", {}), wanted.seconds):

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,8 @@ def test_another_toolset_or_model_is_asked_for_separately() -> None:
 
 def test_the_order_of_tools_does_not_matter_and_their_descriptions_do() -> None:
     assert toolset_hash(TOOLS) == toolset_hash(TOOLS[::-1]) != toolset_hash(TOOLS[1:])
+    turned = [replace(tool, parameters=dict(reversed(tool.parameters.items()))) for tool in TOOLS]
+    assert toolset_hash(turned) == toolset_hash(TOOLS)
 
 
 def test_a_failed_question_is_not_kept() -> None:
@@ -174,4 +177,4 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
 
 
 def test_all_defenses_of_a_process_share_a_book() -> None:
-    assert book_at(None) is book_at(None)
+    assert isinstance(book_at(None), PrivilegeBook) and book_at(None) is book_at(None)

@@ -7,8 +7,7 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.asr_where_returned import AsrWhereReturned
 from agentsys.analysis.metrics.by_length import asr_by_length, asr_by_round, utility_by_length, without_length
-from agentsys.analysis.metrics.measurement import number_in
-from agentsys.analysis.metrics.rates import measure
+from agentsys.analysis.metrics.rates import measure, number_in
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.records.case_row import CaseRow
