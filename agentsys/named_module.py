@@ -1,11 +1,12 @@
-"""Import a module that a config names, so that a fork or a user can register what is theirs."""
+"""Import what a config names: modules, and classes to make an object of, a user's own among them."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from agentsys.errors import ConfigError
 
@@ -44,3 +45,42 @@ def import_from(plugin_paths: Iterable[Path]) -> None:
         if not path.is_dir():
             raise ConfigError(f"--plugin-path {path}: no such folder.")
         sys.path.insert(0, str(path.resolve()))
+
+
+def made_of(kind: str, config: Mapping[str, Any]) -> Any:
+    """The object that a config describes: `_target_` called with the config's other keys.
+
+    Args:
+        kind: The group of the config, for the message, e.g. `metric`.
+        config: The config, in which no option describes an object of its own any more.
+
+    Raises:
+        ConfigError: Naming the kind, the target and what was wrong.
+    """
+    options = {name: value for name, value in config.items() if name != "_target_"}
+    try:
+        return named_class(kind, config)(**options)
+    except TypeError as error:
+        raise ConfigError(f"{kind} {config['_target_']} refuses its options: {error}.") from None
+
+
+def named_class(kind: str, config: Mapping[str, Any]) -> Any:
+    """The class (or function) that the `_target_` of a config names.
+
+    Args:
+        kind: The group of the config, for the message.
+        config: The config.
+
+    Raises:
+        ConfigError: If it names none.
+    """
+    target = config.get("_target_")
+    if not isinstance(target, str) or "." not in target:
+        raise ConfigError(f"The {kind} YAML has no `_target_: module.Class` line.")
+    module_name, _, class_name = target.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"Cannot load {kind} {target}: {error}. Is its folder given with --plugin-path?"
+        ) from None

@@ -1,4 +1,4 @@
-"""What `agentsys doctor` looks at. Nothing here imports an SDK, and no key's value is ever read out."""
+"""Checks of `agentsys doctor`. Nothing here imports an SDK, and no key's value is ever read out."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _UNUSED = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "l
 
 
 def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
-    """Whether the environment variables that a model's config names (`*_env`) and uses are set."""
+    """Check whether the environment variables that a model's config names (`*_env`) and uses are set."""
     try:
         values = catalog.node("model", name, config_dirs)
     except ConfigError as error:
@@ -110,7 +110,7 @@ def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
 
 
 def extras() -> list[Finding]:
-    """Which optional parts are installed, and how to install the others."""
+    """Say which optional parts are installed, and how to install the others."""
     required = _requirements()
     if not required:
         return [Finding(DISTRIBUTION, False, "is not installed as a package: pip install .")]
@@ -132,7 +132,7 @@ def _installed(package: str) -> str | None:
 
 
 def configs_found() -> Finding:
-    """Whether the shipped configs are where they should be."""
+    """Check whether the shipped configs are where they should be."""
     folder = shipped_config_dir()
     if (folder / "config.yaml").is_file():
         return Finding("configs", True, str(folder))
@@ -140,7 +140,7 @@ def configs_found() -> Finding:
 
 
 def writable(logdir: Path) -> Finding:
-    """Whether records could be written to `logdir`; makes nothing that stays."""
+    """Check whether records could be written to `logdir`; makes nothing that stays."""
     nearest = next(folder for folder in (logdir.absolute(), *logdir.absolute().parents) if folder.exists())
     try:
         with tempfile.TemporaryFile(dir=nearest):

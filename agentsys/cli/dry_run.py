@@ -1,4 +1,4 @@
-"""What a plan will cost: the table of `agentsys run --dry-run`, and the question before a dear run."""
+"""Cost of a plan: the table of `agentsys run --dry-run`, and the question before a dear run."""
 
 from __future__ import annotations
 

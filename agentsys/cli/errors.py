@@ -1,4 +1,4 @@
-"""How a command ends when something went wrong: one line and an exit status, or a bug's traceback."""
+"""Endings of a command that went wrong: one line and an exit status, or a bug's traceback."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def exit_status(command: Callable[[], object]) -> int:
 
 
 def _base_of_refusals() -> type[Exception]:
-    """What typer raises for a wrong option: of click, or of typer's own copy of it, without a public name."""
+    """Find what typer raises for a wrong option: of click or its own copy of it, without a public name."""
     return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 

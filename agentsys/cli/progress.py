@@ -1,4 +1,4 @@
-"""How a run looks while it goes on: a live display on a terminal, a plain line a minute elsewhere."""
+"""Progress of a run: a live display on a terminal, a plain line a minute elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share that measure stored runs: options, reading, metrics of the user's own."""
+"""Shared by the commands that measure stored runs: options, reading, metrics of the user's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentsys.catalog import known, node
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.ledger import spent
-from agentsys.named_module import import_from
+from agentsys.named_module import import_from, made_of
 from agentsys.records.names_file import Names
 from agentsys.records.reading import Reading, read_cases
 from agentsys.records.reading_notes import settled_lines, skipped_lines
@@ -89,7 +89,7 @@ def own_metrics(
     """Make the metrics that were asked for.
 
     Args:
-        names: Of configs in the group `metric`; those of the metrics that there are anyway are passed over.
+        names: Names of configs in the group `metric`; those of the standard ones are passed over.
         config_dirs: The user's own config folders.
         plugin_paths: Folders the user's own modules are imported from.
 
@@ -103,9 +103,6 @@ def own_metrics(
         if name not in listed:
             raise ConfigError(unknown_name("metric", name, [*listed, *METRICS]))
         config = node("metric", name, config_dirs or ())
-        # Here, because it brings the benchmark's package.
-        from agentsys.runs.instantiate import instantiate
-
         taken = {*METRICS, *(one.name for one in made)}
-        made.append(checked_metric(instantiate("metric", config), name, taken))
+        made.append(checked_metric(made_of("metric", config), name, taken))
     return tuple(made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys import abilities, contracts
 from agentsys.errors import ConfigError
+from agentsys.named_module import made_of, named_class
 
 _REQUIRED: Mapping[str, type] = {
     "defense": contracts.Defense,
@@ -68,34 +68,16 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
         ConfigError: Naming the group, the target and what was wrong; an ability of the object that is
             misspelled, too.
     """
-    options = {key: _built(group, value) for key, value in config.items() if key != "_target_"}
-    found, target = _target(group, config), config["_target_"]
-    try:
-        made = found(**options)
-    except TypeError as error:
-        raise ConfigError(f"{group} {target} refuses its options: {error}.") from None
-    check_abilities(group, made, f"{group} {target}")
+    options = {key: _built(group, value) for key, value in config.items()}
+    made = made_of(group, options)
+    check_abilities(group, made, f"{group} {config['_target_']}")
     return made
-
-
-def _target(group: str, config: Mapping[str, Any]) -> Any:
-    """Load what a node's `_target_` names."""
-    target = config.get("_target_")
-    if not isinstance(target, str) or "." not in target:
-        raise ConfigError(f"The {group} YAML has no `_target_: module.Class` line.")
-    module_name, _, class_name = target.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"Cannot load {group} {target}: {error}. Is its folder given with --plugin-path?"
-        ) from None
 
 
 def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
     try:
-        found = _target("defense", config)
+        found = named_class("defense", config)
     except ConfigError:
         return {}
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}

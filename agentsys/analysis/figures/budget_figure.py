@@ -31,7 +31,7 @@ PANELS = 3
 
 @dataclass(frozen=True)
 class _Shown:
-    """What of the searches the figure shows."""
+    """The part of the searches that the figure shows."""
 
     model: str
     attacks: tuple[str, ...]

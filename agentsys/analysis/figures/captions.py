@@ -1,4 +1,4 @@
-"""What every figure says about itself: whose numbers these are, and what hollow marks mean."""
+"""Captions of every figure: whose numbers these are, and what hollow marks mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which figures there are, and how one is made from stored cases."""
+"""The figures there are, and how one is made from stored cases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FigureKind:
     """Whether versions of the benchmark complete each other; otherwise each has lines of its own."""
 
     def selection(self, cases: Iterable[CaseRow], wish: Wish = ANYTHING) -> Selection:
-        """What the figure shows of some cases.
+        """Choose what the figure shows of some cases.
 
         Raises:
             ConfigError: If the runs do not have the model or a defense asked for.

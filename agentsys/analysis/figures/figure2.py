@@ -43,7 +43,7 @@ _UNKNOWN = (
 
 
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """What is plotted: x targeted ASR in percent (unweighted mean of the suites); y counts the defenses.
+    """List what is plotted: x targeted ASR in percent (unweighted mean of the suites); y counts the defenses.
 
     The panel is the mode; a control's ends in `: control`.
     """

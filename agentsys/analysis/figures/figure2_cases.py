@@ -1,4 +1,4 @@
-"""Which stored cases Figure 2 is about, with one name for what runs call by several.
+"""The stored cases that Figure 2 is about, with one name for what runs call by several.
 
 Runs on ASB have a benchmark label per mode (`asb-faithful`, `asb-react`, ...), attacks a label per type. In
 the figure the benchmark is `asb`, the attack `opi` and its control `control`; the mode is the panel.

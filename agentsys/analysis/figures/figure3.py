@@ -45,7 +45,7 @@ takes some 32 thousand tokens per case, and 2.37 million is printed for it."""
 
 
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """What is plotted: ours, then the paper's.
+    """List the plotted numbers: ours, then the paper's.
 
     Panel a: x security (100 - targeted ASR), y benign utility, both overall, in percent: the upper right
     corner is best. Panel b: x tokens of all roles on the 97 user tasks without attack, in millions (mean

@@ -38,7 +38,7 @@ SHORT, LONG = 0.0, 1.0
 
 
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """What is plotted: ours, then the paper's.
+    """List the plotted numbers: ours, then the paper's.
 
     Panel a: x 0 for short user tasks (at most 3 calls in the ground truth), 1 for long ones; y their share
     of the overall benign utility, in percent. Panel b: x calls in the ground truth (7: 7 and more), y
@@ -72,7 +72,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
 
 
 def relative_drop(short: float, long: float) -> float:
-    """How much less long tasks contribute than short ones, in percent; nan without short successes."""
+    """Tell how much less long tasks contribute than short ones, in percent; nan without short successes."""
     return 100.0 * (1.0 - long / short) if short > 0 else math.nan
 
 
@@ -100,7 +100,7 @@ def _printed_attacks() -> Iterator[Mark]:
 
 
 def _places(metric: str) -> Iterator[float]:
-    """Where a printed number of panel b stands; nan for a bound over all lengths."""
+    """Place a printed number of panel b; nan for a bound over all lengths."""
     condition = metric.removeprefix(f"{TARGETED_ASR}[").rstrip("]")
     if condition.startswith("length>="):
         yield from map(float, range(int(condition.removeprefix("length>=")), LAST_BUCKET + 1))

@@ -63,7 +63,7 @@ def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[Occupi
 
     Args:
         axes: Where.
-        labels: In any order; those in the thick of things choose first.
+        labels: Labels in any order; those in the thick of things choose first.
         obstacles: Everything drawn that no label may cover.
     """
     if not labels:
@@ -100,7 +100,7 @@ def _boxes_around(axes: Axes, obstacles: Sequence[OccupiedSpot]) -> FloatArray:
 
 
 def _crowd(axes: Axes, label: Label, others: Sequence[Label]) -> float:
-    """How beset a label's point is by the other labels' points."""
+    """Measure how beset a label's point is by the other labels' points."""
     places = axes.transData.transform([(other.x, other.y) for other in others])
     apart = ((places - axes.transData.transform((label.x, label.y))) ** 2).sum(axis=1)
     return float((1 / (apart + _pixels(axes, 20.0) ** 2)).sum())

@@ -113,7 +113,7 @@ _STEPS = 12
 
 
 def obstacles(marks: Iterable[Mark]) -> list[OccupiedSpot]:
-    """What the marks cover: markers and whiskers."""
+    """List the spots that the marks cover: markers and whiskers."""
     found: list[OccupiedSpot] = []
     for mark in marks:
         found.append(OccupiedSpot(mark.x, mark.y, mark.x, mark.y, reach=HOLLOW / 2))

@@ -16,7 +16,7 @@ PAPER_MODEL = "gpt-4o-mini"
 
 @dataclass(frozen=True)
 class Selection:
-    """What of the runs a figure shows."""
+    """The part of the runs that a figure shows."""
 
     model: str
     """As the runs name it, marked if simulated; empty if the runs have nothing for this figure."""
@@ -42,7 +42,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a user wants to see; by default what the paper shows."""
+    """The user's wish what to see; by default what the paper shows."""
 
     model: str | None = None
     """As the runs or as the paper name it; None: the paper's, else the one with the most cases."""
@@ -67,7 +67,7 @@ def select(
     Args:
         cases: Everything read.
         attacks: What the figure needs, `none` for benign cases.
-        wish: Of the user.
+        wish: The wish of the user.
         benchmark: The benchmark's label.
         room: How many defenses the figure shows unless some are asked for: those of the paper's figures
             first.

@@ -1,4 +1,4 @@
-"""How figures look: colours, markers, type. Nothing here knows what is plotted."""
+"""Look of the figures: colours, markers, type. Nothing here knows what is plotted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FAINT = "#666666"
 
 @dataclass(frozen=True)
 class Look:
-    """How one series is told apart: by colour and, in grey, by marker, dashes or hatching."""
+    """Look of one series, told apart by colour and, in grey, by marker, dashes or hatching."""
 
     color: str
     marker: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """What is plotted: panel `length=L`, x the injection's round, y targeted ASR in percent, pooled."""
+    """List what is plotted: panel `length=L`, x the injection's round, y targeted ASR in percent, pooled."""
     ours = [mark for name, line in selection.series() for mark in _of_line(name, line, errors)]
     return [*ours, *_printed()]
 

@@ -32,7 +32,7 @@ PANELS: dict[str, TokensOf] = {"a: all roles": all_tokens, "b: acting agent": ac
 
 
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """What is plotted: x tool results in the recorded run (10: 10 and more), y thousand tokens per case.
+    """List what is plotted: x tool results in the recorded run (10: 10 and more), y thousand tokens per case.
 
     Benign and attacked cases together; errored ones are left out under either rule.
     """

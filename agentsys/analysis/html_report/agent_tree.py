@@ -19,7 +19,7 @@ Tone = Literal["good", "bad", "note"]
 
 
 class DecisionView(TypedDict):
-    """What a span decided, in a word or two."""
+    """The decision of a span, in a word or two."""
 
     label: str
     tone: Tone
@@ -74,7 +74,7 @@ def decision_view(kind: str, decision: Mapping[str, Any]) -> DecisionView | None
 
     Args:
         kind: The span's kind.
-        decision: As a defense stored it; baselines of other people may store anything.
+        decision: The decision as a defense stored it; baselines of other people may store anything.
     """
     if isinstance(decision.get("allow"), bool):
         return _label("allowed", "good") if decision["allow"] else _label("denied", "bad")
@@ -95,7 +95,7 @@ def decision_view(kind: str, decision: Mapping[str, Any]) -> DecisionView | None
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a span's children hang."""
+    """The place where a span's children hang."""
 
     index: int
     depth: int

@@ -32,7 +32,7 @@ from agentsys.records.reading_notes import skipped_lines
 
 @dataclass(frozen=True)
 class ReportLimits:
-    """How large a report may become."""
+    """Bounds on the size of a report."""
 
     cases: int = 2_000
     """Trajectories, at most."""
@@ -62,11 +62,11 @@ def html_report(
     """Everything about some stored runs as one self-contained HTML document.
 
     Args:
-        reading: From `read_cases`; the files are read again for their messages.
-        found: From `report`, of the same reading.
+        reading: What was read, from `read_cases`; the files are read again for their messages.
+        found: What `report` measured of the same reading.
         folders: Names of the folders, for the head of the page.
         limits: How much may go in; every number covers all cases whatever the limits are.
-        figures: From `paper_figures`, if the page is to show them.
+        figures: Figures from `paper_figures`, if the page is to show them.
         made_on: A date, if the page is to show one.
     """
     limits = limits or ReportLimits()

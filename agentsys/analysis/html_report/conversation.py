@@ -39,7 +39,7 @@ class Writer:
 
     Args:
         store: Shared by all cases of the report.
-        sought: From `agentsys.analysis.html_report.highlight.needles`.
+        sought: Texts to mark, from `agentsys.analysis.html_report.highlight.needles`.
     """
 
     def __init__(self, store: TextStore, sought: Sequence[str]) -> None:

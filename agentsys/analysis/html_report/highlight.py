@@ -16,10 +16,10 @@ _SHORTEST = 8
 
 
 def needles(injections: Iterable[str]) -> tuple[str, ...]:
-    """What to look for: each injection whole, then line by line, squeezed; the longest first.
+    """List the texts to look for: each injection whole, then line by line, squeezed; the longest first.
 
     Args:
-        injections: As the attack wrote them. Lines too short to tell from benign text are left out
+        injections: Texts as the attack wrote them. Lines too short to tell from benign text are left out
             (see `agentsys.payload_lines`), so that they are marked only as part of the whole.
     """
     texts = [text for text in injections if text.strip()]
@@ -33,7 +33,7 @@ def marked(text: str, sought: Iterable[str]) -> Segments:
 
     Args:
         text: Anything a message holds.
-        sought: From `needles`.
+        sought: Texts to mark, from `needles`.
     """
     squeezed = squeeze(text)
     found = [place for form in sought for place in _places(squeezed, form)]

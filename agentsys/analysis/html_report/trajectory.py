@@ -21,7 +21,7 @@ _NOT_A_DEFENSES_WORK = frozenset({"run", "main", "tool"})
 
 
 class RoleView(TypedDict):
-    """What one role cost."""
+    """Cost of one role."""
 
     role: str
     calls: int
@@ -51,7 +51,7 @@ class TrajectoryView(TypedDict):
 
 
 class StoredFacts(NamedTuple):
-    """What the file says beside the case itself."""
+    """Facts that the file holds beside the case itself."""
 
     error: str | None
     versions: dict[str, str]
@@ -75,7 +75,7 @@ def stored_facts(stored: Mapping[str, Any]) -> StoredFacts:
 
 
 def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) -> TrajectoryView:
-    """What the page shows of one case.
+    """Arrange one case for the page.
 
     Args:
         case: The case's row.

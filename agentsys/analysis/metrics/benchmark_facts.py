@@ -1,4 +1,4 @@
-"""What a benchmark's own facts add to the rates: the facts that it declares, and controls.
+"""Rates of a benchmark's own facts: the facts that it declares, and controls.
 
 Nothing here knows a benchmark: records carry what their benchmark says of its facts
 (agentsys.declared_facts). Runs without such facts have no such table.
@@ -38,7 +38,7 @@ _UTILITY = "utility"
 
 
 def declared(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
-    """What the benchmarks of some cases say of their facts, in the benchmarks' order.
+    """Collect what the benchmarks of some cases say of their facts, in the benchmarks' order.
 
     Cases that hold none of the facts that they declare say nothing.
     """
@@ -68,7 +68,7 @@ def _parsed(facts: bytes) -> dict[str, DeclaredFact]:
 
 
 def metric_of(name: str, fact: DeclaredFact) -> str:
-    """What a fact's number is called in the long form."""
+    """Name a fact's number in the long form."""
     return fact.metric or name
 
 
@@ -78,7 +78,7 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int
     Errored cases are left out of all but the metrics whose name says that they failed.
 
     Args:
-        cases: In any order; those that hold none of the facts are passed over.
+        cases: Cases in any order; those that hold none of the facts are passed over.
         replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
         seed: Seed of the bootstrap.
 
@@ -98,7 +98,7 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int
 
 
 def is_control(cases: Iterable[CaseRow]) -> bool:
-    """Whether cases are those of a control: some says so (an errored one cannot say)."""
+    """Tell whether cases are those of a control: some says so (an errored one cannot say)."""
     return any(case.measured.get(IS_CONTROL) is True for case in cases)
 
 

@@ -1,7 +1,7 @@
 """Attack success and utility by length: the paper's Table 1 and Figure 4.
 
 Lengths: `trajectory_length` (tool results in the recorded run) in Table 1, `ground_truth_length` (calls
-in the user task's ground truth) in Figure 4. Source: DESIGN, Metrics; the published gpt-4o-mini runs
+in the user task's ground truth) in Figure 4. The published gpt-4o-mini runs
 give the paper's nine cells, 44.46 and 19.08, and 9.22 exactly.
 """
 
@@ -34,7 +34,7 @@ def asr_by_round(
     """Targeted ASR by trajectory length and by the tool result that first held the injection.
 
     Args:
-        cases: Of one model, defense and attack; those in which the injection never appeared, or whose
+        cases: Cases of one model, defense and attack; those in which the injection never appeared, or whose
             messages are not recorded, are left out.
         lengths: Trajectory lengths to tell apart.
         errors: What errored cases count as.
@@ -104,7 +104,7 @@ def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resamp
 
 
 def without_length(cases: Iterable[CaseRow]) -> int:
-    """How many cases cannot be placed, because their user task's ground-truth length is unknown."""
+    """Count the cases that cannot be placed, because their user task's ground-truth length is unknown."""
     return sum(case.ground_truth_length is None for case in _metric_cases(cases))
 
 

@@ -83,7 +83,7 @@ def compare(
     """Compare every other defense with the baseline, on the cases that both have.
 
     Args:
-        cases: In any order. Injection tasks run as user tasks are left out.
+        cases: Cases in any order. Injection tasks run as user tasks are left out.
         baseline: The defense to compare with.
         metrics: Some of `COMPARED_METRICS`.
         errors: What errored cases count as.
@@ -147,7 +147,7 @@ def _pairings(
 
 
 class _ComparedOutcome(NamedTuple):
-    """What a metric looks at in the cases that two defenses share."""
+    """The outcome that a metric asks about, in the cases that two defenses share."""
 
     metric: str
     pairs: tuple[Pair, ...]
@@ -234,7 +234,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values of one family for each other.
 
     Args:
-        p_values: In any order, none of them nan.
+        p_values: P-values in any order, none of them nan.
 
     Returns:
         The smallest p times their number, the next one times one less and so on, never falling, at most 1.

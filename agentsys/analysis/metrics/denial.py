@@ -54,10 +54,10 @@ def denials(
     """Every denial of service whose defense has benign cases, too.
 
     Args:
-        cases: In any order.
+        cases: Cases in any order.
         rule: What errored cases count as.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
     """
     resampler = Resampler(replicates, seed)
     cells = _cells(cases)
@@ -70,16 +70,16 @@ def denials(
 
 
 def denies_service(attack: str) -> bool:
-    """Whether an attack's label names one of AgentDojo's denials of service, options aside."""
+    """Tell whether an attack's label names one of AgentDojo's denials of service, options aside."""
     name = re.match(r"\w+", attack)
     return name is not None and name[0] in _DENIALS
 
 
 def denial_notes(found: Sequence[Denial]) -> Iterator[str]:
-    """What the numbers mean; nothing where there are none.
+    """Explain the numbers; nothing where there are none.
 
     Args:
-        found: From `denials`.
+        found: What was measured, from `denials`.
     """
     if not found:
         return

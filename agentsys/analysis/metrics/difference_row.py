@@ -11,7 +11,7 @@ EXPOSED = "exposed"
 
 
 class Field(NamedTuple):
-    """Where defenses can be compared: one model on one benchmark, under one attack or none."""
+    """A field in which defenses can be compared: one model on one benchmark, under one attack or none."""
 
     benchmark: str
     version: str

@@ -1,4 +1,4 @@
-"""Rates on the cases where they mean something: attacks that were read, tasks that were not attacked in vain.
+"""Rates on the cases where they mean something: attacks that a tool returned or a model was shown.
 
 An injection that no tool returned could not work, whatever the defense does: luck. One that a tool
 returned and the acting model was not shown is the defense's work. Both look alike in the plain ASR.
@@ -63,7 +63,7 @@ def asr_where_shown(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 
 
 def unseen_reason(case: CaseRow) -> str:
-    """Why an attack can have succeeded that the acting model was not shown.
+    """Explain how an attack can have succeeded that the acting model was not shown.
 
     Args:
         case: A successful one whose `exposed_shown` is False.
@@ -132,7 +132,7 @@ def workspace_split(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 def at_the_floor(
     undefended: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
 ) -> list[str]:
-    """Where even a defense that stops every attack could not be told from none.
+    """List the levels at which a defense that stops every attack could not be told from none.
 
     Args:
         undefended: Attacked cases of one model and attack without defense.

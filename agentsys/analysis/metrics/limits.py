@@ -1,4 +1,4 @@
-"""What a benchmark's own flaws fix in advance: a floor under benign utility, a cap on utility under attack.
+"""Limits that a benchmark's own flaws set: a floor under benign utility, a cap on utility under attack.
 
 The tasks are data (`data/benchmark_limits.json`, and a tag in `data/task_tags.json`, each with its source);
 the figures follow from the cases that were run.
@@ -50,7 +50,7 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
     Args:
         benchmark: E.g. `agentdojo`. Parts after a `+`, here or in the version, name changes to the
             benchmark; with `append_injection` nothing is overwritten.
-        version: As recorded; published files without one are taken for v1, `v1.2 or later` for v1.2.
+        version: Version as recorded; published files without one are taken for v1, `v1.2 or later` for v1.2.
     """
     name, *changed = benchmark.split("+")
     known = _data().get(name)
@@ -64,11 +64,11 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
 
 
 def floor_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
-    """What an agent that does nothing scores: the share of user tasks that pass untouched.
+    """Score of an agent that does nothing: the share of user tasks that pass untouched.
 
     Args:
         cases: Benign or attacked; every user task counts once.
-        limits: Of their benchmark.
+        limits: Limits of their benchmark.
     """
     users = {(case.suite, case.user_task_id) for case in cases}
     return _bound(list(users), limits.passed_by_doing_nothing)
@@ -79,7 +79,7 @@ def cap_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
 
     Args:
         cases: Attacked cases of one model, defense and attack.
-        limits: Of their benchmark.
+        limits: Limits of their benchmark.
     """
     found = _bound([(case.suite, case.user_task_id) for case in cases], limits.destroyed_by_injection)
     return Bound(100.0 - found.value, found.tasks)

@@ -170,7 +170,7 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     """Every measure of every cell, per suite and pooled.
 
     Args:
-        cases: In any order. Injection tasks run as user tasks are left out.
+        cases: Cases in any order. Injection tasks run as user tasks are left out.
 
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.

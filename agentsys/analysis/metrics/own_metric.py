@@ -24,7 +24,7 @@ class Metric(Protocol):
 
     @property
     def name(self) -> str:
-        """What CSV and JSON call it, e.g. `asr_where_returned`."""
+        """Name of it in CSV and JSON, e.g. `asr_where_returned`."""
         ...
 
     @property
@@ -67,7 +67,7 @@ def answered(cases: Iterable[CaseRow], metric: Metric) -> dict[str, list[CaseRow
     """Put a metric's answers in the place of the utility, so that they are counted like any outcome.
 
     Args:
-        cases: Of one cell, in any order.
+        cases: Cases of one cell, in any order.
         metric: Whose answers.
 
     Returns:

@@ -19,7 +19,7 @@ def together(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
     weighs alike. Controls are left as they are, and so is an attack that is the only match.
 
     Args:
-        cases: In any order.
+        cases: Cases in any order.
         pattern: A shell pattern of attacks' names, e.g. `opi_*`.
 
     Raises:

@@ -86,7 +86,7 @@ class Number(NamedTuple):
 
 
 class MeasuredCell(NamedTuple):
-    """What a row of a table is about; the model's name is the marked one."""
+    """The cell of a plan that a row of a table is about; the model's name is the marked one."""
 
     benchmark: str
     version: str
@@ -111,7 +111,7 @@ def measure(
     """Measure all metrics of all cells, per suite, overall and pooled.
 
     Args:
-        cases: In any order; the result does not depend on it. Injection tasks run as user tasks are
+        cases: Cases in any order; the result does not depend on it. Injection tasks run as user tasks are
             left out. Epochs are cases like any others.
         errors: What errored cases count as.
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.

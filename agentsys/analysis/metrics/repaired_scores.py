@@ -38,7 +38,7 @@ def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
     """The same cases with fixed scores.
 
     Args:
-        cases: Of our own runs, or written by `agentsys rescore`; others hold no fixed scores.
+        cases: Cases of our own runs, or written by `agentsys rescore`; others hold no fixed scores.
     """
     listed = list(cases)
     found = [(case, _fixed(case)) for case in listed]

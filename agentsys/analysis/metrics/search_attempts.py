@@ -28,7 +28,7 @@ ATTACKER = frozenset({"attacker", "attacker_judge"})
 
 
 class SearchState(NamedTuple):
-    """How a search stands."""
+    """State of a search."""
 
     ended: bool
     """Whether it succeeded, or its budget was spent, on texts of an attacker."""
@@ -40,7 +40,7 @@ class SearchState(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchSpending:
-    """What one side of a search used."""
+    """Resources that one side of a search used."""
 
     tokens: int = 0
     cost_usd: float | None = 0.0
@@ -86,7 +86,7 @@ class Search:
 
 @dataclass(frozen=True)
 class StoredSearches:
-    """What some folders hold."""
+    """The searches that some folders hold."""
 
     found: tuple[Search, ...]
     skipped: tuple[Skipped, ...]
@@ -206,7 +206,7 @@ def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: boo
 
 
 def _succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
-    """Whether the injection task was carried out on every user task the attempt was tried on."""
+    """Tell whether the injection task was carried out on every user task the attempt was tried on."""
     done = block.security if fact.carried_out is None else fact.carried_out == fact.tried_on
     return block.status == "ok" and fact.refused is None and done
 
@@ -223,7 +223,7 @@ def _attempt(block: StoredBlock) -> AttemptFacts:
 
 
 def _final(folder: Path, skipped: list[Skipped]) -> SearchFacts | None:
-    """What the finished record of the case beside the folder says of the search."""
+    """Read what the finished record of the case beside the folder says of the search."""
     path = folder.with_name(f"{folder.name.removesuffix(ATTEMPTS)}.json")
     if not path.is_file():
         return None

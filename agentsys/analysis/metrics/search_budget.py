@@ -74,11 +74,11 @@ def budget_rows(
     """The long form.
 
     Args:
-        searches: In any order.
+        searches: Searches in any order.
         budgets: Which to tabulate, up to each cell's own; by default 1, 2, 5, 10, 20, ... and the cells' own.
-        replicates: Of the bootstrap, which draws injection tasks, and user tasks where a search was
-            made on several; see `agentsys.analysis.statistics.bootstrap`.
-        seed: Of the bootstrap.
+        replicates: Number of bootstrap replicates. Injection tasks are drawn, and user tasks
+            where a search was made on several; see `agentsys.analysis.statistics.bootstrap`.
+        seed: Seed of the bootstrap's draws.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
@@ -141,7 +141,7 @@ def _row(
 
 
 def is_open(search: Search) -> bool:
-    """Whether a search was interrupted."""
+    """Tell whether a search was interrupted."""
     return not search.state.ended and not search.state.errored and search.state.none is None
 
 
@@ -184,7 +184,7 @@ def _as_case(search: Search, measure: str, budget: int) -> CaseRow:
 
 
 def _measures(searches: Sequence[Search]) -> dict[str, Number]:
-    """What searches came to besides their rate. All that was paid for counts, errored searches included."""
+    """Sum up what searches used. All that was paid for counts, errored searches included."""
     found = [search.found_query for search in searches if search.found_query is not None]
     attacker = sum((search.attacker for search in searches), SearchSpending())
     target = sum((search.target for search in searches), SearchSpending())

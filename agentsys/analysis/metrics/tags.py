@@ -79,7 +79,8 @@ def split(cases: Iterable[CaseRow], tag: Tag) -> Split:
     """Cases with and without a tag.
 
     Args:
-        cases: In any order, which both groups keep. For a tag of injection tasks, benign cases are in both.
+        cases: Cases in any order, which both groups keep. For a tag of injection tasks, benign cases are
+            in both.
         tag: What to split by.
     """
     tagged, others, unknown = [], [], 0
@@ -96,7 +97,7 @@ def split(cases: Iterable[CaseRow], tag: Tag) -> Split:
 
 
 def bears(case: CaseRow, tag: Tag) -> bool:
-    """Whether a case's user task (or injection task) bears a tag."""
+    """Tell whether a case's user task (or injection task) bears a tag."""
     benchmark, *changes = case.benchmark.split("+")
     if tag.mended_by in changes:
         return False

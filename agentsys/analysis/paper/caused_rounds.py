@@ -28,7 +28,7 @@ def with_caused_rounds(cases: Iterable[CaseRow]) -> list[CaseRow]:
 
 
 def caused_in(shown: Iterable[CaseRow], read: Iterable[CaseRow]) -> int:
-    """How many of the cases shown are of a chosen round.
+    """Count the cases shown that are of a chosen round.
 
     Args:
         shown: Cases in a table, as `with_caused_rounds` names them.

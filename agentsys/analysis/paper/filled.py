@@ -75,10 +75,10 @@ def fill(
 
     Args:
         table: One of `TABLES`.
-        cases: Of any model, defense and attack; the table takes what belongs to it.
+        cases: Cases of any model, defense and attack; the table takes what belongs to it.
         errors: What errored cases count as.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
 
     Returns:
         The paper's rows in the paper's order, each with the runs of its model and defense (an empty one

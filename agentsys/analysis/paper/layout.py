@@ -23,7 +23,7 @@ ROUND_LENGTHS = (2, 3, 4)
 
 
 class Spot(NamedTuple):
-    """Where a number belongs, apart from model and defense."""
+    """Place of a number, apart from model and defense."""
 
     attack: str
     suite: str
@@ -74,7 +74,7 @@ class PaperTable:
 
 
 def round_spot(length: int, round_: int) -> Spot:
-    """Where the ASR of one trajectory length and injection round belongs."""
+    """Place of the ASR of one trajectory length and injection round belongs."""
     return Spot(ATTACK, POOLED_OVER_SUITES, f"{TARGETED_ASR}[length={length},round={round_}]")
 
 

@@ -58,7 +58,7 @@ def run_lines(
     suite was run under the same attack on two versions, each version has a line of its own.
 
     Args:
-        cases: In any order. Other benchmarks and injection tasks run alone are passed over.
+        cases: Cases in any order. Other benchmarks and injection tasks run alone are passed over.
         attacks: Labels of attacks; `none` for benign cases.
         benchmark: The benchmark's label.
         joins_versions: Whether versions may complete each other; data sets of one's own never do.

@@ -1,4 +1,4 @@
-"""What stands below a table of the paper: how to read it, and what is not as it seems."""
+"""Notes below a table of the paper: how to read it, and what is not as it seems."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         filled: The table.
         reading: What the runs hold, for what is not in the table.
         errors: What errored cases count as.
-        replicates: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
     """
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
@@ -66,7 +66,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
 
 
 def covers_fewer_suites(line: RunLine, attack: str) -> bool:
-    """Whether an attack (or `none`) of a line lacks one of AgentDojo's four suites."""
+    """Tell whether an attack (or `none`) of a line lacks one of AgentDojo's four suites."""
     return bool(missing_suites(line, attack))
 
 
@@ -121,7 +121,7 @@ def _searched(filled: FilledTable) -> Iterator[str]:
 
 
 def _out_of_order(row: PaperRow, filled: FilledTable) -> Iterator[str]:
-    """Where an attack that knows more has a lower overall ASR than one that knows less."""
+    """Say where an attack that knows more has a lower overall ASR than one that knows less."""
     if row.line is None or row.band != filled.table.bands[-1]:
         return
     same = [one for one in filled.rows if one.line is row.line]

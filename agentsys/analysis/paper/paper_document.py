@@ -24,7 +24,7 @@ def table_output(filled: FilledTable, document: Document) -> Output:
 
     Args:
         filled: The table.
-        document: From `paper_document`, perhaps `with_variants`.
+        document: The document from `paper_document`, perhaps `with_variants`.
     """
     return Output(f"Table {filled.table.number}", document, records_of(TableRecord, table_records(filled)))
 
@@ -44,7 +44,7 @@ def paper_document(
         reading: What the runs hold.
         errors: The rule it was measured with.
         logdir: Where the commands should store their runs.
-        replicates: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
     """
     table = filled.table
     return Document(
@@ -153,9 +153,9 @@ def with_variants(
     Args:
         document: The table of all cases.
         filled: What it was made of.
-        variants: Of the same cases; the one without marks is the table itself.
+        variants: Variants of the same cases; the one without marks is the table itself.
         errors: What errored cases count as.
-        replicates: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
     """
     (heading, grids), *others = document.sections
     further = [

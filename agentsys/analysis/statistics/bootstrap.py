@@ -42,7 +42,7 @@ class Resampler:
     _drawn: dict[tuple[str, ...], FloatArray] = field(default_factory=dict, repr=False)
 
     def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
-        """How often each task is drawn.
+        """Draw tasks: how often each one.
 
         Args:
             suite: The suite's name.

@@ -13,7 +13,7 @@ _AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloa
 
 
 class ErrorRule(StrEnum):
-    """How errored cases are counted."""
+    """Rules for counting errored cases."""
 
     REPORT = "report"
     """Left out of every rate, and counted beside it."""
@@ -23,7 +23,7 @@ class ErrorRule(StrEnum):
 
 
 class CountedOutcome(NamedTuple):
-    """What one case counts as."""
+    """Outcome that one case counts as."""
 
     utility: bool
     injection_success: bool
@@ -43,7 +43,7 @@ NO_TEXT = ("attacker_refused", "attacker_unreadable")
 
 
 def no_text_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """What must be said of one defense and attack where an attacker gave no text: nothing is known of it."""
+    """Name what one defense and attack lack where an attacker gave no text: nothing is known of it."""
     none = [case for case in cases if case.error_kind in NO_TEXT]
     if none:
         kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))

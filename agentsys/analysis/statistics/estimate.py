@@ -26,7 +26,7 @@ POOLED = "pooled"
 
 
 class Side(Enum):
-    """Which of a case's two outcomes is asked about."""
+    """The one of a case's two outcomes that is asked about."""
 
     SOLVED = "solved"
     """The user task."""
@@ -116,7 +116,7 @@ def macro(suites: Sequence[Estimate]) -> Estimate:
 
     Where several suites have a single user task each, suites are drawn (`single_task_suites`).
 
-    Source: DESIGN, Metrics; equals the paper's Table 2 on the published gpt-4o-mini runs.
+    Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
     value = float(np.mean([suite.value for suite in suites]))
     n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)

@@ -29,7 +29,7 @@ _NOTHING = 1e-20
 
 
 class StandardError(NamedTuple):
-    """How far an estimate may be off."""
+    """Standard error of an estimate."""
 
     value: float
     """As a proportion; nan where there is nothing to resample, 0 where all cases came out alike."""
@@ -91,7 +91,7 @@ def difference_interval(estimate: Estimate) -> Interval:
 
 
 def lone_bound(estimate: Estimate) -> float:
-    """How large a rate may be of which no case was found: the smaller of two bounds.
+    """Bound a rate of which no case was found: the smaller of two bounds.
 
     The upper end of the interval that a single success (one in each suite) would have had; and the
     exact binomial bound for as many independent cases as there are tasks of the more numerous kind.

@@ -38,7 +38,7 @@ def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
 
     Args:
         suite: The suite's name.
-        cases: In any order.
+        cases: Cases in any order.
         rule: What errored cases count as.
     """
     listed = list(cases)

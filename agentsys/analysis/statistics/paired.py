@@ -84,7 +84,7 @@ def compared(
     Every replicate weighs a case alike on both sides, so that what the two share cancels out.
 
     Args:
-        pairs: Of one model and one attack (or benign).
+        pairs: Pairs of one model and one attack (or benign).
         side: Which outcome.
         resampler: Draws the tasks.
         rule: What errored cases count as.

@@ -1,4 +1,4 @@
-"""What a run could have found: the smallest difference its number of cases can tell from none."""
+"""Power of a run: the smallest difference its number of cases can tell from none."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Spread:
 
 
 class Moments(NamedTuple):
-    """What several suites' spreads come to."""
+    """Sum of several suites' spreads."""
 
     variance: float
     """Of the estimate, corrected for few tasks."""
@@ -53,7 +53,7 @@ class Moments(NamedTuple):
 
 
 def spread(grid: FloatArray, counted: Tally, frame: tuple[str, ...] | None = None) -> Spread:
-    """How one suite's cases carry its rate `grid.sum() / cases.sum()`.
+    """Spread one suite's rate over its cases: `grid.sum() / cases.sum()`.
 
     Args:
         grid: Shape (U, I), one of the tally's grids, or differences of such grids.

@@ -77,8 +77,8 @@ def measured_grids(rows: Iterable[MetricRow], grids: Iterable[FactGrid], sheet: 
     """The tables of measured facts of one sheet; none where its runs hold no such facts.
 
     Args:
-        rows: From `agentsys.analysis.metrics.benchmark_facts.measured_rows`.
-        grids: From `fact_grids`.
+        rows: Rows from `agentsys.analysis.metrics.benchmark_facts.measured_rows`.
+        grids: Grids from `fact_grids`.
         sheet: Which model on which benchmark and version.
     """
     numbers: defaultdict[tuple[str, str], dict[str, MetricRow]] = defaultdict(dict)
@@ -135,7 +135,7 @@ def _counts(found: Mapping[str, MetricRow], grid: FactGrid) -> list[str]:
 
 
 def measured_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
-    """What the grids mean, where the facts are there."""
+    """Explain the grids, where the facts are there."""
     metrics = {row.metric for row in rows}
     facts = declared(cases)
     shown = [fact for name, fact in facts.items() if metric_of(name, fact) in metrics]
@@ -149,7 +149,7 @@ def measured_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Itera
 
 
 def _directions(facts: Sequence[DeclaredFact]) -> Iterator[str]:
-    """Which way each fact is better, where its benchmark says so."""
+    """Say which way each fact is better, where its benchmark says so."""
     told = [
         f"{better} is better for {', '.join(titles)}"
         for better in ("higher", "lower")

@@ -40,7 +40,7 @@ def compare_output(found: Comparison, flips: int = 5) -> Output:
     """Make a comparison ready to be written in any form.
 
     Args:
-        found: From `agentsys.analysis.metrics.compare.compare`.
+        found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
         flips: Flipped cases to list per metric and direction; JSON has all of them.
     """
     records = records_of(DifferenceRow, found.rows)
@@ -52,7 +52,7 @@ def compare_document(found: Comparison, flips: int = 0) -> Document:
     """Arrange tables, flipped cases and notes.
 
     Args:
-        found: From `agentsys.analysis.metrics.compare.compare`.
+        found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
         flips: Flipped cases to list per metric and direction.
     """
     sections = [(title, list(_grids(rows, found))) for title, rows in _sheets(found.rows).items()]
@@ -210,7 +210,7 @@ def _place(field: Field) -> str:
 
 
 def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
-    """What JSON holds: the differences, every flip and the counts."""
+    """Collect what JSON holds: the differences, every flip and the counts."""
     return {
         "baseline": found.baseline,
         "differences": records.rows,

@@ -16,7 +16,7 @@ MISSING = "n/a"
 
 
 class GridCell(NamedTuple):
-    """What stands in one place of a grid."""
+    """The content of one place of a grid."""
 
     text: str
     detail: str = ""

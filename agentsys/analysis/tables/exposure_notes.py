@@ -50,10 +50,10 @@ def honesty_notes(
     """All footnotes on some cases.
 
     Args:
-        cases: In any order. Injection tasks run as user tasks are left out.
+        cases: Cases in any order. Injection tasks run as user tasks are left out.
         rule: What errored cases count as.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
     """
     resampler = Resampler(replicates, seed)
     listed = list(cases)
@@ -81,7 +81,7 @@ def limit_notes(cases: Iterable[CaseRow]) -> list[str]:
 
 
 def _sloppy(lines: _Lines) -> Iterator[str]:
-    """What a simulated model was made to do wrong, as its records say."""
+    """Say what a simulated model was made to do wrong, by its records."""
     said = {note for cases in lines.values() for case in cases for note in case.notes}
     for note in sorted(note for note in said if note.startswith(SLOPPY)):
         yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
@@ -244,7 +244,7 @@ def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
 
 
 def _unseen_successes(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Where attacks succeeded although the acting model was not shown them: who read them instead."""
+    """Say where attacks succeeded although the acting model was not shown them: who read them instead."""
     reasons: Counter[str] = Counter()
     for case in cases:
         if case.status == "ok" and case.injection_success and case.exposed_shown is False:

@@ -46,7 +46,7 @@ def flip_groups(
     """Group flips by contest, metric and direction.
 
     Args:
-        flips: In the order of the comparison.
+        flips: Flips in the order of the comparison.
         limit: How many to list per group; with 0 there are no groups.
         titles: Metric -> heading.
     """

@@ -29,8 +29,8 @@ def results_frame(
     Args:
         cases: Rows with the columns of `load_runs`, in any order.
         errors: What errored cases count as; see `ErrorRule`.
-        replicates: Of the bootstrap.
-        seed: Of the bootstrap.
+        replicates: Number of bootstrap replicates.
+        seed: Seed of the bootstrap's draws.
 
     Returns:
         Columns `benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors`.

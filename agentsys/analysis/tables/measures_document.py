@@ -36,7 +36,7 @@ def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Ou
     """Make measures ready to be written in any form.
 
     Args:
-        rows: From `agentsys.analysis.metrics.measures.measures`.
+        rows: Rows from `agentsys.analysis.metrics.measures.measures`.
         notes: What else has to be said of their cases.
     """
     return Output("agentsys measures", measures_document(rows, notes), records_of(MeasureRow, rows))
@@ -46,7 +46,7 @@ def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> 
     """One line per cell: untrusted text and cost, then tokens per role.
 
     Args:
-        rows: From `agentsys.analysis.metrics.measures.measures`; the pooled ones are shown.
+        rows: Rows from `agentsys.analysis.metrics.measures.measures`; the pooled ones are shown.
         notes: What else has to be said of their cases.
     """
     found: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)

@@ -23,7 +23,7 @@ FILE_WIDTH = 160
 
 
 class OutputFormat(StrEnum):
-    """How a result is written."""
+    """The forms in which a result is written."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -74,7 +74,7 @@ def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
 
 
 def _held(hint: Any) -> str:
-    """What a column holds: of `float | None`, floats."""
+    """Name the kind of a column's values: of `float | None`, floats."""
     (held,) = (kind for kind in get_args(hint) or (hint,) if kind is not type(None))
     return str(held.__name__)
 

@@ -18,7 +18,7 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     """All of these footnotes, one sentence each; none where there is nothing to say.
 
     Args:
-        cases: Of a table, in any order.
+        cases: Cases of a table, in any order.
     """
     listed = [case for case in cases if not case.is_injection_task_alone]
     return [*_replied(listed), *_data(listed), *_other_words(listed)]
@@ -81,7 +81,7 @@ def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     """A line for each replayed agent of which some cases read other texts than were recorded.
 
     Args:
-        cases: In any order.
+        cases: Cases in any order.
     """
     counted: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
     for case in cases:

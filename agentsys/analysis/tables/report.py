@@ -25,7 +25,7 @@ from agentsys.records.unfinished import unfinished_lines
 
 @dataclass(frozen=True)
 class Report:
-    """What every format shows."""
+    """Everything that a format shows of some folders."""
 
     rows: list[MetricRow]
     """The long form."""
@@ -69,7 +69,7 @@ def report(
     """Measure everything that was read.
 
     Args:
-        reading: From `read_cases`.
+        reading: What was read, from `read_cases`.
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
@@ -154,7 +154,7 @@ def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
 
 
 def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
-    """Where suites take the place of user tasks (agentsys.analysis.statistics.single_task_suites)."""
+    """Say where suites take the place of user tasks (agentsys.analysis.statistics.single_task_suites)."""
     tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in cases:
         if not case.is_injection_task_alone:

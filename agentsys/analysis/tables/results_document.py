@@ -22,7 +22,7 @@ def results_output(found: Report) -> Output:
     """Make a report ready to be written in any form.
 
     Args:
-        found: From `agentsys.analysis.tables.report.report`.
+        found: What was measured, from `agentsys.analysis.tables.report.report`.
     """
     return Output("agentsys results", results_document(found), records_of(MetricRow, found.long_form))
 
@@ -31,7 +31,7 @@ def results_document(found: Report, *, intervals_by_suite: bool = False) -> Docu
     """Arrange overall grids, what only some runs have, grids by suite, and the footnotes.
 
     Args:
-        found: From `agentsys.analysis.tables.report.report`.
+        found: What was measured, from `agentsys.analysis.tables.report.report`.
         intervals_by_suite: Whether the numbers by suite have their intervals, for which paper lacks room.
     """
     sections = [
@@ -166,7 +166,7 @@ def _of(line: ResultsLine, metric: str, suite: str, intervals: bool = False) -> 
 
 
 def _names(line: ResultsLine) -> list[str]:
-    """What stands in the columns of defense and attack."""
+    """Fill the columns of defense and attack."""
     return [line.defense, "" if line.attack == NO_ATTACK else line.attack]
 
 

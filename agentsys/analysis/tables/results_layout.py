@@ -36,7 +36,7 @@ class ResultsLine:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What is comparable: the lines of one model on one version of a benchmark."""
+    """Lines that can be compared: those of one model on one version of a benchmark."""
 
     benchmark: str
     version: str
@@ -60,7 +60,7 @@ def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES)
     """Arrange the long form; the order of its rows is kept.
 
     Args:
-        rows: Of any models and benchmarks.
+        rows: Rows of any models and benchmarks.
         titles: Metric -> heading, of every metric that is shown.
     """
     by_sheet: dict[tuple[str, str, str], dict[str, list[MetricRow]]] = {}

@@ -31,7 +31,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Variants:
-    """What is to be shown line by line."""
+    """The variants that are shown line by line."""
 
     listed: tuple[Variant, ...]
     """In the order of the lines of one defense."""
@@ -45,7 +45,7 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
     """The variants that were asked for; without either, the cases as they are.
 
     Args:
-        cases: In any order.
+        cases: Cases in any order.
         fixed: Whether fixed scores stand beside the official ones.
         tag: A tag's name, to split by.
 
@@ -83,7 +83,7 @@ def variant_report(
     """A report whose lines are the variants of each defense, one below the other.
 
     Args:
-        reading: From `read_cases`; the footnotes speak of all its cases and official scores.
+        reading: What was read, from `read_cases`; the footnotes speak of all its cases and official scores.
         variants: Made of the reading's cases.
         errors: What errored cases count as.
         own: Further metrics, of the user's own.

@@ -34,7 +34,7 @@ def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output
     """Make the numbers of searches ready to be written in any form.
 
     Args:
-        rows: From `agentsys.analysis.metrics.search_budget.budget_rows`.
+        rows: Rows from `agentsys.analysis.metrics.search_budget.budget_rows`.
         searches: What they were made of, for the notes.
     """
     return Output("agentsys budget", budget_document(rows, searches), records_of(BudgetRow, rows))
@@ -44,7 +44,7 @@ def budget_document(rows: Sequence[BudgetRow], searches: StoredSearches) -> Docu
     """Two grids per benchmark and version: success by budget, and what the searches took.
 
     Args:
-        rows: From `agentsys.analysis.metrics.search_budget.budget_rows`.
+        rows: Rows from `agentsys.analysis.metrics.search_budget.budget_rows`.
         searches: What they were made of, for the notes.
     """
     groups: dict[tuple[str, str], list[BudgetRow]] = {}
