@@ -158,7 +158,7 @@ def _defense() -> Iterator[Target]:
         count = MAIN // 2
         yield Target(
             f"gate/{rule.value}",
-            lambda t, r=rule: admit(t, intent, r),
+            lambda t, r=rule: admit(t, intent, r),  # type: ignore[misc]
             [_OBJECT, fenced],
             (),
             count,  # type: ignore[misc]
