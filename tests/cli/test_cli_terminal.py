@@ -65,11 +65,11 @@ def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
 def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
     from agentsys.cli.progress import PlainProgress
     from agentsys.cli.run import _say
-    from agentsys.runs.totals import Totals
+    from agentsys.runs.totals import RunningTotals
 
     console = Console(file=io.StringIO(), force_terminal=True, width=1000)
     with console.capture() as capture:
-        PlainProgress(Totals(1), console).stopping("unknown_model: \x1b]0;PWNED\x07", 1)
+        PlainProgress(RunningTotals(1), console).stopping("unknown_model: \x1b]0;PWNED\x07", 1)
         _say(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
     assert "\x1b" not in capture.get()
     assert "\\x1b]0;PWNED" in capture.get()

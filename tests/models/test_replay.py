@@ -14,7 +14,7 @@ from agentdojo.types import ChatMessage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsys.analysis.tables import replay_notes
+from agentsys.analysis.tables import provenance_notes
 from agentsys.errors import ConfigError
 from agentsys.models.chat import (
     ChatModel,
@@ -268,7 +268,7 @@ def test_what_a_simulated_model_said_is_named_so(tmp_path: Path) -> None:
 
 
 def test_the_note_about_a_text_is_the_one_that_tables_count() -> None:
-    assert replay_check.DIFFERS == replay_notes.DIFFERS
+    assert replay_check.DIFFERS == provenance_notes.DIFFERS
 
 
 def test_helper_role_inside_the_recorded_conversation_is_answered(tmp_path: Path) -> None:

@@ -287,4 +287,4 @@ def test_cases_are_the_same_by_what_names_them_and_not_by_how_they_ended() -> No
     again = replace(case, source="elsewhere", utility=False, injection_success=True, duration_s=3.0)
     assert again.identity == case.identity == told_of(case).identity
     for name in IDENTITY:
-        assert replace(case, **{name: "other"}).identity != case.identity
+        assert replace(case, **{name: "other"}).identity != case.identity  # type: ignore[arg-type]

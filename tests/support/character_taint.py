@@ -273,7 +273,7 @@ class Reference:
         if name == "str":
             return self._text(given[0])
         plain_function = {"len": len, "int": int, "bool": bool, "sum": sum, "any": any, "all": all}[name]
-        return Number(plain_function(given[0].raw), tags)
+        return Number(plain_function(given[0].raw), tags)  # type: ignore[operator]
 
     def _method(self, name: str, holder: Any, given: list[Any]) -> Any:
         tags = holder.tags.union(*(one.tags for one in given))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.load_suites import get_suite
@@ -17,7 +17,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, tracing
 from baselines.fides.defense import Fides
 
-Reply = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
+Reply: TypeAlias = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
 
 
 class Scripted:

@@ -132,11 +132,11 @@ def test_every_field_that_an_injection_reaches_is_labelled_untrusted() -> None:
         environment = chosen.load_and_inject_default_environment(vectors)
         tools = {tool.name: tool for tool in chosen.tools}
         seen: Counter[str] = Counter()
-        for name, args in calls:
+        for name, args in calls:  # type: ignore[attr-defined]
             depends = {k: getattr(environment, d.env_dependency) for k, d in tools[name].dependencies.items()}
             for item in tools[name].run(**depends, **args):
                 for field in type(item).model_fields:
                     if "CANARY" in str(getattr(item, field)):
                         assert field in rules.exposed.classes[type(item).__name__], (name, field)
                         seen[name] += 1
-        assert set(seen) == {name for name, _ in calls}
+        assert set(seen) == {name for name, _ in calls}  # type: ignore[attr-defined]

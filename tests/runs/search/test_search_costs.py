@@ -48,12 +48,12 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
 
 
 def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
-    from agentsys.runs.totals import Totals
+    from agentsys.runs.totals import RunningTotals
 
     listener = Silent()
     modes = "attack.mode=transfer,per_case"
     prepare([*TWO_TASKS, modes, "model.susceptibility=0.3", f"logdir={tmp_path}"]).execute(listener)
-    totals = Totals(len(listener.records))
+    totals = RunningTotals(len(listener.records))
     for record in listener.attempts:
         totals.add_attempt(record)
     for record in listener.records:
