@@ -126,3 +126,16 @@ def test_a_sloppy_policy_model_is_asked_again_and_no_case_is_lost(run_cases: Cal
     records = run_cases([*SMALL, "defense=progent", "model.sloppiness=0.3"])
     assert errors_in(records) == {}
     assert rate(records, "progent", "security", attacked=True) < 0.5
+
+
+@pytest.mark.slow
+def test_on_agent_security_bench_both_presets_allow_the_tasks_tools_and_refuse_the_attackers(
+    run_cases: Callable[..., Any],
+) -> None:
+    asb = ["model=simulated", "benchmark=asb", "benchmark.mode=faithful", "attack=none,opi_combined_attack"]
+    records = run_cases([*asb, "defense=none,progent_asb,progent_asb_hinted", "limit=2"])
+    assert errors_in(records) == {}
+    assert rate(records, "none", "security", attacked=True) == 1.0
+    for name in ("progent_asb", "progent_asb_hinted"):
+        assert rate(records, name, "utility", attacked=False) == 1.0
+        assert rate(records, name, "security", attacked=True) == 0.0
