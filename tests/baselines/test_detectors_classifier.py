@@ -18,8 +18,8 @@ from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
 from baselines.detectors.classifier import Remembered
+from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.element import NOTICE, DetectInjections
-from baselines.detectors.load import load_classifier
 from baselines.detectors.settings import ClassifierSettings
 
 pytest.importorskip("torch", reason="the extra `detectors` is not installed (make test-detectors)")
@@ -307,7 +307,7 @@ def test_an_onnx_file_of_the_models_own_folder_is_found_and_needs_no_torch(
     code = f"""
 import sys
 sys.modules["torch"] = None
-from baselines.detectors.load import load_classifier
+from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.settings import ClassifierSettings
 settings = ClassifierSettings(
     {str(folder)!r}, None, "first_token", "benign", backend="onnx", onnx_file="onnx/model.onnx"
@@ -338,7 +338,7 @@ def test_an_unreachable_hub_is_one_clear_line_that_names_the_mend() -> None:
 from agentsys.errors import ConfigError
 from huggingface_hub.utils import _http
 _http.time.sleep = lambda seconds: None
-from baselines.detectors.load import load_classifier
+from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.settings import ClassifierSettings
 try:
     load_classifier(ClassifierSettings("some/model", "0" * 40, "pooled", "SAFE"))

@@ -18,10 +18,9 @@ from omegaconf import OmegaConf
 
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
-from baselines.detectors import load
+from baselines.detectors import classifier_defense
 from baselines.detectors.classifier import Classifier, Remembered, padded, softmax
-from baselines.detectors.classifier_defense import ClassifierDefense
-from baselines.detectors.load import load_classifier
+from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
 from baselines.detectors.settings import WHOLE, ClassifierSettings
 from baselines.detectors.tokens import Tokens, overlapping, tokens_of
 
@@ -211,7 +210,7 @@ def test_shipped_detectors_are_composed_without_the_extra_and_pin_a_commit(name:
 
 @pytest.fixture
 def fresh_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "_FAILED", {})
+    monkeypatch.setattr(classifier_defense, "_FAILED", {})
 
 
 @pytest.mark.parametrize(
@@ -239,12 +238,12 @@ def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait
         tried.append(settings)
         raise ConfigError("no hub")
 
-    monkeypatch.setattr(load, "_loaded", fails)
+    monkeypatch.setattr(classifier_defense, "_loaded", fails)
     for _ in range(3):
         with pytest.raises(ConfigError, match="no hub"):
             load_classifier(SETTINGS)
     assert len(tried) == 1
-    monkeypatch.setattr(load, "_FAILED_FOR_S", 0.0)
+    monkeypatch.setattr(classifier_defense, "_FAILED_FOR_S", 0.0)
     with pytest.raises(ConfigError, match="no hub"):
         load_classifier(SETTINGS)
     assert len(tried) == 2
