@@ -7,7 +7,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import Silent
 
@@ -60,6 +60,9 @@ def grid(users: int, injections: int, **fields: str) -> list[Case]:
     ]
 
 
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # a busy machine is no fault of the plan
 @given(st.lists(CASES, max_size=12))
 def test_the_keys_of_a_stored_plan_are_those_of_its_cases(cases: list[Case]) -> None:
     stored = as_stored(cases)
