@@ -29,11 +29,11 @@ from baselines.middleware.normalization.invisible import (
 MOST_PARSED = 48 * 1024
 """Characters of markup that are parsed; a longer text is cleaned by its tags alone, without a tree."""
 _SUSPICIOUS = re.compile(
-    r"<!--|<!\[|<\?|<(?:script|style|iframe|frame|object|embed|applet|noscript|template|base|meta|svg|math)\b|"
-    r"<[a-zA-Z][^<>]{0,2000}?(?:\bhidden\b|\bstyle\s*=|\bon[a-zA-Z]{3,20}\s*=|(?:javascript|vbscript|data)\s*:|"
-    r"&#|srcdoc)",
+    r"<!--|<!\[|<\?|<(?:script|style|iframe|frame|object|embed|applet|noscript|template|base|meta)\b|"
+    r"\bhidden\b|\bstyle\s*=|\bon[a-zA-Z]{3,20}\s*=|(?:javascript|vbscript|data)\s*:|&#|srcdoc",
     re.IGNORECASE,
 )
+"""What must stand in a text with markup before it is looked at tag by tag."""
 # A `>` inside a quoted value ends the tag here; the parser's check below sees what that leaves.
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})([^<>]*)>")
 _COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?[^<>]*>", re.DOTALL)
@@ -105,7 +105,7 @@ def _without_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMark
             if name == cutting.name:
                 cutting.depth += -1 if closes else 1
                 if not cutting.depth:
-                    hidden.append(_words(text[cutting.start : tag.end()]))
+                    hidden.append(_words(text[cutting.start : tag.end()]) or name)
                     at, cutting = tag.end(), None
             continue
         attributes = {} if closes else _attributes(tag.group(3))
@@ -114,10 +114,11 @@ def _without_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMark
             _leave(behind, name)
         elif name in ACTIVE or is_refresh(name, attributes) or _is_out(name, attributes, background, rules):
             parts.append(text[at : tag.start()])
-            (active if name in ACTIVE or name == "meta" else hidden).append(
-                name if name in ACTIVE or name == "meta" else ""
-            )
             at = tag.end()
+            if name in ACTIVE or name == "meta":
+                active.append(name)
+            elif name in _VOID:
+                hidden.append(attributes.get("value") or name)
             if name not in _VOID and not tag.group(3).endswith("/"):
                 cutting = _Open(name, tag.start())
         else:
