@@ -40,7 +40,7 @@ def guard(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 unless the text passes as it is.")
     ] = False,
-) -> int:
+) -> None:
     """Scan an untrusted text: its risk, what is done with it, and why."""
     from baselines.middleware import Guard
 
@@ -51,7 +51,8 @@ def guard(
         sys.stdout.write(printable(screened.text))
     else:
         _show(screened)
-    return int(strict and screened.handling.value != "allow")
+    if strict and screened.handling.value != "allow":
+        raise typer.Exit(1)
 
 
 def _input(file: Path | None) -> str:

@@ -49,7 +49,7 @@ HIDDEN = [
     '<a href="javascript:SECRET()">open</a>',
     '<a href="data:text/plain;base64,SECRET">open</a>',
     '<img src="x.png" onerror="SECRET()">',
-    '<div hidden><div>SECRET</div>SECRET</div>',
+    "<div hidden><div>SECRET</div>SECRET</div>",
     '<div title=">" style="display:none">SECRET</div>',
     '<p style="&#100;isplay:none">SECRET</p>',
 ]
@@ -148,8 +148,10 @@ def test_a_long_page_is_cleaned_by_its_tags() -> None:
 
 PIECES = st.sampled_from(
     [
-        "<div>", "</div>", "<div hidden>", '<p style="display:none">', "</p>", "<script>", "</script>", "<!--",
-        "-->", "text ", "<", ">", "'", '"', "<table>", "<td>", "<style>.a{display:none}</style>", "<p class=a>",
+        "<div>", "</div>", "<div hidden>", '<p style="display:none">', "</p>", "<script>", "</script>",
+        "<!--",
+        "-->", "text ", "<", ">", "'", '"', "<table>", "<td>", "<style>.a{display:none}</style>",
+        "<p class=a>",
         "&lt;", "<a href='javascript:x'>", "<br/>", "<iframe>", "<b", "\n",
     ]
 )  # fmt: skip

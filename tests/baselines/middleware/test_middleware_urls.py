@@ -16,40 +16,54 @@ import pytest
 from baselines.middleware.policy.urls import Reach, fault_of, reach_of
 
 INSIDE = [
-    "http://localhost/", "http://LOCALHOST/", "http://localhost./", "http://sub.localhost/", "http://127.0.0.1/",
-    "http://127.0.0.1./", "http://127.1/", "http://127.0.1/", "http://127.255.255.254/", "http://2130706433/",
-    "http://0x7f000001/", "http://0x7F.0.0.1/", "http://0x7f.1/", "http://0177.0.0.1/", "http://017700000001/",
-    "http://0177.1/", "http://0000177.0.0.01/", "http://0/", "http://0.0.0.0/", "http://[::]/", "http://[::1]/",
+    "http://localhost/", "http://LOCALHOST/", "http://localhost./", "http://sub.localhost/",
+    "http://127.0.0.1/",
+    "http://127.0.0.1./", "http://127.1/", "http://127.0.1/", "http://127.255.255.254/",
+    "http://2130706433/",
+    "http://0x7f000001/", "http://0x7F.0.0.1/", "http://0x7f.1/", "http://0177.0.0.1/",
+    "http://017700000001/",
+    "http://0177.1/", "http://0000177.0.0.01/", "http://0/", "http://0.0.0.0/", "http://[::]/",
+    "http://[::1]/",
     "http://[0:0:0:0:0:0:0:1]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/",
     "http://[0:0:0:0:0:ffff:127.0.0.1]/", "http://[::127.0.0.1]/", "http://[64:ff9b::127.0.0.1]/",
     "http://[2002:7f00:1::]/", "http://[fe80::1]/", "http://[fc00::1]/", "http://[fd12:3456::1]/",
     "http://[ff02::1]/", "http://169.254.169.254/latest/meta-data/", "http://169.254.169.254.:80/",
-    "http://2852039166/", "http://0xa9fea9fe/", "http://0xa9.0xfe.0xa9.0xfe/", "http://0251.0376.0251.0376/",
+    "http://2852039166/", "http://0xa9fea9fe/", "http://0xa9.0xfe.0xa9.0xfe/",
+    "http://0251.0376.0251.0376/",
     "http://0251.254.169.254/", "http://[::ffff:169.254.169.254]/", "http://[::ffff:a9fe:a9fe]/",
     "http://169.254.170.2/v2/credentials", "http://100.100.100.200/latest/", "http://[fd00:ec2::254]/",
     "http://metadata.google.internal/", "http://metadata.google.internal./", "http://metadata/",
-    "http://instance-data/latest/", "http://10.0.0.5/", "http://10.5/", "http://167772165/", "http://172.16.0.1/",
+    "http://instance-data/latest/", "http://10.0.0.5/", "http://10.5/", "http://167772165/",
+    "http://172.16.0.1/",
     "http://172.31.255.254/", "http://192.168.0.1/", "http://192.168.257/", "http://3232235521/",
     "http://100.64.0.1/", "http://224.0.0.1/", "http://239.255.255.250/", "http://255.255.255.255/",
-    "http://240.0.0.1/", "http://198.18.0.1/", "http://intranet/", "http://db.internal/", "http://printer.local/",
+    "http://240.0.0.1/", "http://198.18.0.1/", "http://intranet/", "http://db.internal/",
+    "http://printer.local/",
     "http://router.lan/", "http://127.0.0.1.nip.io/", "http://10.0.0.1.sslip.io/", "http://localtest.me/",
     "http://１２７.０.０.１/", "http://①②⑦.⓪.⓪.①/", "http://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ/", "http://127。0。0。1/",
     "http://%31%32%37.0.0.1/", "http://loc%61lhost/", "http://127%2e0%2e0%2e1/", "http://1\u00ad27.0.0.1/",
-    "http://localhost:8080/admin", "http://127.0.0.1:9200/_search", "https://127.0.0.1/", "ftp://127.0.0.1/",
+    "http://localhost:8080/admin", "http://127.0.0.1:9200/_search", "https://127.0.0.1/",
+    "ftp://127.0.0.1/",
     "http:127.0.0.1/", "http:/127.0.0.1/", "http:///127.0.0.1/", "127.0.0.1:8080/x", "localhost/x",
     "http://user@127.0.0.1/", "http://site.example@127.0.0.1/", "http://127.0.0.1@site.example/",
-    "http://user:password@site.example/", "http://site.example\\@127.0.0.1/", "http://127.0.0.1\\@site.example/",
+    "http://user:password@site.example/", "http://site.example\\@127.0.0.1/",
+    "http://127.0.0.1\\@site.example/",
     "http://127.0.0.1:80\\@site.example:80/", "http://127.0.0.1%00.site.example/",
-    "http://127.0.0.1\t.site.example/", "ht\ntp://127.0.0.1/", "//127.0.0.1/", "file:///etc/passwd", "file://localhost/etc/passwd",
-    "gopher://127.0.0.1:6379/_INFO", "dict://127.0.0.1:11211/", "ldap://127.0.0.1/", "jar:http://127.0.0.1!/",
+    "http://127.0.0.1\t.site.example/", "ht\ntp://127.0.0.1/", "//127.0.0.1/", "file:///etc/passwd",
+    "file://localhost/etc/passwd",
+    "gopher://127.0.0.1:6379/_INFO", "dict://127.0.0.1:11211/", "ldap://127.0.0.1/",
+    "jar:http://127.0.0.1!/",
     "javascript:alert(1)", "data:text/html,x", "http://", "http://[::1", "http://0x7f.0x0.0x0.0x1.0x1/", "",
 ]  # fmt: skip
 """Addresses inside, and spellings that parsers disagree about."""
 
 PUBLIC = [
-    "http://site.example/", "https://www.site.example:8443/a/b?c=d#e", "http://93.184.216.34/", "https://8.8.8.8/",
-    "http://[2606:2800:220:1:248:1893:25c8:1946]/", "https://bücher.example/", "https://xn--bcher-kva.example/",
-    "http://site.example./", "HTTPS://SITE.EXAMPLE/", "http://192-168-0-1.site.example/", "http://10.example.org/",
+    "http://site.example/", "https://www.site.example:8443/a/b?c=d#e", "http://93.184.216.34/",
+    "https://8.8.8.8/",
+    "http://[2606:2800:220:1:248:1893:25c8:1946]/", "https://bücher.example/",
+    "https://xn--bcher-kva.example/",
+    "http://site.example./", "HTTPS://SITE.EXAMPLE/", "http://192-168-0-1.site.example/",
+    "http://10.example.org/",
     "www.site.example/page", "http://site.example/?next=http%3A%2F%2F127.0.0.1", "http://127.site.example/",
     "https://192.0.2.example.com/", "https://site.example/@user",
 ]  # fmt: skip
@@ -112,7 +126,9 @@ def hits() -> Iterator[tuple[int, list[str]]]:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_whatever_curl_opens_on_this_machine_is_refused(hits: tuple[int, list[str]]) -> None:
     port, asked = hits
-    spellings = [url for url in INSIDE if url.startswith("http://") and url.count(":") == 1 and "\n" not in url]
+    spellings = [
+        url for url in INSIDE if url.startswith("http://") and url.count(":") == 1 and "\n" not in url
+    ]
     ours = {f"/{n}": f"http://{url.split('/')[2]}:{port}/{n}" for n, url in enumerate(spellings)}
     command = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", "--noproxy", "*", "--globoff"]
     for url in ours.values():
