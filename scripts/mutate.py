@@ -79,6 +79,8 @@ class Mutant(NamedTuple):
     """Before and after, in a line."""
     tree: ast.Module
     """The module with the change."""
+    cached: bool
+    """Whether the function keeps its answers: only the first test that asks calls it."""
 
     @property
     def name(self) -> str:
@@ -214,7 +216,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
             if once.after:
                 line = min([function.lineno, *(mark.lineno for mark in function.decorator_list)])
                 told = f"{_short(once.before)}  ->  {_short(once.after)}"
-                yield Mutant(path, name, line, told, ast.fix_missing_locations(changed))
+                cached = any("cache" in ast.unparse(mark) for mark in function.decorator_list)
+                yield Mutant(path, name, line, told, ast.fix_missing_locations(changed), cached)
                 break
 
 
@@ -302,6 +305,14 @@ def calls_of_tests(folder: Path, tests: Sequence[str]) -> dict[str, dict[str, fl
             raise SystemExit(f"The tests of {folder} fail as they are: {' '.join(tests)}")
         found: dict[str, dict[str, float]] = json.load(kept)
     return found
+
+
+def tests_of(mutant: Mutant, called: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Test -> seconds, of those that call a mutant's function; if that keeps answers, any of its module's."""
+    if not mutant.cached:
+        return called.get(f"{mutant.path}:{mutant.line}", {})
+    near = [tests for key, tests in called.items() if key.rpartition(":")[0] == str(mutant.path)]
+    return {test: seconds for tests in near for test, seconds in tests.items()}
 
 
 def survives(mutant: Mutant, tests: dict[str, float], seconds: float) -> bool:
@@ -406,7 +417,7 @@ def _room(room: str, wanted: argparse.Namespace, excused: dict[str, str]) -> int
         if not any(part in mutant.name for part in wanted.only):
             continue
         total += 1
-        if survives(mutant, called.get(f"{mutant.path}:{mutant.line}", {}), wanted.seconds):
+        if survives(mutant, tests_of(mutant, called), wanted.seconds):
             alive += mutant.name not in excused
             why = excused.get(mutant.name, "no test notices")
             print(

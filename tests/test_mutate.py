@@ -76,3 +76,16 @@ def test_a_mutant_survives_only_tests_that_do_not_look(tmp_path: Path) -> None:
     assert not mutate.survives(mutant, {f"{tests}::test_looks": 0.1, f"{tests}::test_only_calls": 0.2}, 60)
     assert mutate.survives(mutant, {f"{tests}::test_only_calls": 0.1}, 60)
     assert mutate.survives(mutant, {}, 60)
+
+
+def test_a_function_that_keeps_its_answers_is_tried_by_all_tests_of_its_module(tmp_path: Path) -> None:
+    module = tmp_path / "thing.py"
+    module.write_text("@lru_cache\ndef kept():\n    return 1\ndef plain():\n    return kept()\n")
+    kept, plain = mutate.mutants(module)
+    called = {
+        f"{module}:1": {"first": 0.1},
+        f"{module}:4": {"first": 0.1, "second": 0.2},
+        "else:1": {"x": 1.0},
+    }
+    assert mutate.tests_of(kept, called) == {"first": 0.1, "second": 0.2}
+    assert mutate.tests_of(plain, {}) == {}
