@@ -36,7 +36,9 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
-        playbook_of(benchmark), {**roles_of([benchmark, *defenses]), ROLE: play_attacker, JUDGE: play_judge}
+        # The benchmark's roles last: a defense that plays the agent itself must not take it from the benchmark.
+        playbook_of(benchmark),
+        {**roles_of([*defenses, benchmark]), ROLE: play_attacker, JUDGE: play_judge},
     )
     return model.for_scene(Scene("", "", None, "", seed=seed))
 
