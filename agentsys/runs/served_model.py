@@ -36,7 +36,7 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
-        # The benchmark's roles last: a defense that plays the agent itself must not take it from the benchmark.
+        # The benchmark last: a defense that plays the agent itself must not take it away from it.
         playbook_of(benchmark),
         {**roles_of([*defenses, benchmark]), ROLE: play_attacker, JUDGE: play_judge},
     )
