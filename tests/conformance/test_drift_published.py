@@ -74,6 +74,7 @@ def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
     assert Counter(refused) == {"unplanned": 20, "checklist": 126}
 
 
+@pytest.mark.slow
 def test_with_the_planners_checklist_only_what_the_formatter_changed_is_missing(
     published: list[RecordedCase],
 ) -> None:
@@ -81,6 +82,7 @@ def test_with_the_planners_checklist_only_what_the_formatter_changed_is_missing(
     assert missing == FORMATTER_CHANGED
 
 
+@pytest.mark.slow
 def test_masking_repeats_recorded_results_byte_for_byte_where_words_were_cut(
     published: list[RecordedCase],
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_changed_rule_is_noticed(
     assert not all(agrees(case, settings) for case in published)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["plan", "checklist"])
 def test_a_deviation_that_does_not_enter_plan_or_checklist_is_noticed(
     published: list[RecordedCase], monkeypatch: pytest.MonkeyPatch, part: str
@@ -138,6 +141,7 @@ def test_a_deviation_that_does_not_enter_plan_or_checklist_is_noticed(
     assert len(missing - FORMATTER_CHANGED) > 10
 
 
+@pytest.mark.slow
 def test_every_difference_of_the_default_is_made_by_a_single_fix(published: list[RecordedCase]) -> None:
     # The most frequent ones first, so that the search is short.
     likely = [

@@ -42,6 +42,7 @@ def left_over(folder: Path) -> list[str]:
     return claims + [str(path) for path in (folder / "runs").rglob(".*.tmp")]
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_cases_and_leave_what_one_would(tmp_path: Path) -> None:
     plan = [*SMALL, "attack=none,direct", "limit=6"]
     summary = together(tmp_path, 2, 0, *plan)

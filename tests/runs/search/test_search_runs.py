@@ -241,6 +241,7 @@ def _counted(tmp_path: Path, confs: list[Path], *overrides: str) -> Session:
     return prepare([*chosen, *tasks, *overrides], config_dirs=confs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["pair", "tap"])
 @pytest.mark.parametrize("defense", ["none", "agentsys"])
 def test_a_search_per_case_is_never_below_the_attack_it_starts_from(
