@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -38,16 +37,6 @@ def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
         f"print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules])"
     )
     assert ran.stdout.endswith("HEAVY []\n"), ran.stdout + ran.stderr
-
-
-def test_help_answers_in_under_a_second() -> None:
-    # The best of five: other processes may have the machine for a moment.
-    took: list[float] = []
-    while len(took) < 5 and min(took, default=9.0) >= 1.0:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "agentsys", "--help"], capture_output=True, check=True)
-        took.append(time.perf_counter() - start)
-    assert min(took) < 1.0
 
 
 def test_help_names_every_command_and_imports_none_of_them() -> None:
