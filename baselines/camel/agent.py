@@ -76,7 +76,7 @@ class CamelAgent(BasePipelineElement):  # type: ignore[misc]
             writer = _Writer(self.model, self.settings)
             trial = self._task(rehearsal, copy.deepcopy(env), None, answers, writer)
             trial.run(query, self._planner_prompt(rehearsal))
-            source: Source = _Script(iter(trial.replies))
+            source: ReplySource = _Script(iter(trial.replies))
             task = self._task(runtime, env, judge, Served(iter(answers.given)), source)
         else:
             task = self._task(runtime, env, judge, answers, _Writer(self.model, self.settings))
@@ -92,7 +92,7 @@ class CamelAgent(BasePipelineElement):  # type: ignore[misc]
         env: TaskEnvironment,
         judge: Judge | None,
         answers: Answers,
-        source: Source,
+        source: ReplySource,
     ) -> CamelTask:
         table = table_for(self.suite, env, as_published=self.settings.as_published)
         world = SuiteWorld(runtime, env, table, judge, answers)
@@ -143,7 +143,7 @@ def planner_prompt(runtime: FunctionsRuntime, environment: str) -> str:
     )
 
 
-class Source:
+class ReplySource:
     """Where the planner's replies come from."""
 
     def reply(self, messages: Sequence[ChatMessage]) -> str | None:
@@ -152,7 +152,7 @@ class Source:
 
 
 @dataclass
-class _Writer(Source):
+class _Writer(ReplySource):
     """A model."""
 
     model: ChatModel
@@ -168,7 +168,7 @@ class _Writer(Source):
 
 
 @dataclass
-class _Script(Source):
+class _Script(ReplySource):
     """Recorded replies."""
 
     recorded: Any
@@ -185,7 +185,7 @@ class CamelTask:
 
     machine: Machine
     world: SuiteWorld
-    source: Source
+    source: ReplySource
     settings: CamelSettings
     record: list[ChatMessage] = field(default_factory=list)
     """The conversation as it is stored: it holds results, and no model ever reads it."""

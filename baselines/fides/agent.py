@@ -29,7 +29,7 @@ from baselines.fides.own_tools import ANSWER, INSPECT, QUERY, SPECS, TYPES, answ
 from baselines.fides.prompts import AGAIN, BAD_TYPE, NO_ANSWER, QUARANTINED, REFUSED, UNKNOWN
 from baselines.fides.settings import FidesSettings
 from baselines.fides.suite_rules import ResultLabels, SuiteRules, generated_rules, written_rules
-from baselines.fides.variables import Hider, Store, harmless, plain
+from baselines.fides.variables import HiddenValues, Hider, harmless, plain
 from baselines.flow.label import FROM_USER, FlowLabel, joined
 from baselines.flow.label_table import table_for
 from baselines.flow.quarantine import NoAnswer, Quarantine
@@ -112,7 +112,7 @@ class FidesTask:
     messages: list[ChatMessage] = field(default_factory=list)
     label: FlowLabel = FROM_USER
     """The label of the conversation; it never decreases."""
-    store: Store = field(default_factory=Store)
+    store: HiddenValues = field(default_factory=HiddenValues)
 
     @property
     def rules(self) -> SuiteRules:

@@ -25,7 +25,7 @@ class Variable:
 
 
 @dataclass
-class Store:
+class HiddenValues:
     """The variables of one task."""
 
     held: dict[str, Variable] = field(default_factory=dict)
@@ -129,7 +129,7 @@ Hides = Callable[[FlowLabel], bool]
 class Hider:
     """Puts variables in place of what may not be read in one result."""
 
-    store: Store
+    store: HiddenValues
     name: str
     """Tool and number."""
     label: Labeller

@@ -11,6 +11,6 @@ the agent and its tools, `guarded_model` between inner agents and those above th
 'agentsys-bench[middleware]'`.
 """
 
-from baselines.middleware.guard import CallDecision, CallDenied, Guard, GuardSession, Screened
+from baselines.middleware.guard import CallDecision, Guard, GuardDenied, GuardSession, Screened
 
-__all__ = ["CallDecision", "CallDenied", "Guard", "GuardSession", "Screened"]
+__all__ = ["CallDecision", "Guard", "GuardDenied", "GuardSession", "Screened"]

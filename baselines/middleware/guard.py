@@ -70,7 +70,7 @@ class CallDecision:
         return f"The call was {held} by the security policy ({', '.join(kinds)})."
 
 
-class CallDenied(Exception):
+class GuardDenied(Exception):
     """A guarded tool was called in a way that its guard does not allow."""
 
     def __init__(self, decision: CallDecision) -> None:
@@ -216,14 +216,14 @@ class GuardSession:
         """A function as a guarded tool: its call is judged, and texts that it returns are screened.
 
         Raises (when it is called):
-            CallDenied: If the call may not run.
+            GuardDenied: If the call may not run.
         """
         called = name or function.__name__
 
         def guarded(**args: Any) -> Any:
             decision = self.calls(called, args)
             if not decision.allowed:
-                raise CallDenied(decision)
+                raise GuardDenied(decision)
             return screened_value(function(**args), lambda text: self.reads(text, called))
 
         return guarded

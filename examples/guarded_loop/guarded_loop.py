@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines.middleware import CallDenied, Guard, GuardSession
+from baselines.middleware import Guard, GuardDenied, GuardSession
 
 POLICY = Path(__file__).with_name("policy.yaml")
 PAGE = (
@@ -35,7 +35,7 @@ def run(model: Model, request: str, tools: Mapping[str, Callable[..., Any]], ses
             return session.passes_on(reply["answer"], "answer").text
         try:
             result = guarded[reply["tool"]](**reply["args"])
-        except CallDenied as denied:
+        except GuardDenied as denied:
             result = str(denied)
         messages += [{"role": "assistant", "content": str(reply)}, {"role": "tool", "content": result}]
     return "No answer after ten rounds."

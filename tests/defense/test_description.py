@@ -29,7 +29,7 @@ def test_a_variant_describes_itself_as_it_is_set() -> None:
     ],
 )
 def test_each_option_has_its_sentence(options: dict[str, object], sentence: str) -> None:
-    assert sentence in AgentSys(**options).description()
+    assert sentence in AgentSys(**options).description()  # type: ignore[arg-type]
     assert sentence not in AgentSys().description()
 
 
@@ -57,8 +57,8 @@ def test_a_worker_is_told_of_tools_only_where_it_may_call_some() -> None:
 def test_tools_are_sorted_only_where_it_matters_which_only_read(
     options: dict[str, object], sorts: bool
 ) -> None:
-    assert AgentSys(**options).settings.sorts_tools is sorts
-    assert ("privileges" in AgentSys(**options).prompts()) is sorts
+    assert AgentSys(**options).settings.sorts_tools is sorts  # type: ignore[arg-type]
+    assert ("privileges" in AgentSys(**options).prompts()) is sorts  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("isolation", [True, False])

@@ -148,7 +148,7 @@ def test_another_toolset_or_model_is_asked_for_separately() -> None:
 
 def test_the_order_of_tools_does_not_matter_and_their_descriptions_do() -> None:
     assert toolset_hash(TOOLS) == toolset_hash(TOOLS[::-1]) != toolset_hash(TOOLS[1:])
-    turned = [replace(tool, parameters=dict(reversed(tool.parameters.items()))) for tool in TOOLS]
+    turned = [replace(tool, parameters=dict(reversed(tool.parameters.items()))) for tool in TOOLS]  # type: ignore[call-overload]
     assert toolset_hash(turned) == toolset_hash(TOOLS)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import ToolSpec
-from baselines.middleware import CallDenied, Guard
+from baselines.middleware import Guard, GuardDenied
 from baselines.middleware import extra as extra_packages
 from baselines.middleware.contagion.chain import Chain
 from baselines.middleware.contagion.overlap import Read
@@ -165,7 +165,7 @@ def test_a_tool_and_a_step_are_guarded_by_wrapping_them() -> None:
     found = fetch(url="x")
     assert found["size"] == 3
     assert ATTACK not in found["page"][0]
-    with pytest.raises(CallDenied, match="denied"):
+    with pytest.raises(GuardDenied, match="denied"):
         Guard(policy="slack").session().tool(lambda: None, "rm")()
     heard: list[str] = []
     step = session.step(lambda text: heard.append(text) or text.upper(), "shouter")  # type: ignore[func-returns-value]
