@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from baselines.progent.fixes import ProgentFix
+from baselines.progent.prompts import HINTED
 from baselines.progent.settings import ProgentSettings
 
 _OPENING = (
@@ -45,7 +46,7 @@ def _written(settings: ProgentSettings) -> list[str]:
 
 
 def _details(settings: ProgentSettings) -> list[str]:
-    if settings.wording == "asb_hinted":
+    if settings.wording in HINTED:
         return [
             "It is told that a task takes two tools, and that a tool named in another style is a stranger."
         ]

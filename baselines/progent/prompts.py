@@ -112,6 +112,8 @@ Use other tools or other arguments, and go on with the user's task: {query}"""
 STOPPED = "The task was stopped: a rule ends it where this call is made."
 """Last message of a task that a rule ended."""
 
+HINTED = {"asb_hinted"}
+"""Wordings that tell the policy model what an injected tool looks like."""
 FIRST_CALL = {"general": GENERATE, "asb": ASB, "asb_hinted": ASB_HINTED}
 """Wording -> system message of the first policy."""
 

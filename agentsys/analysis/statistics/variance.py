@@ -92,7 +92,7 @@ def scaled(part: Spread, factor: float) -> Spread:
 def joined(attacked: Spread, benign: Spread) -> Spread:
     """The spread of the sum of an estimate on attacked cases and one on benign cases of one frame."""
     return Spread(
-        attacked.users + benign.users,
+        _added(attacked.users, benign.users),
         attacked.injections,
         attacked.cell,
         attacked.cell_df,
@@ -100,6 +100,11 @@ def joined(attacked: Spread, benign: Spread) -> Spread:
         attacked.lone + benign.lone,
         attacked.lone_variance + benign.lone_variance,
     )
+
+
+def _added(one: FloatArray, other: FloatArray) -> FloatArray:
+    """The sum; a side that counts no case has no frame, and what it is part of is undefined anyway."""
+    return one + other if one.size and other.size else one if one.size else other
 
 
 def moments(parts: Sequence[Spread]) -> Moments:
