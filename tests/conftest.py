@@ -11,7 +11,7 @@ from hypothesis import settings
 from published_runs import published as published
 from small_runs import Canonical, Silent, records_in
 
-# The same examples each time, so that a run that passed passes again; `HYPOTHESIS_PROFILE=default` draws others.
+# The same examples each time: what passed passes again. `HYPOTHESIS_PROFILE=default` draws others.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
