@@ -34,11 +34,10 @@ def records_in(folder: Path) -> dict[str, Canonical]:
 
 def errors_in(records: dict[str, Canonical]) -> dict[str, str]:
     """Path -> what went wrong and where, for the records that are errors: a failing test then says why."""
-    ours = {path: record["agentsys"] for path, record in records.items()}
     return {
-        path: f"{block['error_kind']}: {block['error']}\n{block.get('traceback')}"
-        for path, block in ours.items()
-        if block["status"] != "ok"
+        path: f"{record['agentsys']['error_kind']}: {record['error']}\n{record['agentsys'].get('traceback')}"
+        for path, record in records.items()
+        if record["agentsys"]["status"] != "ok"
     }
 
 
