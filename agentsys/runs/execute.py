@@ -15,6 +15,7 @@ from typing import Protocol
 from agentsys.attacks.attacker.reply import FAULTS
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.parsing_threads import parse_in_turns
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
@@ -137,6 +138,7 @@ def execute(
     """
     state = _State(jobs, store, claims, listener, RunSpending(meter or Meter()))
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
+    parse_in_turns()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
         state.fill(pool, workers)

@@ -10,6 +10,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
 from agentsys.models.serving.http import Captured, HttpListener
+from agentsys.parsing_threads import parse_in_turns
 
 
 class Server:
@@ -21,6 +22,7 @@ class Server:
     def __init__(self, listener: HttpListener, plan: FaultPlan) -> None:
         self._listener = listener
         self._plan = plan
+        parse_in_turns()
         self._thread = threading.Thread(
             target=listener.serve_forever, kwargs={"poll_interval": 0.05}, name="served-model", daemon=True
         )
