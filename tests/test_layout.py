@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 350
+MOST_FILES = 25
 MOST_LINES_OF_A_FUNCTION = 60
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
@@ -39,6 +41,20 @@ def test_functions_are_short_enough_to_read() -> None:
         for function in functions(path)
     }
     assert {name: n for name, n in lengths.items() if n > MOST_LINES_OF_A_FUNCTION} == {}
+
+
+def test_a_folder_of_the_package_can_be_read_as_a_list() -> None:
+    folders = Counter(short(path.parent) for path in sources("agentsys", "baselines"))
+    assert {name: n for name, n in folders.items() if n > MOST_FILES} == {}
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sources("agentsys", "baselines"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(short(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_modules_say_what_they_are_for() -> None:

@@ -20,8 +20,9 @@ from agentsys.models.tool_text import tool_text
 from baselines.middleware import Guard, Screened
 
 ROOT = Path(__file__).parents[3]
-AGENTDYN = Path("/work/shared/data/agentdyn/agentdyn-package.tar.gz")
-ASB_DATA = Path("/work/shared/data/asb")
+SHARED = ROOT.parent / "shared/data"
+AGENTDYN = SHARED / "agentdyn/agentdyn-package.tar.gz"
+ASB_DATA = SHARED / "asb"
 COLLECT = """
 import json, sys
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str

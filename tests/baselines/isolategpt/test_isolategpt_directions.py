@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from small_runs import errors_in
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "baselines" / "isolategpt.md"
 SMALL = [
     "model=simulated",

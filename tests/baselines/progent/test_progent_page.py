@@ -14,7 +14,7 @@ from baselines.progent.fixes import ProgentFix
 from baselines.progent.policy_model import TEMPERATURE_STEP
 from baselines.progent.settings import ProgentSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "baselines" / "progent.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "baselines" / "progent.md").read_text(encoding="utf-8")
 PRESETS = sorted(path.stem for path in (shipped_config_dir() / "defense").glob("progent*.yaml"))
 
 
@@ -53,7 +53,7 @@ def test_the_rules_that_the_page_shows_are_read() -> None:
 
 
 def test_base_rules_are_counted_as_the_page_says() -> None:
-    folder = Path(__file__).parents[2] / "baselines" / "progent" / "base_rules"
+    folder = Path(__file__).parents[3] / "baselines" / "progent" / "base_rules"
     (text,) = re.findall(r"One file per suite.*?A suite without a file", PAGE, re.S)
     said = sorted(int(number) for number in re.findall(r"(?<=[a-zA-Z] )\d+", text))
     assert said == sorted(len(yaml.safe_load(path.read_text())) for path in folder.glob("*.yaml"))
