@@ -21,6 +21,8 @@ ACT_IN_INNER_AGENTS = (
     "agentsys",
 )
 """Defenses with agents besides the acting one that can call tools."""
+ANSWER_QUESTIONS = ("camel_no_policies", "fides", "fides_no_policies", "fides_strict")
+"""Defenses whose quarantined model reads the text and says the attacker's value (docs/guarantees.md)."""
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +42,10 @@ def test_every_success_was_shown_or_says_which_inner_agent_read_it(cases: list[C
     unseen = [case for case in wins if not case.exposed_shown]
     assert len(wins) > 300
     assert all(case.exposed_raw for case in wins)
-    assert {unseen_reason(case) for case in unseen} == {"read by worker"}
-    assert {case.defense.partition("+")[0] for case in unseen} <= set(ACT_IN_INNER_AGENTS)
+    readers = {(case.defense.partition("+")[0], unseen_reason(case)) for case in unseen}
+    explained = {(name, "read by worker") for name in ACT_IN_INNER_AGENTS}
+    assert readers <= explained | {(name, "read by query") for name in ANSWER_QUESTIONS}
+    assert "agentsys_isolation_only" in {name for name, _ in readers}
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,16 @@ from hostile_server import Answer, hostile
 
 TIMEOUT_S, SLACK_S = 3.0, 5.0
 MOST_MEGABYTES = 600
+MEASURE = """
+import pathlib, resource, subprocess, sys
+status = subprocess.run(sys.argv[2:]).returncode
+pathlib.Path(sys.argv[1]).write_text(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)
+"""
+"""Runs a command and writes its peak memory in KiB.
+
+A small process of its own: Linux counts the memory of the process that starts another as the other's peak.
+"""
 MODELS = {"openai": "served", "anthropic": "served-anthropic", "google": "served-google"}
 VENDORS = tuple(MODELS)
 
@@ -93,17 +104,18 @@ def run(folder: Path, vendor: str, base_url: str, *options: str) -> Ran:
         "model.retry={attempts: 1, base_s: 0.01, longest_s: 1.0, total_s: 5.0, empty_retries: 0}",
         *("defense=none", "attack=none", "executor.workers=12", "preflight=false", *options),
     ]
-    output = folder / "output"
-    with output.open("wb") as sink:
-        files = [(os.POSIX_SPAWN_DUP2, sink.fileno(), 1), (os.POSIX_SPAWN_DUP2, sink.fileno(), 2)]
-        environment = {**os.environ, "HOSTILE_KEY": KEY}
-        process = os.posix_spawn(sys.executable, command, environment, file_actions=files)
-        _, status, used = os.wait4(process, 0)
+    environment = {**os.environ, "HOSTILE_KEY": KEY}
+    peak = folder / "peak"
+    ended = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(peak), *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     stored = [
         json.loads(p.read_bytes()) for p in (folder / "logs").rglob("*.json") if ".agentsys" not in p.parts
     ]
-    code = os.waitstatus_to_exitcode(status)
-    return Ran(code, output.read_bytes(), used.ru_maxrss / 1024, stored, folder)
+    return Ran(ended.returncode, ended.stdout, int(peak.read_text()) / 1024, stored, folder)
 
 
 def leaks_in(ran: Ran) -> list[str]:
