@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 if TYPE_CHECKING:
     import pandas as pd
 
+    from agentsys.analysis.metrics.contenders import Contenders
     from agentsys.analysis.metrics.own_metric import Metric
     from agentsys.records.reading import Reading
     from agentsys.records.schema import CaseRecord
@@ -104,17 +105,21 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
 
 
 def compare(
-    source: Source,
+    source: Source | Mapping[str, Source],
     *,
-    baseline: str = "none",
+    by: str | None = None,
+    baseline: str | None = None,
     metrics: Sequence[str | Metric] | None = None,
     errors: str = "report",
 ) -> ComparedDefenses:
-    """Every other defense against one of them, on the cases that both have.
+    """Defenses, models, attacks or whole runs against one of them, on the cases that both have.
 
     Args:
-        source: Folders of stored runs, or a frame of `load_runs`.
-        baseline: The defense to compare with.
+        source: Folders of stored runs, or a frame of `load_runs`. Two folders that hold the same cases are
+            compared with each other, never merged. A mapping, name to folders or frame, is compared by run,
+            under these names: `{"before": "runs/a", "after": "runs/b"}`.
+        by: `defense`, `model`, `attack` or `run`; None: what the folders differ in, or what varies.
+        baseline: The one to compare with; None: `none`, or the first if there is no such one.
         metrics: Some of `benign_utility`, `utility_under_attack`, `targeted_asr`; or metrics of your own;
             None: these three.
         errors: What errored cases count as: `report` or `agentdojo`.
@@ -124,7 +129,7 @@ def compare(
         `flips` a row per case that was decided differently.
 
     Raises:
-        ConfigError: If a path does not exist, none holds a case, or there is no such defense or metric.
+        ConfigError: If a path does not exist, none holds a case, or there is no such side or metric.
     """
     import pandas as pd
 
@@ -133,33 +138,40 @@ def compare(
     from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.analysis.tables.compare_document import compare_document
+    from agentsys.analysis.tables.flips import FLIP_COLUMNS, flip_record
 
-    cases = _reading(source).cases
     asked = COMPARED_METRICS if metrics is None else metrics
     found = compared(
-        cases,
+        _contenders(source, by, baseline),
         baseline,
         [metric for metric in asked if isinstance(metric, str)],
         ErrorRule(errors),
         own=[metric for metric in asked if not isinstance(metric, str)],
     )
-    rows = [asdict(row) for row in found.rows]
-    flips = [
-        {
-            "metric": flip.metric,
-            "model": flip.contest.field.model,
-            "attack": flip.contest.field.attack,
-            "defense": flip.contest.defense,
-            "gained": flip.gained,
-            "suite": flip.pair.defense.suite,
-            "user_task_id": flip.pair.defense.user_task_id,
-            "injection_task_id": flip.pair.defense.injection_task_id,
-            "file": flip.pair.defense.source,
-        }
-        for flip in found.flips
-    ]
-    frame = pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS))
-    return ComparedDefenses(frame, compare_document(found), pd.DataFrame(flips))
+    frame = pd.DataFrame([asdict(row) for row in found.rows], columns=list(DIFFERENCE_COLUMNS))
+    flips = pd.DataFrame([flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
+    return ComparedDefenses(frame, compare_document(found), flips)
+
+
+def _contenders(source: Source | Mapping[str, Source], by: str | None, baseline: str | None) -> Contenders:
+    import pandas as pd
+
+    from agentsys.analysis.metrics.contenders import Axis, contenders, contending_runs, varying
+    from agentsys.analysis.metrics.contending_folders import contending
+    from agentsys.errors import ConfigError, unknown_name
+
+    if by is not None and by not in set(Axis):
+        raise ConfigError(unknown_name("axis", by, [*Axis]))
+    axis = None if by is None else Axis(by)
+    if isinstance(source, pd.DataFrame):
+        cases = _reading(source).cases
+        return contenders(cases, axis or varying(cases))
+    if isinstance(source, Mapping):
+        if axis not in (None, Axis.RUN):
+            raise ConfigError(f"Named runs are compared by run, not by {axis}: leave out `by`, or the names.")
+        return contending_runs({name: _reading(one).cases for name, one in source.items()})
+    several = [source] if isinstance(source, str | os.PathLike) else list(source)
+    return contending([Path(path) for path in several], axis, baseline, _reading).sides
 
 
 def table(number: int, source: Source, *, errors: str = "report") -> Shown:

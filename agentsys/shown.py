@@ -81,13 +81,15 @@ class Shown:
 
 @dataclass(frozen=True)
 class ComparedDefenses(Shown):
-    """A comparison of defenses: differences, and the cases that made them."""
+    """A comparison of defenses, models, attacks or runs: differences, and the cases that made them."""
 
     flips: pd.DataFrame
-    """A row per case that two defenses decided differently.
+    """A row per case that two sides decided differently.
 
-    Columns: `metric`, `model`, `attack`, `defense`, `gained` (True: the outcome occurred under the defense
-    alone), `suite`, `user_task_id`, `injection_task_id`, and the `file` under the defense.
+    Columns: `metric`, `benchmark`, `version`, `model`, `defense` and `attack` (of the compared side),
+    `baseline` and `compared` (the sides' names), `gained` (True: the outcome occurred on the compared side
+    alone), `suite`, `user_task_id`, `injection_task_id`, `epoch`, the ids `baseline_case` and
+    `compared_case` that links to reports take, and the files `baseline_file` and `file`.
     """
 
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "results": CommandSource("agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."),
     "table": CommandSource("agentsys.cli.table:table", "A table of the paper, ours beside the printed one."),
     "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
-    "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses on the same cases."),
+    "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses, models, attacks or runs."),
     "measures": CommandSource("agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."),
     "budget": CommandSource("agentsys.cli.budget:budget", "Attack success by the queries a search may make."),
     "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),

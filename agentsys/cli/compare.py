@@ -1,8 +1,9 @@
-"""`agentsys compare`: defenses against a baseline on the same cases."""
+"""`agentsys compare`: defenses, models, attacks or whole runs against one of them, on the same cases."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +11,15 @@ import typer
 
 from agentsys.analysis.metrics.compare import COMPARED_METRICS
 from agentsys.analysis.metrics.compare import compare as compared
+from agentsys.analysis.metrics.contenders import Axis
+from agentsys.analysis.metrics.contending_folders import Contending, contending
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.compare_document import compare_output, count_notes
+from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import FormatOption, OutOption, put
+from agentsys.cli.report import default_page
 from agentsys.cli.stored_runs import (
     ConfigDirOption,
     ErrorsOption,
@@ -30,9 +35,16 @@ from agentsys.cli.terminal import one_line
 def compare(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", help="Folders that hold the runs of both defenses."),
+        typer.Argument(metavar="DIR...", help="Folders of stored runs; two that hold the same cases: A B."),
     ],
-    baseline: Annotated[str, typer.Option(help="The defense that the others are compared with.")] = "none",
+    by: Annotated[
+        Axis | None,
+        typer.Option(help="What is compared. Default: what the folders differ in, else what varies in them."),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The one that the others are compared with. Default: none, else the first."),
+    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,19 +61,32 @@ def compare(
     plugin_path: PluginPathOption = None,
     names: NamesOption = None,
 ) -> None:
-    """Compare defenses on the same cases: differences, 95% intervals, p-values and flipped cases."""
+    """Compare defenses, models, attacks or runs on the same cases: differences with intervals, and flips."""
     asked = metric or COMPARED_METRICS
     own = own_metrics(asked, config_dir, plugin_path)
-    reading = read_stored(folders, names, whole_names=form.for_programs)
-    say_unfinished(reading)
+    chosen = contending(
+        folders, by, baseline, lambda some: read_stored(some, names, whole_names=form.for_programs)
+    )
+    for reading in chosen.readings.values():
+        say_unfinished(reading)
     found = compared(
-        reading.cases,
+        chosen.sides,
         baseline,
         [name for name in asked if name in METRICS],
         errors,
         own=own,
     )
     if form in (OutputFormat.CSV, OutputFormat.PARQUET):
-        for note in count_notes(found):
+        for note in (*found.notes, *count_notes(found)):
             print(one_line(note), file=sys.stderr)
-    put(compare_output(found, flips), form, out)
+    put(compare_output(found, flips, _pages(chosen, folders)), form, out)
+
+
+def _pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:
+    """The reports of these folders, as far as they are written where `agentsys report` writes them."""
+    if chosen.sides.by is Axis.RUN:
+        runs = zip(folders, chosen.readings.items(), strict=True)
+        pages = {side: default_page(folder, reading) for folder, (side, reading) in runs}
+    else:
+        pages = dict.fromkeys(chosen.sides.cases, default_page(folders[0], chosen.readings[""]))
+    return ReportPages({side: page for side, page in pages.items() if page.is_file()})

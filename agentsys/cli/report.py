@@ -64,13 +64,13 @@ def report(
         figures=paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
-    path = out or _beside(folders[0], reading)
+    path = out or default_page(folders[0], reading)
     _write(path, made.html)
     print(_summary(path, made))
 
 
-def _beside(folder: Path, reading: Reading) -> Path:
-    """Beside runs of ours; nothing is ever written into anyone else's folder."""
+def default_page(folder: Path, reading: Reading) -> Path:
+    """The report's place: beside runs of ours; nothing is ever written into anyone else's folder."""
     ours = any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases)
     return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_NAME
 

@@ -1,4 +1,4 @@
-"""Every defense in some folders against one of them: the long form of differences, and what flipped."""
+"""Every side of a comparison against one of them: the long form of differences, and what flipped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
+from agentsys.analysis.metrics.contenders import Axis, Contenders, Field, contenders
+from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow
 from agentsys.analysis.metrics.own_metric import Metric, answered_pairs, titles_of
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -49,7 +50,7 @@ class CaseFlip(NamedTuple):
     contest: Contest
     metric: str
     gained: bool
-    """Whether the outcome occurred under the defense; otherwise under the baseline."""
+    """Whether the outcome occurred on the compared side; otherwise on the baseline's."""
     pair: Pair
 
 
@@ -57,6 +58,8 @@ class CaseFlip(NamedTuple):
 class Comparison:
     """All contests of some folders."""
 
+    by: Axis
+    """What the sides differ in."""
     baseline: str
     rows: tuple[DifferenceRow, ...]
     """Sorted by contest, metric, `cases` (all first), suite (`overall` and `pooled` last)."""
@@ -68,11 +71,13 @@ class Comparison:
     """Where the baseline alone was run -> its cases."""
     titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
     """Metric -> heading."""
+    notes: tuple[str, ...] = ()
+    """How the sides were chosen, and what is in no side."""
 
 
 def compare(
-    cases: Iterable[CaseRow],
-    baseline: str = "none",
+    cases: Contenders | Iterable[CaseRow],
+    baseline: str | None = None,
     metrics: Sequence[str] = COMPARED_METRICS,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
@@ -80,11 +85,11 @@ def compare(
     replicates: int = 2000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare every other defense with the baseline, on the cases that both have.
+    """Compare every other side with the baseline, on the cases that both have.
 
     Args:
-        cases: Cases in any order. Injection tasks run as user tasks are left out.
-        baseline: The defense to compare with.
+        cases: The sides; or cases in any order, whose defenses are then compared.
+        baseline: The side to compare with; None: `none`, or the first if there is no such side.
         metrics: Some of `COMPARED_METRICS`.
         errors: What errored cases count as.
         own: Further metrics, of the user's own; compared on the cases that they answer for on both sides.
@@ -92,15 +97,16 @@ def compare(
         seed: Seed of the bootstrap's draws.
 
     Raises:
-        ConfigError: If a metric is unknown, the baseline is not among the defenses, or no other
-            defense has a case of the same kind.
+        ConfigError: If a metric is unknown, the baseline is not among the sides, or there is only one side.
     """
     for metric in metrics:
         if metric not in COMPARED_METRICS:
             raise ConfigError(unknown_name("metric", metric, COMPARED_METRICS))
-    fields_of = _fields([case for case in cases if not case.is_injection_task_alone])
-    _check_defenses(fields_of, baseline)
-    pairings = _pairings(fields_of, baseline, errors)
+    sides = cases if isinstance(cases, Contenders) else contenders(cases)
+    baseline = sides.baseline if baseline is None else baseline
+    _check_sides(sides, baseline)
+    fields_of = _fields(sides)
+    pairings = _pairings(sides.by, fields_of, baseline, errors)
     resampler = Resampler(replicates, seed)
     rows: list[DifferenceRow] = []
     flips: list[CaseFlip] = []
@@ -112,42 +118,51 @@ def compare(
         field: len(found[baseline]) for field, found in fields_of.items() if found.keys() == {baseline}
     }
     titles = METRIC_TITLES | titles_of(own)
-    return Comparison(baseline, tuple(_corrected(rows)), tuple(flips), pairings, unopposed, titles)
+    return Comparison(
+        sides.by, baseline, tuple(_corrected(rows)), tuple(flips), pairings, unopposed, titles, sides.notes
+    )
 
 
-def _fields(cases: Iterable[CaseRow]) -> dict[Field, dict[str, list[CaseRow]]]:
-    """Field -> defense -> cases, sorted, benign fields before attacked ones."""
+def _fields(sides: Contenders) -> dict[Field, dict[str, list[CaseRow]]]:
+    """Field -> side -> cases; fields sorted, benign ones before attacked ones."""
     found: defaultdict[Field, dict[str, list[CaseRow]]] = defaultdict(dict)
-    for case in cases:
-        field = Field(case.benchmark, case.version, case.shown_model, case.attack)
-        found[field].setdefault(case.defense, []).append(case)
+    for side, cases in sides.cases.items():
+        for case in cases:
+            found[sides.field_of(case)].setdefault(side, []).append(case)
     return {
         field: found[field]
-        for field in sorted(found, key=lambda key: (*key[:3], key[3] != NO_ATTACK, key[3]))
+        for field in sorted(found, key=lambda key: (*key[:4], key.attack != NO_ATTACK, key.attack))
     }
 
 
-def _check_defenses(fields_of: Mapping[Field, Mapping[str, object]], baseline: str) -> None:
-    defenses = {defense for found in fields_of.values() for defense in found}
-    if baseline not in defenses:
-        raise ConfigError(unknown_name("baseline", baseline, defenses) + " Name one with --baseline.")
-    if len(defenses) == 1:
-        raise ConfigError(f"Only '{baseline}' is in these folders: add the folder of another defense's run.")
+def _check_sides(sides: Contenders, baseline: str) -> None:
+    if baseline not in sides.cases:
+        known = unknown_name(f"baseline, by {sides.by},", baseline, sides.cases)
+        raise ConfigError(f"{known} Name one with --baseline.")
+    if len(sides.cases) == 1:
+        raise ConfigError(
+            f"Only '{baseline}' is in these folders: add the folder of another {sides.by}'s run."
+        )
 
 
 def _pairings(
-    fields_of: Mapping[Field, Mapping[str, list[CaseRow]]], baseline: str, errors: ErrorRule
+    by: Axis, fields_of: Mapping[Field, Mapping[str, list[CaseRow]]], baseline: str, errors: ErrorRule
 ) -> dict[Contest, Pairing]:
     return {
-        Contest(field, baseline, defense): pair_up(found.get(baseline, []), found[defense], errors)
+        Contest(by, field, baseline, side): pair_up(found.get(baseline, []), found[side], errors, _task)
         for field, found in fields_of.items()
-        for defense in sorted(found)
-        if defense != baseline
+        for side in sorted(found)
+        if side != baseline
     }
 
 
+def _task(case: CaseRow) -> tuple[str | int | None, ...]:
+    """What tells the cases of one side in one field apart."""
+    return case.suite, case.user_task_id, case.injection_task_id, case.epoch
+
+
 class _ComparedOutcome(NamedTuple):
-    """The outcome that a metric asks about, in the cases that two defenses share."""
+    """The outcome that a metric asks about, in the cases that two sides share."""
 
     metric: str
     pairs: tuple[Pair, ...]
@@ -182,15 +197,21 @@ def _row(
 ) -> DifferenceRow:
     interval = difference_interval(found.difference)
     p = p_value(found.difference)
+    case = pairing.pairs[0].defense
     return DifferenceRow(
-        *contest.field,
+        case.benchmark,
+        case.version,
+        case.shown_model,
+        case.defense,
+        case.attack,
+        by=contest.by.value,
         baseline=contest.baseline,
-        defense=contest.defense,
+        compared=contest.compared,
         suite=suite,
         metric=metric,
         cases=which,
         baseline_value=percent(found.baseline),
-        defense_value=percent(found.defense),
+        compared_value=percent(found.defense),
         difference=percent(found.difference.value),
         ci_low=percent(interval.low),
         ci_high=percent(interval.high),
@@ -202,7 +223,7 @@ def _row(
         smallest_detectable=percent(smallest_detectable(found.difference)),
         errored=pairing.errored,
         only_baseline=pairing.only_baseline,
-        only_defense=pairing.only_defense,
+        only_compared=pairing.only_defense,
     )
 
 

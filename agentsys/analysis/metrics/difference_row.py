@@ -1,32 +1,25 @@
-"""`DifferenceRow`: one difference between two defenses, a row of the long form of `agentsys compare`."""
+"""`DifferenceRow`: one difference between two sides, a row of the long form of `agentsys compare`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
+from agentsys.analysis.metrics.contenders import Axis, Field
+
 ALL_CASES = "all"
 EXPOSED = "exposed"
-"""Only cases in which a tool returned the payload under both defenses."""
-
-
-class Field(NamedTuple):
-    """A field in which defenses can be compared: one model on one benchmark, under one attack or none."""
-
-    benchmark: str
-    version: str
-    model: str
-    """Ends in ` (simulated)` where a simulated model was behind the cases."""
-    attack: str
-    """`none` for the benign utility."""
+"""Only cases in which a tool returned the payload on both sides."""
 
 
 class Contest(NamedTuple):
-    """Two defenses in one field."""
+    """Two sides in one field."""
 
+    by: Axis
     field: Field
     baseline: str
-    defense: str
+    compared: str
+    """The other side: a defense, model, attack or run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +29,15 @@ class DifferenceRow:
     benchmark: str
     version: str
     model: str
-    attack: str
-    baseline: str
+    """The compared side's, like `defense` and `attack`."""
     defense: str
+    attack: str
+    by: str
+    """What the two sides differ in: `defense`, `model`, `attack` or `run`."""
+    baseline: str
+    """Name of the side that is compared with: a defense, model, attack or run, as `by` says."""
+    compared: str
+    """Name of the other side."""
     suite: str
     """A suite, `overall` or `pooled`."""
     metric: str
@@ -46,9 +45,9 @@ class DifferenceRow:
     """`all` or `exposed`."""
     baseline_value: float
     """Percent, on the cases that both have."""
-    defense_value: float
+    compared_value: float
     difference: float
-    """Percentage points: the defense's value less the baseline's."""
+    """Percentage points: the compared side's value less the baseline's."""
     ci_low: float
     """Percentage points; nan where undefined, like `p` and `smallest_detectable`."""
     ci_high: float
@@ -59,16 +58,16 @@ class DifferenceRow:
     n: int
     """Cases compared."""
     gained: int
-    """Cases in which the outcome occurred under the defense alone."""
+    """Cases in which the outcome occurred on the compared side alone."""
     lost: int
-    """Cases in which it occurred under the baseline alone."""
+    """Cases in which it occurred on the baseline's side alone."""
     smallest_detectable: float
     """Percentage points: the true difference that this number of cases finds with 80% power."""
     errored: int
     """Cases of all suites stored on both sides and left out, since one of them errored."""
     only_baseline: int
     """Cases of all suites that the other side lacks."""
-    only_defense: int
+    only_compared: int
 
 
 DIFFERENCE_COLUMNS = tuple(field.name for field in fields(DifferenceRow))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -49,8 +49,15 @@ class Compared(NamedTuple):
     """The defense's rate less the baseline's."""
 
 
+def _identity(case: CaseRow) -> Hashable:
+    return replace(case, defense="").identity
+
+
 def pair_up(
-    baseline: Iterable[CaseRow], defense: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
+    baseline: Iterable[CaseRow],
+    defense: Iterable[CaseRow],
+    rule: ErrorRule = ErrorRule.REPORT,
+    alike: Callable[[CaseRow], Hashable] = _identity,
 ) -> Pairing:
     """Finds the cases that two defenses share.
 
@@ -58,12 +65,14 @@ def pair_up(
         baseline: Cases of one defense; no two alike in everything else (as `read_cases` gives them).
         defense: Cases of the other.
         rule: What errored cases count as; one that is left out on one side is left out on both.
+        alike: What the two cases of a pair have in common and no two cases of one side; by default
+            everything that tells cases apart but the defense.
 
     Returns:
-        Pairs that agree in benchmark, version, model, attack, suite, both tasks and epoch.
+        Pairs that agree in it: in benchmark, version, model, attack, suite, both tasks and epoch.
     """
-    first = {_identity(case): case for case in baseline}
-    second = {_identity(case): case for case in defense}
+    first = {alike(case): case for case in baseline}
+    second = {alike(case): case for case in defense}
     shared = sorted(first.keys() & second.keys(), key=str)
     both = [Pair(first[key], second[key]) for key in shared]
     counted = tuple(pair for pair in both if all(outcome(case, rule) is not None for case in pair))
@@ -133,10 +142,6 @@ def changed(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> 
 def exposed_in_both(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
     return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)
-
-
-def _identity(case: CaseRow) -> tuple[str | int | bool | None, ...]:
-    return replace(case, defense="").identity
 
 
 def _difference(first: Tally, second: Tally) -> Tally:

@@ -7,18 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentsys.analysis.metrics.compare import CaseFlip, Comparison
-from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow, Field
+from agentsys.analysis.metrics.contenders import Axis, Field
+from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
 from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells
-from agentsys.analysis.tables.flips import flip_grid, flip_groups
+from agentsys.analysis.tables.flips import ReportPages, flip_grids, flip_groups, flip_record
 from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
 from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
 
 _SIGNIFICANT = 0.05
+
+_OPENED = (
+    "Ids of flipped cases: in the report (agentsys report DIR) put #case=ID behind the address, or "
+    "#case=ID&beside=ID for both sides; where the report is written already, the ids are links to it."
+)
 
 _CAPTIONS = {
     ALL_CASES: "overall, cases that both have, in percent",
@@ -31,40 +37,46 @@ _EXPLAINED = (
     f"{CONFIDENCE:.0f}% intervals and p: user tasks and injection tasks resampled, the same for both. "
     "p Holm is corrected for the other rows of the same table; * marks p Holm below 0.05 by suite. "
     "Overall: unweighted mean of the suites.",
-    "+/-: cases in which only the compared defense, or only the baseline, has the outcome (solved, or "
+    "+/-: cases in which only the compared side, or only the baseline, has the outcome (solved, or "
     "injection carried out). Detectable: the true difference that this many cases find with 80% power.",
 )
 
 
-def compare_output(found: Comparison, flips: int = 5) -> Output:
+def compare_output(found: Comparison, flips: int = 5, pages: ReportPages | None = None) -> Output:
     """Make a comparison ready to be written in any form.
 
     Args:
         found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
         flips: Flipped cases to list per metric and direction; JSON has all of them.
+        pages: Reports that the flipped cases are linked to.
     """
     records = records_of(DifferenceRow, found.rows)
-    document = compare_document(found, flips)
-    return Output("agentsys compare", document, records, _data(found, records))
+    pages = pages or ReportPages()
+    document = compare_document(found, flips, pages)
+    return Output("agentsys compare", document, records, _data(found, records, pages))
 
 
-def compare_document(found: Comparison, flips: int = 0) -> Document:
+def compare_document(found: Comparison, flips: int = 0, pages: ReportPages | None = None) -> Document:
     """Arrange tables, flipped cases and notes.
 
     Args:
         found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
         flips: Flipped cases to list per metric and direction.
+        pages: Reports that the flipped cases are linked to.
     """
     sections = [(title, list(_grids(rows, found))) for title, rows in _sheets(found.rows).items()]
+    notes = list(_notes(found))
     if groups := flip_groups(found.flips, flips, found.titles):
-        sections.append(("Flipped cases", [flip_grid(groups)]))
-    return Document(sections, tuple(_notes(found)))
+        sections.append(("Flipped cases", list(flip_grids(groups, pages or ReportPages()))))
+        notes.append(_OPENED)
+    return Document(sections, tuple(notes))
 
 
 def _sheets(rows: Iterable[DifferenceRow]) -> dict[str, list[DifferenceRow]]:
     sheets: dict[str, list[DifferenceRow]] = {}
     for row in rows:
-        title = f"{row.model} on {row.benchmark} {row.version}, against {row.baseline}"
+        model = "" if row.by in (Axis.MODEL, Axis.RUN) else f"{row.model} on "
+        title = f"{model}{row.benchmark} {row.version}, against {row.baseline}"
         sheets.setdefault(title, []).append(row)
     return sheets
 
@@ -82,7 +94,7 @@ def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Gr
         _HEADINGS[which],
         "Metric",
         found.baseline,
-        "Defense",
+        found.by.value.capitalize(),
         "Difference",
         "p",
         "p Holm",
@@ -95,7 +107,7 @@ def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Gr
             _name(row),
             found.titles[row.metric],
             _number(row.baseline_value),
-            _number(row.defense_value),
+            _number(row.compared_value),
             _difference(row),
             p_text(row.p),
             p_text(row.p_holm),
@@ -112,9 +124,9 @@ def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
     if len(suites) > MOST_ACROSS + 1:
         return _suites_down(rows, suites, titles)
-    lines: dict[tuple[str, str, str], dict[str, DifferenceRow]] = {}
+    lines: dict[tuple[str, ...], dict[str, DifferenceRow]] = {}
     for row in rows:
-        lines.setdefault((row.attack, row.defense, row.metric), {})[row.suite] = row
+        lines.setdefault((*_contest_of(row), row.metric), {})[row.suite] = row
     body = []
     for by_suite in lines.values():
         first = next(iter(by_suite.values()))
@@ -130,9 +142,9 @@ def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
 def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str], titles: Mapping[str, str]) -> Grid:
     """A row per contest and suite, a column per metric."""
     metrics = [metric for metric in titles if any(row.metric == metric for row in rows)]
-    contests: dict[tuple[str, str], dict[tuple[str, str], DifferenceRow]] = {}
+    contests: dict[tuple[str, ...], dict[tuple[str, str], DifferenceRow]] = {}
     for row in rows:
-        contests.setdefault((row.attack, row.defense), {})[row.suite, row.metric] = row
+        contests.setdefault(_contest_of(row), {})[row.suite, row.metric] = row
     body = []
     for found in contests.values():
         name = _name(next(iter(found.values())))
@@ -144,8 +156,20 @@ def _suites_down(rows: Sequence[DifferenceRow], suites: Sequence[str], titles: M
     return Grid("differences by suite, in percentage points", header, body, names=2, breaks=breaks)
 
 
+def _contest_of(row: DifferenceRow) -> tuple[str, ...]:
+    return row.attack, row.defense, row.model, row.compared
+
+
 def _name(row: DifferenceRow) -> GridCell:
-    return GridCell(row.defense, "" if row.attack == NO_ATTACK else row.attack)
+    """The compared side, and below it where it was compared, as far as the heading does not say it."""
+    around = {
+        Axis.DEFENSE: (row.attack,),
+        Axis.MODEL: (row.defense, row.attack),
+        Axis.ATTACK: (row.defense,),
+        Axis.RUN: (row.model, row.defense, row.attack),
+    }[Axis(row.by)]
+    benign = row.attack == NO_ATTACK and row.by != Axis.ATTACK
+    return GridCell(row.compared, " / ".join(around[:-1] if benign else around))
 
 
 def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
@@ -168,9 +192,10 @@ def p_text(p: float) -> str:
 
 
 def _notes(found: Comparison) -> Iterator[str]:
+    yield from found.notes
     yield from changed_benchmark_notes(row.benchmark for row in found.rows)
     yield from _EXPLAINED
-    if any(contest.field.model.endswith(SIMULATED_MARK) for contest in found.pairings):
+    if any(case.simulated for case in _compared(found)):
         yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
     yield from provenance_notes(_compared(found))
     yield from count_notes(found)
@@ -186,7 +211,7 @@ def count_notes(found: Comparison) -> Iterator[str]:
     for contest, pairing in found.pairings.items():
         parts = (
             (pairing.only_baseline, f"only under {contest.baseline}"),
-            (pairing.only_defense, f"only under {contest.defense}"),
+            (pairing.only_defense, f"only under {contest.compared}"),
             (pairing.errored - pairing.no_text, "errored on one side"),
             (pairing.no_text, "without a text, for an attacker gave none to try"),
         )
@@ -197,31 +222,34 @@ def count_notes(found: Comparison) -> Iterator[str]:
         if unknown and contest.field.attack != NO_ATTACK:
             yield f"{_title(contest)}: exposure unknown for {unknown} cases, which are not among the exposed."
     for field, count in found.unopposed.items():
-        yield f"{_place(field)}: {count} cases under {found.baseline} alone, nothing to compare them with."
+        cases = "1 case" if count == 1 else f"{count} cases"
+        yield f"{_place(field)}: {cases} under {found.baseline} alone, nothing to compare them with."
 
 
 def _title(contest: Contest) -> str:
-    return f"{contest.defense} against {contest.baseline}, {_place(contest.field)}"
+    return f"{contest.compared} against {contest.baseline}, {_place(contest.field)}"
 
 
 def _place(field: Field) -> str:
     attack = "no attack" if field.attack == NO_ATTACK else field.attack
-    return f"{attack}, {field.model} on {field.benchmark} {field.version}"
+    named = [name for name in (attack, field.defense, field.model) if name]
+    return f"{', '.join(named)} on {field.benchmark} {field.version}"
 
 
-def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
+def _data(found: Comparison, records: LongForm, pages: ReportPages) -> dict[str, Any]:
     """Collect what JSON holds: the differences, every flip and the counts."""
     return {
+        "by": found.by.value,
         "baseline": found.baseline,
         "differences": records.rows,
-        "flips": [_flip(flip) for flip in found.flips],
+        "flips": [_flip(flip, pages) for flip in found.flips],
         "pairings": [
             {
                 **_contest(contest),
                 "compared": len(pairing.pairs),
                 "errored": pairing.errored,
                 "only_baseline": pairing.only_baseline,
-                "only_defense": pairing.only_defense,
+                "only_compared": pairing.only_defense,
             }
             for contest, pairing in found.pairings.items()
         ],
@@ -229,20 +257,10 @@ def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
     }
 
 
-def _flip(flip: CaseFlip) -> dict[str, Any]:
-    first, second = flip.pair
-    return {
-        **_contest(flip.contest),
-        "metric": flip.metric,
-        "gained": flip.gained,
-        "suite": second.suite,
-        "user_task_id": second.user_task_id,
-        "injection_task_id": second.injection_task_id,
-        "epoch": second.epoch,
-        "baseline_source": first.source,
-        "defense_source": second.source,
-    }
+def _flip(flip: CaseFlip, pages: ReportPages) -> dict[str, Any]:
+    links = pages.links(flip)
+    return flip_record(flip) | {"baseline_link": links[0] or None, "compared_link": links[1] or None}
 
 
 def _contest(contest: Contest) -> dict[str, str]:
-    return contest.field._asdict() | {"baseline": contest.baseline, "defense": contest.defense}
+    return contest.field._asdict() | {"baseline": contest.baseline, "compared": contest.compared}

@@ -21,6 +21,8 @@ class GridCell(NamedTuple):
     text: str
     detail: str = ""
     """Smaller print behind (or, in a terminal, below) the text: an interval, as a rule."""
+    link: str = ""
+    """Where the text leads, where links work: `#...` in the same page, or a `file:` URL."""
 
     @property
     def in_one(self) -> str:
@@ -46,8 +48,6 @@ class Grid:
     """Whether a terminal shows the caption too: where the headings do not say what the numbers are."""
     in_terminal: tuple[Grid, ...] = ()
     """The same numbers in tighter arrangements, of which a terminal takes the first that fits."""
-    lines: tuple[str, ...] = ()
-    """What a terminal shows in place of the grid, never broken: for rows that hold paths to copy."""
 
 
 @dataclass(frozen=True)

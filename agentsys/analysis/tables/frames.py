@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.metrics.compare import COMPARED_METRICS, compare
+from agentsys.analysis.metrics.contenders import Axis, contenders
 from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
 from agentsys.analysis.metrics.rates import LONG_COLUMNS, measure
 from agentsys.analysis.statistics.error_rule import ErrorRule
@@ -54,17 +55,19 @@ def results_table(cases: pd.DataFrame, errors: ErrorRule | str = ErrorRule.REPOR
 
 def differences_frame(
     cases: pd.DataFrame,
-    baseline: str = "none",
+    baseline: str | None = None,
     metrics: Sequence[str] = COMPARED_METRICS,
     errors: ErrorRule | str = ErrorRule.REPORT,
+    by: Axis | str = Axis.DEFENSE,
 ) -> pd.DataFrame:
-    """Every other defense against the baseline, on the cases that both have.
+    """Every other defense, model or attack against the baseline, on the cases that both have.
 
     Args:
         cases: Rows with the columns of `agentsys.load_runs`, in any order.
-        baseline: The defense to compare with.
+        baseline: The one to compare with; None: `none`, or the first if there is no such one.
         metrics: Some of `COMPARED_METRICS`.
         errors: What errored cases count as.
+        by: `defense`, `model` or `attack`.
 
     Returns:
         The columns of `DifferenceRow`, one row per difference.
@@ -74,5 +77,5 @@ def differences_frame(
     """
     import pandas as pd
 
-    found = compare(case_rows(cases), baseline, metrics, ErrorRule(errors))
+    found = compare(contenders(case_rows(cases), Axis(by)), baseline, metrics, ErrorRule(errors))
     return pd.DataFrame([asdict(row) for row in found.rows], columns=list(DIFFERENCE_COLUMNS))

@@ -87,4 +87,5 @@ def _kind(place: int, grid: Grid) -> str:
 
 def _cell(cell: GridCell) -> str:
     detail = f"<small>{html_text(cell.detail)}</small>" if cell.detail else ""
-    return html_text(cell.text) + detail
+    text = html_text(cell.text)
+    return (f'<a href="{html_text(cell.link)}">{text}</a>' if cell.link else text) + detail

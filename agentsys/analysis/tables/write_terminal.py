@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -47,10 +48,7 @@ def _parts(document: Document) -> Iterator[RenderableType]:
 def _shown(grid: Grid) -> Iterator[RenderableType]:
     if grid.captioned:
         yield Text(plain(grid.caption), style="dim")
-    if grid.lines:
-        yield from (_whole(plain(line)) for line in grid.lines)
-    else:
-        yield FirstThatFits(_arrangements(grid))
+    yield FirstThatFits(_arrangements(grid))
 
 
 class Arrangement(NamedTuple):
@@ -91,7 +89,7 @@ class FirstThatFits:
 
 def needed_width(document: Document) -> int:
     """Columns of the widest grid in its tightest arrangement: on a narrower console it stands out."""
-    tightest = (_arrangements(grid)[-1] for _, grids in document.sections for grid in grids if not grid.lines)
+    tightest = (_arrangements(grid)[-1] for _, grids in document.sections for grid in grids)
     return max((_needed(grid) for grid in tightest), default=0)
 
 
@@ -141,7 +139,7 @@ def terminal_grid(grid: Grid, stacks: bool = False) -> Table:
 
 
 def _cell(cell: GridCell) -> Text:
-    text = Text(plain(cell.text))
+    text = Text(plain(cell.text), style=Style(link=cell.link or None))
     if not cell.detail:
         return text
     return text.append(f"\n{plain(cell.detail)}" if cell.text else plain(cell.detail), style="dim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from itertools import pairwise
@@ -16,11 +17,15 @@ from typer.testing import CliRunner
 from agentsys.analysis.metrics.compare import compare, holm
 from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
 from agentsys.analysis.tables.compare_document import compare_document, compare_output, p_text
+from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.frames import differences_frame
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.cli.compare import compare as command
 from agentsys.errors import ConfigError
+from agentsys.records.case_id import case_id
+from agentsys.records.case_row import CaseRow
 from agentsys.records.load import load_runs
+from agentsys.records.reading import read_cases
 from agentsys.records.schema import Exposure
 
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
@@ -60,28 +65,56 @@ def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
     found = {(line["metric"], line["suite"], line["cases"]): line for line in rows}
     asr = found["targeted_asr", "banking", "all"]
     assert (asr["n"], asr["gained"], asr["lost"]) == ("11", "0", "10")
-    assert (asr["errored"], asr["only_baseline"], asr["only_defense"]) == ("1", "0", "1")
+    assert (asr["errored"], asr["only_baseline"], asr["only_compared"]) == ("1", "0", "1")
     assert float(asr["difference"]) == pytest.approx(-100 * 10 / 11)
     assert found["targeted_asr", "slack", "exposed"]["n"] == "11"
     assert ("benign_utility", "overall", "exposed") not in found
     assert found["benign_utility", "overall", "all"]["p"] == "1.0"
 
 
-def test_table_says_what_is_left_out_and_lists_flips_with_both_files(folder: Path) -> None:
+def test_table_says_what_is_left_out_and_lists_flips_with_both_ids(folder: Path) -> None:
     shown = " ".join(_command(str(folder), "--flips", "1").split())
     assert "22 cases compared" not in shown
     assert "23 cases compared; left out: 1 only under agentsys, 1 errored on one side." in shown
-    assert "direct, gpt-4o on agentdojo v1.2.2: 1 cases under none alone" in shown
-    assert "only none, not agentsys, 21 cases, the first 1:" in shown
+    assert "direct, gpt-4o on agentdojo v1.2.2: 1 case under none alone" in shown
+    assert "only none, not agentsys, 21 cases, the first 1" in shown
     assert "Overall, % of exposed" in shown
-    last = [part for part in shown.split() if part.endswith(".json")]
-    assert len(last) == 4  # one lost attack, one gained utility: two files each
-    assert all(Path(path).exists() for path in last)
+    # one lost attack, one gained utility: the same case under both defenses
+    ids = [case_id(case) for case in read_cases([folder]).cases if _is_first_flip(case)]
+    assert len(set(ids)) == 2
+    assert [shown.count(one) for one in ids] == [2, 2]
+    assert ".json" not in shown
+
+
+def _is_first_flip(case: CaseRow) -> bool:
+    task = (case.suite, case.user_task_id, case.injection_task_id, case.attack)
+    return task == ("banking", "user_task_0", "injection_task_0", "important_instructions")
+
+
+def test_flipped_cases_are_linked_to_the_report_where_there_is_one(folder: Path) -> None:
+    page = folder / 'a (b)".html'
+    found = compare(read_cases([folder]).cases)
+    pages = ReportPages({"none": page, "agentsys": page})
+    texts = {
+        form: written(compare_output(found, 1, pages), OutputFormat(form)).decode()
+        for form in ("html", "json")
+    }
+    flip = json.loads(texts["json"])["flips"][0]
+    assert (
+        flip["baseline_link"]
+        == f"{page.as_uri()}#case={flip['baseline_case']}&beside={flip['compared_case']}"
+    )
+    assert f'href="{html.escape(flip["compared_link"])}"' in texts["html"]
+    assert "(" not in page.as_uri()
+    apart = ReportPages({"none": page, "agentsys": folder / "other.html"})
+    assert apart.links(found.flips[0])[1].endswith(f"/other.html#case={flip['compared_case']}")
+    assert ReportPages().links(found.flips[0]) == ("", "")
+    assert "href" not in written(compare_output(found, 1), OutputFormat.HTML).decode()
 
 
 def test_json_has_differences_every_flip_and_the_pairings(folder: Path) -> None:
     stored = json.loads(_command(str(folder), "--format", "json", "--flips", "0"))
-    assert set(stored) == {"baseline", "differences", "flips", "pairings", "unopposed"}
+    assert set(stored) == {"by", "baseline", "differences", "flips", "pairings", "unopposed"}
     hijacked = [flip for flip in stored["flips"] if flip["metric"] == "targeted_asr"]
     assert len(hijacked) == 21
     assert not any(flip["gained"] for flip in hijacked)
@@ -142,7 +175,7 @@ def test_a_data_frame_gives_the_rows_of_the_command(folder: Path) -> None:
 
 
 def test_an_unknown_baseline_or_metric_is_one_line_with_the_mend() -> None:
-    with pytest.raises(ConfigError, match="Did you mean none"):
+    with pytest.raises(ConfigError, match=r"Did you mean none.*Name one with --baseline"):
         compare([row(defense="none"), row()], "nonee")
     with pytest.raises(ConfigError, match="Unknown metric 'asr'"):
         compare([row(defense="none"), row()], metrics=["asr"])
@@ -155,7 +188,7 @@ def test_defenses_without_a_shared_case_are_said_and_not_dropped() -> None:
     assert found.rows == ()
     notes = " ".join(compare_document(found).notes)
     assert "0 cases compared; left out: 1 only under agentsys" in notes
-    assert "on agentdojo v1: 1 cases under none alone" in notes
+    assert "on agentdojo v1: 1 case under none alone" in notes
 
 
 def test_simulated_and_real_runs_of_a_model_are_never_paired() -> None:
@@ -178,8 +211,7 @@ def test_hostile_names_break_no_format() -> None:
         if above.startswith("|") and line.startswith("|"):
             assert above.count("|") == line.count("|")
     flips = texts[OutputFormat.TABLE].split("Flipped cases\n")[1].splitlines()
-    assert flips[0].endswith("1 cases:")
-    assert flips[1].startswith("  ")
+    assert flips[0].endswith("1 case")
 
 
 def test_p_values_to_be_read_are_never_zero() -> None:
