@@ -72,9 +72,7 @@ def _why_by_run(same: int) -> str:
         return (
             f"{same} cases stand in more than one folder under the same names: compared folder with folder."
         )
-    return (
-        "The folders have no defense and no model in common: compared folder with folder (or choose: --by)."
-    )
+    return "The folders differ in more than one thing: compared folder with folder (or choose with --by)."
 
 
 def _runs(folders: Sequence[Path], read: Read, notes: tuple[str, ...] = ()) -> Contending:

@@ -89,7 +89,7 @@ def overall(frame: pd.DataFrame, metric: str, **chosen: str) -> dict[str, Any]:
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
     (row,) = rows.to_dict(orient="records")
-    return dict(row)
+    return {str(name): value for name, value in row.items()}
 
 
 def as_printed(*arguments: object) -> pd.DataFrame:
@@ -153,11 +153,13 @@ def test_two_attacks_on_the_same_tasks(tmp_path: Path) -> None:
     store_grid(tmp_path, 7, attacks=("direct", "important_instructions"), defenses=("agentsys",))
     cases = agentsys.load_runs(tmp_path)
     attacked = cases[cases["attack"] != "none"]
-    sides = [attacked[attacked["attack"] == attack] for attack in ("direct", "important_instructions")]
+    before, after = (
+        attacked[attacked["attack"] == attack] for attack in ("direct", "important_instructions")
+    )
     for shown in (as_printed(tmp_path, "--by", "attack"), agentsys.compare(tmp_path).frame):
         assert set(shown["by"]) == {"attack"}
         for metric in ("utility_under_attack", "targeted_asr"):
-            found, wanted = overall(shown, metric), counted(*sides, metric)
+            found, wanted = overall(shown, metric), counted(before, after, metric)
             assert {name: float(found[name]) for name in wanted} == pytest.approx(wanted)
     assert "6 benign cases are left out" in " ".join(command(tmp_path, "--by", "attack").split())
 
