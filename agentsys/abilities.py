@@ -140,7 +140,7 @@ class ReplaysTexts(Protocol):
 
 @runtime_checkable
 class InjectsInAWay(Protocol):
-    """A benchmark that says how injected text gets into its environments."""
+    """A benchmark, or a suite, that says how injected text gets into its environments."""
 
     injection: str
     """`exact`: as it is. Without this ability `folded`, as YAML folds it in AgentDojo."""

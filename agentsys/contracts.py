@@ -127,7 +127,7 @@ class Benchmark(Protocol):
 
     What it may be besides: `PlaysRoles`, `InjectsInAWay`, `Clocked`, `DeclaresFacts`.
     Its suites are AgentDojo's `TaskSuite`s. What a suite may be besides: `StartsFrom`, `LeadsUsers`,
-    `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`.
+    `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`, `InjectsInAWay`.
     """
 
     name: str

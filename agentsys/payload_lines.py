@@ -22,8 +22,10 @@ PayloadLines = tuple[frozenset[str], ...]
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""Soft hyphens, zero-width characters and direction marks: an attacker can strew them between letters."""
+_UNSEEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
+_INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{SHORTEST - 1}}}(?![{_UNSEEN}])")
+"""Soft hyphens, zero-width characters and direction marks: an attacker can strew them between letters. A long
+row of them is no fringe of letters but a text written in them."""
 _DROPPED_ASCII = b" \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\"
 
 

@@ -117,6 +117,7 @@ def adapted(
         loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)
         vars(copied).update(without_vectors=ONLY_IDENTIFIERS.get(suite.name, frozenset()))
     vars(copied).update(
+        injection=injection,
         load_and_inject_default_environment=loader.load,
         get_injection_vector_defaults=loader.defaults,
         _check_task_result=checked_on_copies(copied._check_task_result),

@@ -98,16 +98,22 @@ def attack(
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into."""
+    """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into.
+
+    Where a model will read another text, because of YAML's escapes and folding, that one follows.
+    """
     chosen = [f"attack={name}", *(overrides or [])]
-    for vector, text in attack_texts(chosen, suite, user_task, injection_task, config_dir or []).items():
+    shown = attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
+    for vector, (text, read) in shown.items():
         print(f"=== {one_line(vector)} ===\n{printable(text)}\n")
+        if read != text:
+            print(f"--- as a model reads it ---\n{printable(read)}\n")
 
 
 def attack_texts(
     overrides: list[str], suite_name: str, user_task: str, injection_task: str, config_dirs: list[Path]
-) -> Mapping[str, str]:
-    """Injection vector -> text.
+) -> Mapping[str, tuple[str, str]]:
+    """Injection vector -> the text that is written, and the one that a model reads.
 
     Args:
         overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
@@ -119,6 +125,7 @@ def attack_texts(
     Raises:
         ConfigError: If a name is unknown, the attack writes nothing, or the task cannot be injected.
     """
+    from agentsys.attacks.literal import read_of
     from agentsys.contracts import AttackKind, NotInjectable, Victim
     from agentsys.models.card import model_card
     from agentsys.runs.compose import compose
@@ -134,10 +141,10 @@ def attack_texts(
     user = _task("user_task", user_task, suite.user_tasks)
     injection = _task("injection_task", injection_task, suite.injection_tasks)
     try:
-        texts: Mapping[str, str] = attack.injections(suite, user, injection, victim)
+        texts = attack.injections(suite, user, injection, victim)
     except NotInjectable as error:
         raise ConfigError(f"{error}") from None
-    return texts
+    return {vector: (text, read_of(suite, text)) for vector, text in texts.items()}
 
 
 def _task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:

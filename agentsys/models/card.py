@@ -23,6 +23,9 @@ class ModelCard(BaseModel):
     """What attacks call it, e.g. `GPT-4`."""
     simulated: bool = False
     """Whether it is no LLM; then every record, table and figure says so."""
+    chat_family: str | None = None
+    """Whose chat template it reads, as `agentsys.attacks.forged.families` names them; None: not known. What
+    an attacker may guess."""
     context_tokens: int | None = Field(default=None, gt=0)
     """Size of its context; None where it is not known."""
     price: Price | None = None

@@ -28,6 +28,7 @@ from agentsys.runs.references import (
     name_from_file,
     refuse_environment,
     replayed_name,
+    tell_family,
     with_base,
     with_content,
 )
@@ -145,6 +146,7 @@ def _sweep_of(config: DictConfig) -> dict[str, list[str]]:
 
 def _settings(overrides: Sequence[str], resolve: _Resolver, pristine: _Pristine) -> Settings:
     config = resolve(overrides)
+    tell_family(config.attack, config.model)
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     missing = OmegaConf.missing_keys(_ours(config))
     wanted = sorted(key for key in missing if key.split(".")[0] in NOT_IDENTITY)

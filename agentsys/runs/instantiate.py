@@ -45,6 +45,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.PlaysRoles,
     ),
     "suite": (
+        abilities.InjectsInAWay,
         abilities.StartsFrom,
         abilities.LeadsUsers,
         abilities.WrapsModels,

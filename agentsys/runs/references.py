@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agentsys.attacks.forged.families import AUTO, family_of
 from agentsys.catalog import config_path, known, node
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
@@ -147,13 +148,25 @@ def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     names = known("attack", config_dirs)
     if base not in names:
         raise ConfigError(unknown_name("attack.base", base, names))
-    return settings.model_copy(update={"attack": {**settings.attack, "base": _complete(base, config_dirs)}})
+    found = _complete(base, config_dirs, settings.model)
+    return settings.model_copy(update={"attack": {**settings.attack, "base": found}})
 
 
-def _complete(name: str, config_dirs: Sequence[Path]) -> dict[str, Any]:
+def tell_family(attack: Any, model: Mapping[str, Any]) -> None:
+    """Put the attacked model's chat family where an attack wants it: its name then says which it is.
+
+    Raises:
+        ConfigError: If the attack wants it and the model's YAML does not say.
+    """
+    if attack.get("family") == AUTO:
+        attack["family"] = family_of(model)
+
+
+def _complete(name: str, config_dirs: Sequence[Path], model: Mapping[str, Any]) -> dict[str, Any]:
     written = node("attack", name, config_dirs)
     refuse_environment({"attack": {"base": written}})
     config = OmegaConf.create(written)
+    tell_family(config, model)
     open_keys = sorted(str(key) for key in OmegaConf.missing_keys(config))
     if open_keys:
         raise ConfigError(

@@ -23,6 +23,7 @@ NOT_IDENTITY = {
     "model": {
         "api_key_env",
         "cache",
+        "chat_family",
         "context_tokens",
         "location_env",
         "max_reply_bytes",
@@ -41,7 +42,8 @@ NOT_IDENTITY = {
 }
 """Per group, the options that say how something is reached, not what is measured: changing one
 neither renames a cell nor makes its finished cases stale. Of an attack's file and of recorded runs the
-content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie."""
+content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie. Of a model's
+chat family an attack that asks for it keeps what it was told (`compose`)."""
 
 _NOT_IN_NAME = {"base_url", "strict"}
 """The options of a model that do not rename a cell besides. Two servers of one model are the same row of a

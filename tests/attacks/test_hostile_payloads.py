@@ -46,6 +46,10 @@ def config_of(name: str) -> dict[str, Any]:
         options.update(base=config_of("important_instructions"), round=4)
     if name == "cached":
         options.update(file="")
+    if name == "chatinject":
+        options.update(family="generic")
+    if name == "encoded":
+        options.update(base=config_of("direct"))
     resolved = OmegaConf.to_container(options, resolve=True)
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
@@ -170,7 +174,7 @@ def test_the_hostile_words_do_reach_what_a_targeted_attack_writes(hostile: Hosti
     # Guards the tests above: an attack that drops the words would pass them with harmless texts.
     attack = hostile.attack(name, HOSTILE["quotes"])
     texts = written(attack, suite_of("exact"), HOSTILE["quotes"])
-    if attack.kind is AttackKind.TARGETED and name not in {"opi_empty"}:
+    if attack.kind is AttackKind.TARGETED and name not in {"opi_empty", "encoded"}:
         assert all(HOSTILE["quotes"] in text for text in texts.values())
 
 

@@ -19,8 +19,9 @@ from agentsys.errors import ConfigError
 
 SUITE = AgentDojo("v1.2.2").suite("slack")
 YAMLS = sorted((shipped_config_dir() / "attack").glob("*.yaml"))
-COMPLETE = [path for path in YAMLS if ": ???" not in path.read_text()]
-"""Those that need no further setting."""
+OPEN = (": ???", "\nbase: ", "family: auto")
+COMPLETE = [path for path in YAMLS if not any(sign in path.read_text() for sign in OPEN)]
+"""Those that need no further setting, nor one from another YAML."""
 
 
 def filled(template: str, goal: str = "Do it.", **options: str) -> str:

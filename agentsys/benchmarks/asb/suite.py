@@ -42,6 +42,8 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         judge_refusals: Whether a model is asked if the agent declined to help.
     """
 
+    injection = "exact"
+
     def __init__(
         self,
         agent: Agent,

@@ -50,7 +50,8 @@ class PlaybookKnowledge:
 
     def obeys(self, goal: GoalScript, context: str) -> bool:
         """Whether the goal is obeyed in this context."""
-        return self.draw(self.options.susceptibility, "obey", goal.suite, goal.task_id, context)
+        probability = self.options.obedience(self.scene.attack if self.scene else "")
+        return self.draw(probability, "obey", goal.suite, goal.task_id, context)
 
     def draw(self, probability: float, *what: str) -> bool:
         """True with this probability, by hash of seed, case and `what`."""

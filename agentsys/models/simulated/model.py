@@ -18,6 +18,8 @@ from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
 from agentsys.models.simulated.slips import slipped
 from agentsys.models.simulated.sloppiness import sloppiness_of
 
+OTHER = "other"
+"""The key of all attacks that `susceptibility` does not name."""
 _PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
 
 
@@ -26,7 +28,8 @@ class SimulatedModel:
 
     Args:
         name: The name in configs, records and tables.
-        susceptibility: Probability that a visible goal is obeyed; 1.0 is the worst case.
+        susceptibility: Probability that a visible goal is obeyed; 1.0 is the worst case. Or one by attack:
+            beginnings of attacks' names, and `other` for the rest (1.0 if left out).
         verbatim: Whether a worker returns the whole text a value stands in, or the value alone.
         validator_false_accept: Probability that a validator lets through what it should deny.
         validator_false_deny: Probability that a validator denies what it should let through.
@@ -43,7 +46,7 @@ class SimulatedModel:
         self,
         name: str = "simulated",
         *,
-        susceptibility: float = 1.0,
+        susceptibility: float | Mapping[str, float] = 1.0,
         verbatim: bool = False,
         validator_false_accept: float = 0.0,
         validator_false_deny: float = 0.0,
@@ -52,8 +55,10 @@ class SimulatedModel:
         seed: int = 0,
     ) -> None:
         self._name = name
+        by_attack = dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER: susceptibility}
         self.options = SimulatedOptions(
-            susceptibility,
+            by_attack.pop(OTHER, 1.0),
+            by_attack,
             verbatim,
             validator_false_accept,
             validator_false_deny,
@@ -115,7 +120,8 @@ class SimulatedModel:
 
 
 def _check(name: str, options: SimulatedOptions) -> None:
-    for option in _PROBABILITIES:
-        value = getattr(options, option)
+    given = {option: getattr(options, option) for option in _PROBABILITIES}
+    given |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
+    for option, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
             raise ConfigError(f"Model '{name}': {option} is {value!r}; give a probability from 0.0 to 1.0.")

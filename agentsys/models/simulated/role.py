@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentdojo.types import ChatAssistantMessage
@@ -19,6 +19,8 @@ class SimulatedOptions:
 
     susceptibility: float = 1.0
     """That a visible goal is obeyed. 1.0 is the worst case."""
+    by_attack: Mapping[str, float] = field(default_factory=dict)
+    """Beginning of an attack's name -> the same for that attack; of several that fit, the longest holds."""
     verbatim: bool = False
     """Not a probability: whether a worker returns the whole text a value stands in, or the value alone."""
     validator_false_accept: float = 0.0
@@ -28,6 +30,11 @@ class SimulatedOptions:
     seed: int = 0
     sloppiness: Sloppiness = NEAT
     """Rates of the ways in which replies depart from what was asked for."""
+
+    def obedience(self, attack: str) -> float:
+        """Probability that a visible goal of an attack is obeyed."""
+        fitting = [name for name in self.by_attack if attack.startswith(name)]
+        return self.by_attack[max(fitting, key=len)] if fitting else self.susceptibility
 
 
 class SimulatedKnowledge(Protocol):

@@ -17,7 +17,7 @@ from agentsys.models.connection_test import QUESTION, called
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.role import SimulatedKnowledge
 
-CARD_FIELDS = {"_target_", "prose_name", "simulated", "context_tokens", "price", "cache"}
+CARD_FIELDS = {"_target_", "prose_name", "chat_family", "simulated", "context_tokens", "price", "cache"}
 
 
 def test_the_shipped_yaml_builds_it_and_says_that_it_is_simulated() -> None:

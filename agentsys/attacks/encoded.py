@@ -1,0 +1,72 @@
+"""`EncodedAttack`: another attack's text in a code that filters do not read and some models do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut
+from agentsys.attacks.codes import CODES
+from agentsys.attacks.literal import read_of, written_for
+from agentsys.attacks.search import is_searched
+from agentsys.contracts import Attack, AttackKind, Victim
+from agentsys.errors import ConfigError, unknown_name
+
+
+class EncodedAttack:
+    """Writes what a model would have read of `base`, in a code, so that it arrives character by character.
+
+    Args:
+        base: The attack whose texts are encoded.
+        code: One of `codes.CODES`.
+        hint: Whether a line in plain words says how to read it.
+        name: The attack's name.
+
+    Raises:
+        ConfigError: If the code is not known, or the base writes nothing or searches.
+    """
+
+    def __init__(self, base: Attack, code: str, *, hint: bool = True, name: str | None = None) -> None:
+        if code not in CODES:
+            raise ConfigError(unknown_name("attack.code", str(code), CODES))
+        if not isinstance(base, Attack):
+            raise ConfigError(f"attack.base = {base!r}: give an attack's name, e.g. important_instructions.")
+        if base.kind is AttackKind.NONE or is_searched(base):
+            raise ConfigError(
+                f"attack.base: '{base.name}' has no text of its own to encode; name one that has."
+            )
+        self.name = name or f"encoded-{code}"
+        self.kind = base.kind
+        self.left_out = base.left_out if isinstance(base, SaysWhatIsLeftOut) else "does not apply to"
+        self._base, self._code, self._hint = base, CODES[code], hint
+
+    def applies_to(
+        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+    ) -> bool:
+        """Whether the base takes the pair."""
+        base = self._base
+        return not isinstance(base, PicksPairs) or base.applies_to(suite, user_task, injection_task)
+
+    def injections(
+        self,
+        suite: TaskSuite[Any],
+        user_task: BaseUserTask[Any],
+        injection_task: BaseInjectionTask[Any],
+        victim: Victim,
+    ) -> Mapping[str, str]:
+        """The base's texts in the code, each in its vector.
+
+        Raises:
+            NotInjectable: As the base does.
+        """
+        texts = self._base.injections(suite, user_task, injection_task, victim)
+        return {
+            vector: written_for(suite, self._coded(read_of(suite, text))) for vector, text in texts.items()
+        }
+
+    def _coded(self, text: str) -> str:
+        coded = self._code.encode(text)
+        return f"{self._code.hint}\n{coded}" if self._hint else coded

@@ -1,0 +1,69 @@
+r"""Writes texts so that a model reads them letter by letter: line breaks, quotes, invisible characters.
+
+AgentDojo puts what an attack writes between double quotes in a YAML file, which folds line breaks and ends at
+a double quote. A text that is to survive is written with YAML's escapes (`\n`, `\"`): the file stays
+AgentDojo's, and so does the benchmark's name. Where texts are put in as they are, nothing is escaped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.abilities import InjectsInAWay
+
+EXACT = "exact"
+"""The way of injecting in which a model reads what was written."""
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def folds(suite: TaskSuite[Any]) -> bool:
+    """Whether a suite's environment is a YAML file that injections are written into."""
+    return not (isinstance(suite, InjectsInAWay) and suite.injection == EXACT)
+
+
+def written_for(suite: TaskSuite[Any], text: str) -> str:
+    """What an attack has to write so that a model reads `text`, letter by letter."""
+    return escaped(text) if folds(suite) else text
+
+
+def read_of(suite: TaskSuite[Any], written: str) -> str:
+    """What a model reads of a written text; the text itself where it would break the environment's file."""
+    return unescaped(written) if folds(suite) else written
+
+
+def escaped(text: str) -> str:
+    """The text as it stands inside double quotes in YAML, on one line."""
+    middle = "".join(character if _stays(character) else _escape(character) for character in text)
+    # A line of the file may begin or end here: spaces there would be folded away.
+    inner = middle.strip(" ")
+    if not inner:
+        return "\\x20" * len(middle)
+    before, after = middle.index(inner), len(middle) - len(inner) - middle.index(inner)
+    return "\\x20" * before + inner + "\\x20" * after
+
+
+def unescaped(written: str) -> str:
+    """The text that YAML reads between double quotes; the text itself where that cannot be read."""
+    if "\\" not in written and "\n" not in written:
+        return written
+    try:
+        read = yaml.safe_load(f'"{written}"')
+    except (yaml.YAMLError, ValueError, OverflowError):
+        return written
+    return read if isinstance(read, str) else written
+
+
+def _stays(character: str) -> bool:
+    return character not in _SHORT and character.isprintable()
+
+
+def _escape(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    point = ord(character)
+    if point > 0xFFFF:
+        return f"\\U{point:08X}"
+    return f"\\u{point:04X}" if point > 0xFF else f"\\x{point:02X}"
