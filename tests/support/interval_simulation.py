@@ -1,4 +1,4 @@
-"""Generated outcomes shaped like AgentDojo, and how often intervals and tests are right on them.
+"""Generated outcomes shaped like AgentDojo, and how often the intervals of rates are right on them.
 
 User tasks and injection tasks have normal effects on the logit of an outcome; the truth is the mean
 over all tasks that could have been drawn. For docs/statistics.md and the tests.
@@ -16,7 +16,6 @@ from agentsys.analysis.statistics.bootstrap import Interval, Resampler, percenti
 from agentsys.analysis.statistics.estimate import Estimate, Side, macro, rate, totals
 from agentsys.analysis.statistics.intervals import proportion_interval
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
-from agentsys.analysis.statistics.paired import p_value
 
 AGENTDOJO_V1_2 = ((16, 9), (21, 5), (20, 7), (40, 14))
 """User tasks and injection tasks of banking, slack, travel and workspace since v1.2."""
@@ -81,32 +80,6 @@ def coverage(setting: Setting, runs: int, *, replicates: int = 400, seed: int = 
     below = float(np.mean([interval.low > truth for interval in shown]))
     inside = float(np.mean([interval.low <= truth <= interval.high for interval in plain]))
     return Covered(1 - above - below, inside, above, below)
-
-
-def rejections(
-    setting: Setting, runs: int, *, own: float = 0.0, replicates: int = 400, seed: int = 0
-) -> float:
-    """How often the paired test finds a difference at the 5% level between two equal defenses.
-
-    Args:
-        setting: How outcomes come about.
-        runs: How many pairs of runs are generated.
-        own: Standard deviation of the effects that tasks of both kinds have under one defense only.
-        replicates: Of the bootstrap.
-        seed: Of the generated outcomes.
-    """
-    resampler, found = Resampler(replicates), 0
-    for generator, logits in _logits(setting, runs, seed):
-        sides = [
-            [
-                _outcomes(generator, _logistic(logit + _effects(generator, logit.shape, own, own)))
-                for logit in logits
-            ]
-            for _ in range(2)
-        ]
-        difference = _overall([second - first for first, second in zip(*sides, strict=True)], resampler)
-        found += p_value(difference) < 0.05
-    return found / runs
 
 
 def _chances(

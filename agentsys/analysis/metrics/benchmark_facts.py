@@ -18,11 +18,13 @@ from pydantic import ValidationError
 
 from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, percent
 from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import difference_interval, proportion_interval
+from agentsys.analysis.statistics.intervals import proportion_interval
 from agentsys.analysis.statistics.outcome_grid import tally
 from agentsys.analysis.statistics.paired import compared, pair_up
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.declared_facts import BEFORE_DECLARATIONS, DeclaredFact
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -200,7 +202,7 @@ def _control_rows(
     pairing = pair_up([replace(case, attack=cell.attack) for case in control], attacked)
     if not pairing.pairs:
         return
-    for suite, found in compared(pairing.pairs, Side.INJECTED, resampler).items():
+    for suite, found in compared(pairing.pairs, Side.INJECTED, SignDraws(seed=resampler.seed)).items():
         interval = difference_interval(found.difference)
         n, difference = found.difference.n, found.difference.value
         nothing = float("nan")

@@ -17,10 +17,9 @@ from agentsys.analysis.metrics.rates import (
     UTILITY_UNDER_ATTACK,
     percent,
 )
-from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference_test import difference_interval, p_value
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
-from agentsys.analysis.statistics.intervals import difference_interval
 from agentsys.analysis.statistics.paired import (
     Compared,
     Pair,
@@ -28,10 +27,10 @@ from agentsys.analysis.statistics.paired import (
     changed,
     compared,
     exposed_in_both,
-    p_value,
     pair_up,
 )
 from agentsys.analysis.statistics.power import smallest_detectable
+from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -82,7 +81,7 @@ def compare(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
+    draws: int = SIGN_DRAWS,
     seed: int = 0,
 ) -> Comparison:
     """Compare every other side with the baseline, on the cases that both have.
@@ -93,8 +92,8 @@ def compare(
         metrics: Some of `COMPARED_METRICS`.
         errors: What errored cases count as.
         own: Further metrics, of the user's own; compared on the cases that they answer for on both sides.
-        replicates: Number of bootstrap replicates.
-        seed: Seed of the bootstrap's draws.
+        draws: Number of sign flips that a difference is compared with.
+        seed: Seed of the flips.
 
     Raises:
         ConfigError: If a metric is unknown, the baseline is not among the sides, or there is only one side.
@@ -107,12 +106,12 @@ def compare(
     _check_sides(sides, baseline)
     fields_of = _fields(sides)
     pairings = _pairings(sides.by, fields_of, baseline, errors)
-    resampler = Resampler(replicates, seed)
+    signs = SignDraws(draws, seed)
     rows: list[DifferenceRow] = []
     flips: list[CaseFlip] = []
     for contest, pairing in pairings.items():
         for outcome in _outcomes(contest, pairing, metrics, own, errors):
-            rows += _rows(contest, outcome, pairing, resampler)
+            rows += _rows(contest, outcome, pairing, signs)
             flips += _flips(contest, outcome)
     unopposed = {
         field: len(found[baseline]) for field, found in fields_of.items() if found.keys() == {baseline}
@@ -182,14 +181,21 @@ def _outcomes(
 
 
 def _rows(
-    contest: Contest, outcome: _ComparedOutcome, pairing: Pairing, resampler: Resampler
+    contest: Contest, outcome: _ComparedOutcome, pairing: Pairing, signs: SignDraws
 ) -> Iterator[DifferenceRow]:
     for which, pairs in ((ALL_CASES, outcome.pairs), (EXPOSED, exposed_in_both(outcome.pairs))):
         gained, lost = (changed(pairs, outcome.side, outcome.errors, to=to) for to in (True, False))
-        levels = compared(pairs, outcome.side, resampler, outcome.errors) if pairs else {}
+        levels = compared(pairs, outcome.side, signs, outcome.errors) if pairs else {}
         for suite, found in levels.items():
             row = _row(contest, suite, outcome.metric, which, found, pairing)
-            yield replace(row, gained=_in_suite(gained, suite), lost=_in_suite(lost, suite))
+            won, gone = _in_suite(gained, suite), _in_suite(lost, suite)
+            yield replace(
+                row,
+                gained=len(won),
+                lost=len(gone),
+                differing_user_tasks=len({_user_task(pair) for pair in won + gone}),
+                differing_injection_tasks=len({injection_task(pair) for pair in won + gone} - {None}),
+            )
 
 
 def _row(
@@ -220,6 +226,8 @@ def _row(
         n=found.difference.n,
         gained=0,
         lost=0,
+        differing_user_tasks=0,
+        differing_injection_tasks=0,
         smallest_detectable=percent(smallest_detectable(found.difference)),
         errored=pairing.errored,
         only_baseline=pairing.only_baseline,
@@ -227,8 +235,18 @@ def _row(
     )
 
 
-def _in_suite(pairs: Iterable[Pair], suite: str) -> int:
-    return sum(suite in (OVERALL, POOLED, pair.baseline.suite) for pair in pairs)
+def _in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:
+    return [pair for pair in pairs if suite in (OVERALL, POOLED, pair.baseline.suite)]
+
+
+def _user_task(pair: Pair) -> tuple[str, str]:
+    return pair.baseline.suite, pair.baseline.user_task_id
+
+
+def injection_task(pair: Pair) -> tuple[str, str] | None:
+    """Suite and injection task of a pair; None for a benign one, or an attack without a goal."""
+    case = pair.baseline
+    return None if case.injection_task_id is None else (case.suite, case.injection_task_id)
 
 
 def _flips(contest: Contest, outcome: _ComparedOutcome) -> Iterator[CaseFlip]:

@@ -32,6 +32,13 @@ class Field(NamedTuple):
     attack: str
     """`none` for the benign utility."""
 
+    @property
+    def place(self) -> str:
+        """The field in words: its attack first, its benchmark last."""
+        attack = "no attack" if self.attack == NO_ATTACK else self.attack
+        named = [name for name in (attack, self.defense, self.model) if name]
+        return f"{', '.join(named)} on {self.benchmark} {self.version}"
+
 
 @dataclass(frozen=True)
 class Contenders:

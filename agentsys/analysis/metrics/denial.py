@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 
 from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow
 from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference import Difference
+from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import difference_interval, proportion_interval
+from agentsys.analysis.statistics.intervals import proportion_interval
 from agentsys.analysis.statistics.outcome_grid import tally
 from agentsys.analysis.statistics.paired import Pair, compared, pair_up
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
@@ -141,12 +144,14 @@ def _changes(
     cell: MeasuredCell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
 ) -> Iterator[MetricRow]:
     if pairs:
-        for suite, both in compared(pairs, Side.SOLVED, resampler, rule).items():
+        for suite, both in compared(pairs, Side.SOLVED, SignDraws(seed=resampler.seed), rule).items():
             interval = difference_interval(both.difference)
             yield _row(cell, suite, UTILITY_CHANGE, both.difference, interval.low, interval.high)
 
 
-def _row(cell: MeasuredCell, suite: str, metric: str, found: Estimate, low: float, high: float) -> MetricRow:
+def _row(
+    cell: MeasuredCell, suite: str, metric: str, found: Estimate | Difference, low: float, high: float
+) -> MetricRow:
     value, low, high = (round(100.0 * number, 9) for number in (found.value, low, high))
     return MetricRow(*cell, suite, metric, value, low, high, found.n, found.errors)
 

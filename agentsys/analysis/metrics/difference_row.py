@@ -21,6 +21,11 @@ class Contest(NamedTuple):
     compared: str
     """The other side: a defense, model, attack or run."""
 
+    @property
+    def title(self) -> str:
+        """What is compared with what, and where."""
+        return f"{self.compared} against {self.baseline}, {self.field.place}"
+
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
@@ -61,6 +66,10 @@ class DifferenceRow:
     """Cases in which the outcome occurred on the compared side alone."""
     lost: int
     """Cases in which it occurred on the baseline's side alone."""
+    differing_user_tasks: int
+    """User tasks with such a case."""
+    differing_injection_tasks: int
+    """Injection tasks with such a case."""
     smallest_detectable: float
     """Percentage points: the true difference that this number of cases finds with 80% power."""
     errored: int

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference_test import LEVEL, p_value
 from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
-from agentsys.analysis.statistics.estimate import OVERALL, Estimate, Side, macro, rate, totals
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.outcome_grid import tally
-from agentsys.analysis.statistics.paired import compared, p_value, pair_up
+from agentsys.analysis.statistics.paired import compared, from_zero, pair_up
 from agentsys.analysis.statistics.power import smallest_detectable
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.records.case_row import CaseRow
 
 _OLD_INJECTION_TASKS = frozenset(f"injection_task_{number}" for number in range(6))
@@ -130,34 +131,33 @@ def workspace_split(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 
 
 def at_the_floor(
-    undefended: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
+    undefended: Sequence[CaseRow], draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
 ) -> list[str]:
     """List the levels at which a defense that stops every attack could not be told from none.
 
     Args:
         undefended: Attacked cases of one model and attack without defense.
-        resampler: Draws the tasks.
+        draws: Draws the signs of tasks.
         rule: What errored cases count as.
 
     Returns:
-        `overall` and suites in which the ASR is below `FLOOR` and the paired test of it against 0 has
-        p >= 0.05.
+        `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
+        p >= 0.05 between it and 0 in every case.
     """
-    rates: dict[str, Estimate] = {}
-    for suite in sorted({case.suite for case in undefended}):
-        counted = tally(suite, [case for case in undefended if case.suite == suite], rule)
-        if counted.cases.sum():
-            rates[suite] = rate([totals(counted, Side.INJECTED, resampler)])
-    levels = {OVERALL: macro(list(rates.values())), **rates} if rates else {}
-    return [
-        level for level, estimate in levels.items() if estimate.value < FLOOR and p_value(estimate) >= 0.05
+    tallies = [
+        tally(suite, [case for case in undefended if case.suite == suite], rule)
+        for suite in sorted({case.suite for case in undefended})
     ]
+    counted = [found for found in tallies if found.cases.sum()]
+    levels = from_zero(counted, Side.INJECTED, draws) if counted else {}
+    low = [level for level, found in levels.items() if level != POOLED and found.defense < FLOOR]
+    unproven = [level for level in low if p_value(levels[level].difference) >= LEVEL]
+    return sorted(unproven, key=lambda level: level != OVERALL)
 
 
 def detectable_asr(
     baseline: Sequence[CaseRow],
     defense: Sequence[CaseRow],
-    resampler: Resampler,
     rule: ErrorRule = ErrorRule.REPORT,
 ) -> float:
     """The smallest true difference in overall ASR that the shared cases find with 80% power.
@@ -168,7 +168,7 @@ def detectable_asr(
     pairs = pair_up(baseline, defense, rule).pairs
     if not pairs:
         return float("nan")
-    overall = compared(pairs, Side.INJECTED, resampler, rule)[OVERALL]
+    overall = compared(pairs, Side.INJECTED, SignDraws(), rule)[OVERALL]
     return 100.0 * smallest_detectable(overall.difference)
 
 

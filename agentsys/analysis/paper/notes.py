@@ -59,7 +59,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         *_fewer_suites(filled),
         *_snapshots(filled.lines),
         *_errored(filled.lines, errors),
-        *honesty_notes([case for line in filled.lines for case in line.cases], errors, replicates=replicates),
+        *honesty_notes([case for line in filled.lines for case in line.cases], errors),
         *_not_in_table(filled, reading),
         *_empty(filled),
     ]

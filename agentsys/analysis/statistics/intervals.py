@@ -8,6 +8,7 @@ What was tried and how often each interval covers: docs/statistics.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import special
 
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
 from agentsys.analysis.statistics.estimate import Estimate
-from agentsys.analysis.statistics.variance import lone_moments, moments
+from agentsys.analysis.statistics.variance import Spread, lone_moments, moments
 
 _UPPER = 1 - (100.0 - CONFIDENCE) / 200.0
 """Where the upper bound stands among the t distribution's quantiles."""
@@ -24,7 +25,7 @@ MARGIN = 1.1
 """Standard errors are made a tenth wider. Without it intervals cover 95% on average, and a little less
 where rates are low or effects strong; with it 94% at worst and 96 to 98% as a rule."""
 
-_NOTHING = 1e-20
+NOTHING = 1e-20
 """Variance below which all cases came out alike, up to rounding; one case in 10^6 would cause 1e-12."""
 
 
@@ -41,13 +42,13 @@ def standard_error(estimate: Estimate) -> StandardError:
     """The standard deviation of the replicates, corrected.
 
     Args:
-        estimate: A rate, a product of rates or a difference.
+        estimate: A rate or a product of rates.
     """
     drawn = estimate.draws[~np.isnan(estimate.draws)]
     if not len(drawn) or math.isnan(estimate.value):
         return StandardError(math.nan, 1.0)
     found = moments(estimate.spreads)
-    if found.variance < _NOTHING:
+    if found.variance < NOTHING:
         return StandardError(0.0, 1.0)
     factor = MARGIN * math.sqrt(found.variance / found.bootstrap_variance)
     return StandardError(float(drawn.std()) * factor, found.df)
@@ -77,29 +78,20 @@ def proportion_interval(estimate: Estimate) -> Interval:
         # Every suite is of one piece, but not of the same one.
         least = lone_moments(estimate.spreads)
         return _on_logit_scale(estimate.value, t_quantile(_UPPER, least.df) * math.sqrt(least.variance))
-    bound = lone_bound(estimate)
+    bound = lone_bound(estimate.spreads)
     return Interval(0.0, bound) if estimate.value <= 0 else Interval(1.0 - bound, 1.0)
 
 
-def difference_interval(estimate: Estimate) -> Interval:
-    """95% interval of a difference of proportions: Student's t, cut at -1 and 1."""
-    error = standard_error(estimate)
-    if math.isnan(error.value):
-        return Interval(math.nan, math.nan)
-    reach = t_quantile(_UPPER, error.df) * error.value if error.value > 0 else lone_bound(estimate)
-    return Interval(max(estimate.value - reach, -1.0), min(estimate.value + reach, 1.0))
-
-
-def lone_bound(estimate: Estimate) -> float:
+def lone_bound(spreads: Sequence[Spread]) -> float:
     """Bound a rate of which no case was found: the smaller of two bounds.
 
     The upper end of the interval that a single success (one in each suite) would have had; and the
     exact binomial bound for as many independent cases as there are tasks of the more numerous kind.
     """
-    clusters = sum(max(len(part.users), len(part.injections)) for part in estimate.spreads)
+    clusters = sum(max(len(part.users), len(part.injections)) for part in spreads)
     exact = 1.0 - math.pow(1.0 - _UPPER, 1.0 / clusters)
-    least = lone_moments(estimate.spreads)
-    centre = min(sum(part.lone for part in estimate.spreads), 0.5)
+    least = lone_moments(spreads)
+    centre = min(sum(part.lone for part in spreads), 0.5)
     if not centre:
         return exact
     reach = t_quantile(_UPPER, least.df) * math.sqrt(least.variance)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference import (
+    Difference,
+    mean_difference,
+    paired_grid,
+    pooled_difference,
+    suite_difference,
+)
 from agentsys.analysis.statistics.error_rule import NO_TEXT, ErrorRule, outcome
-from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import standard_error
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.outcome_grid import Tally, tally
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.records.case_row import CaseRow
 
 
@@ -45,7 +49,7 @@ class Compared(NamedTuple):
 
     baseline: float
     defense: float
-    difference: Estimate
+    difference: Difference
     """The defense's rate less the baseline's."""
 
 
@@ -86,47 +90,59 @@ def pair_up(
 
 
 def compared(
-    pairs: Sequence[Pair], side: Side, resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
+    pairs: Sequence[Pair], side: Side, draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
 ) -> dict[str, Compared]:
     """The difference of a rate per suite, then `overall`, then `pooled`.
 
-    Every replicate weighs a case alike on both sides, so that what the two share cancels out.
-
     Args:
-        pairs: Pairs of one model and one attack (or benign).
+        pairs: Pairs of one model and one attack (or benign), at least one.
         side: Which outcome.
-        resampler: Draws the tasks.
+        draws: Draws the signs of tasks.
         rule: What errored cases count as.
     """
     suites = sorted({pair.baseline.suite for pair in pairs})
     grouped = {suite: [pair for pair in pairs if pair.baseline.suite == suite] for suite in suites}
     first = [tally(suite, [pair.baseline for pair in found], rule) for suite, found in grouped.items()]
     second = [tally(suite, [pair.defense for pair in found], rule) for suite, found in grouped.items()]
-    parts = [totals(_difference(*both), side, resampler) for both in zip(first, second, strict=True)]
-    rates = [rate([part]) for part in parts]
-    before, after = _levels(first, side), _levels(second, side)
-    differences = [*rates, macro(rates), rate(parts)]
-    levels = zip(before, after, differences, strict=True)
-    return dict(zip([*suites, OVERALL, POOLED], itertools.starmap(Compared, levels), strict=True))
+    return differences(first, second, side, draws)
 
 
-def p_value(difference: Estimate) -> float:
-    """Two-sided p-value of no difference.
+def from_zero(counted: Sequence[Tally], side: Side, draws: SignDraws) -> dict[str, Compared]:
+    """The same for one defense's cases against a rate of 0 on each of them.
 
-    Student's t test with the clustered, corrected standard error. Where each suite's cases all differ
-    in the same way there is no spread to divide by: then a sign test whose trials are the tasks of the
-    more numerous kind, in as many suites as differ. nan where there is nothing to resample.
+    Args:
+        counted: The suites' cases, sorted by suite, each with a counted case.
+        side: Which outcome.
+        draws: Draws the signs of tasks.
     """
-    error = standard_error(difference)
-    if np.isnan(error.value):
-        return float("nan")
-    if error.value > 0:
-        return 2.0 * float(special.stdtr(error.df, -abs(difference.value) / error.value))
-    differing = int(abs(difference.value) * len(difference.spreads) + 1e-9)
-    if not differing and abs(difference.value) > 1e-9:
-        differing = 1  # every task differs by the same part of its cases: they agree all the same
-    fewest = min(max(len(part.users), len(part.injections)) for part in difference.spreads)
-    return float(min(1.0, 2.0 ** (1 - differing * fewest)))
+    none = [
+        replace(found, solved=np.zeros_like(found.cases), hijacked=np.zeros_like(found.cases))
+        for found in counted
+    ]
+    return differences(none, counted, side, draws)
+
+
+def differences(
+    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
+) -> dict[str, Compared]:
+    """The difference of a rate per suite, then `overall`, then `pooled`.
+
+    Args:
+        before: The baseline's counts per suite.
+        after: The defense's, of the same cases of the same suites.
+        side: Which outcome.
+        draws: Draws the signs of tasks.
+    """
+    grids = [paired_grid(*both, side, draws) for both in zip(before, after, strict=True)]
+    levels = {found.counted.suite: suite_difference(found) for found in grids}
+    return {
+        level: Compared(found.rate_before, found.rate_after, found)
+        for level, found in {
+            **levels,
+            OVERALL: mean_difference(grids),
+            POOLED: pooled_difference(grids),
+        }.items()
+    }
 
 
 def changed(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> list[Pair]:
@@ -142,15 +158,3 @@ def changed(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> 
 def exposed_in_both(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
     return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)
-
-
-def _difference(first: Tally, second: Tally) -> Tally:
-    return replace(second, solved=second.solved - first.solved, hijacked=second.hijacked - first.hijacked)
-
-
-def _levels(suites: Sequence[Tally], side: Side) -> list[float]:
-    """One defense's own rates: each suite's, then their mean, then the pooled one."""
-    hits = [float((suite.solved if side is Side.SOLVED else suite.hijacked).sum()) for suite in suites]
-    cases = [float(suite.cases.sum()) for suite in suites]
-    rates = [hit / count for hit, count in zip(hits, cases, strict=True)]
-    return [*rates, float(np.mean(rates)), sum(hits) / sum(cases)]

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentsys.analysis.metrics.compare import CaseFlip, Comparison
-from agentsys.analysis.metrics.contenders import Axis, Field
+from agentsys.analysis.metrics.contenders import Axis
 from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
 from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells
+from agentsys.analysis.tables.few_task_notes import few_task_notes
 from agentsys.analysis.tables.flips import ReportPages, flip_grids, flip_groups, flip_record
 from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import provenance_notes
@@ -34,7 +35,7 @@ _HEADINGS = {ALL_CASES: "Overall, %", EXPOSED: "Overall, % of exposed"}
 """In a terminal, where captions are not shown."""
 
 _EXPLAINED = (
-    f"{CONFIDENCE:.0f}% intervals and p: user tasks and injection tasks resampled, the same for both. "
+    f"{CONFIDENCE:.0f}% intervals and p: signs of user tasks and of injection tasks flipped, with a t test. "
     "p Holm is corrected for the other rows of the same table; * marks p Holm below 0.05 by suite. "
     "Overall: unweighted mean of the suites.",
     "+/-: cases in which only the compared side, or only the baseline, has the outcome (solved, or "
@@ -198,6 +199,7 @@ def _notes(found: Comparison) -> Iterator[str]:
     if any(case.simulated for case in _compared(found)):
         yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
     yield from provenance_notes(_compared(found))
+    yield from few_task_notes(found)
     yield from count_notes(found)
 
 
@@ -217,23 +219,13 @@ def count_notes(found: Comparison) -> Iterator[str]:
         )
         if any(count for count, _ in parts):
             listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)
-            yield f"{_title(contest)}: {len(pairing.pairs)} cases compared; left out: {listed}."
+            yield f"{contest.title}: {len(pairing.pairs)} cases compared; left out: {listed}."
         unknown = sum(None in (pair.baseline.exposed_raw, pair.defense.exposed_raw) for pair in pairing.pairs)
         if unknown and contest.field.attack != NO_ATTACK:
-            yield f"{_title(contest)}: exposure unknown for {unknown} cases, which are not among the exposed."
+            yield f"{contest.title}: exposure unknown for {unknown} cases, which are not among the exposed."
     for field, count in found.unopposed.items():
         cases = "1 case" if count == 1 else f"{count} cases"
-        yield f"{_place(field)}: {cases} under {found.baseline} alone, nothing to compare them with."
-
-
-def _title(contest: Contest) -> str:
-    return f"{contest.compared} against {contest.baseline}, {_place(contest.field)}"
-
-
-def _place(field: Field) -> str:
-    attack = "no attack" if field.attack == NO_ATTACK else field.attack
-    named = [name for name in (attack, field.defense, field.model) if name]
-    return f"{', '.join(named)} on {field.benchmark} {field.version}"
+        yield f"{field.place}: {cases} under {found.baseline} alone, nothing to compare them with."
 
 
 def _data(found: Comparison, records: LongForm, pages: ReportPages) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from agentsys.analysis.metrics.exposed_rates import (
 )
 from agentsys.analysis.metrics.limits import Bound, cap_of, floor_of, limits_of
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
-from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
@@ -45,17 +45,16 @@ _Lines = Mapping[tuple[str, str], list[CaseRow]]
 
 
 def honesty_notes(
-    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, seed: int = 0
 ) -> list[str]:
     """All footnotes on some cases.
 
     Args:
         cases: Cases in any order. Injection tasks run as user tasks are left out.
         rule: What errored cases count as.
-        replicates: Number of bootstrap replicates.
-        seed: Seed of the bootstrap's draws.
+        seed: Seed of the sign flips behind the notes on what could be told from nothing.
     """
-    resampler = Resampler(replicates, seed)
+    signs = SignDraws(seed=seed)
     listed = list(cases)
     sheets = _sheets(listed)
     notes = [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *provenance_notes(listed)]
@@ -64,8 +63,8 @@ def honesty_notes(
         found = [
             *_sloppy(lines),
             *_limits(sheet, lines),
-            *_floors(lines, resampler, rule),
-            *_detectable(lines, resampler, rule),
+            *_floors(lines, signs, rule),
+            *_detectable(lines, rule),
             *_exposure(lines, rule),
             *_searches(lines, rule),
         ]
@@ -141,11 +140,11 @@ def _tasks(bound: Bound) -> str:
     return "; ".join(f"{suite} {', '.join(tasks)}" for suite, tasks in by_suite.items())
 
 
-def _floors(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
+def _floors(lines: _Lines, signs: SignDraws, rule: ErrorRule) -> Iterator[str]:
     for (defense, attack), cases in lines.items():
         if defense != _UNDEFENDED or attack == NO_ATTACK or is_control(cases):
             continue
-        levels = at_the_floor(cases, resampler, rule)
+        levels = at_the_floor(cases, signs, rule)
         if levels:
             yield (
                 f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
@@ -153,15 +152,13 @@ def _floors(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[st
             )
 
 
-def _detectable(lines: _Lines, resampler: Resampler, rule: ErrorRule) -> Iterator[str]:
+def _detectable(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     for attack in sorted({attack for _, attack in lines} - {NO_ATTACK}):
         baseline = lines.get((_UNDEFENDED, attack))
         others = {defense: cases for (defense, name), cases in lines.items() if name == attack}
         others.pop(_UNDEFENDED, None)
         if baseline and others:
-            points = {
-                name: detectable_asr(baseline, found, resampler, rule) for name, found in others.items()
-            }
+            points = {name: detectable_asr(baseline, found, rule) for name, found in others.items()}
             listed = ", ".join(
                 f"{name} {value:.1f}" for name, value in points.items() if not math.isnan(value)
             )

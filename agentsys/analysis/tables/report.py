@@ -91,7 +91,7 @@ def report(
         *_suites_drawn(reading.cases),
         *measured_notes(measured, reading.cases),
         *denial_notes(denied),
-        *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
+        *honesty_notes(reading.cases, errors, seed=seed),
     ]
     return Report(
         rows,

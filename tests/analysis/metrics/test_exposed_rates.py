@@ -22,7 +22,7 @@ from agentsys.analysis.metrics.exposed_rates import (
     workspace_split,
 )
 from agentsys.analysis.metrics.limits import Limits, cap_of, floor_of, limits_of
-from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.exposure_notes import honesty_notes, limit_notes
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import read_cases
@@ -116,11 +116,11 @@ def test_workspace_is_split_where_both_kinds_of_injection_tasks_were_run() -> No
 
 def test_a_model_that_falls_for_nothing_is_at_the_floor() -> None:
     silent = _grid({"banking": (8, 4), "slack": (8, 4)}, defense="none")
-    assert at_the_floor(silent, Resampler(200)) == ["overall", "banking", "slack"]
+    assert at_the_floor(silent, SignDraws(99)) == ["overall", "banking", "slack"]
     loud = [replace(case, injection_success=True) for case in silent]
-    assert at_the_floor(loud, Resampler(200)) == []
+    assert at_the_floor(loud, SignDraws(99)) == []
     half = [replace(case, injection_success=case.suite == "slack") for case in silent]
-    assert at_the_floor(half, Resampler(200)) == ["banking"]
+    assert at_the_floor(half, SignDraws(99)) == ["banking"]
 
 
 def test_more_cases_detect_smaller_differences() -> None:
@@ -128,22 +128,22 @@ def test_more_cases_detect_smaller_differences() -> None:
         baseline = _grid({"banking": (users, goals)}, defense="none")
         flipped = [replace(case, injection_success=i % 3 == 0) for i, case in enumerate(baseline)]
         other = [replace(case, defense="agentsys") for case in baseline]
-        return detectable_asr(flipped, other, Resampler(300))
+        return detectable_asr(flipped, other)
 
     assert detectable(20, 20) < detectable(8, 7) < 100
-    assert math.isnan(detectable_asr([], [], Resampler(10)))
+    assert math.isnan(detectable_asr([], []))
 
 
 def test_notes_stand_only_where_they_apply() -> None:
     plain = [row(benchmark="own", user_task_id=f"user_task_{user}") for user in range(3)]
-    assert honesty_notes(plain, replicates=50) == []
+    assert honesty_notes(plain) == []
 
 
 def test_notes_are_one_line_each_and_name_the_sheet_where_there_are_several() -> None:
     cases = _grid({"banking": (8, 3)}, defense="none", injection_success=True, exposed_raw=True)
     cases[0] = replace(cases[0], exposed_raw=False, injection_success=False)
     defended = [replace(case, defense="agentsys", injection_success=False) for case in cases]
-    notes = honesty_notes([*cases, *defended], replicates=50)
+    notes = honesty_notes([*cases, *defended])
     assert not any("\n" in note for note in notes)
     text = " ".join(notes)
     assert (
@@ -155,7 +155,7 @@ def test_notes_are_one_line_each_and_name_the_sheet_where_there_are_several() ->
         "none / important_instructions: payload returned by a tool in 95.8% of cases; ASR there 100.00 (n 23)"
         in text
     )
-    both = honesty_notes([*cases, *(replace(case, model="other") for case in cases)], replicates=50)
+    both = honesty_notes([*cases, *(replace(case, model="other") for case in cases)])
     assert all(note.startswith(("gpt-4o on agentdojo", "other on agentdojo")) for note in both)
 
 
@@ -187,6 +187,6 @@ def test_the_listed_tasks_are_those_that_agentdojo_passes_untouched() -> None:
 
 def test_a_sloppy_simulated_model_is_named_under_the_table_with_its_rates() -> None:
     cases = [row(simulated=True, notes=("simulated, sloppiness 0.3", "another note"))]
-    (note,) = [note for note in honesty_notes(cases, replicates=50) if "sloppiness" in note]
+    (note,) = [note for note in honesty_notes(cases) if "sloppiness" in note]
     assert note.startswith("simulated, sloppiness 0.3: ")
-    assert not any("sloppiness" in note for note in honesty_notes([row(simulated=True)], replicates=50))
+    assert not any("sloppiness" in note for note in honesty_notes([row(simulated=True)]))

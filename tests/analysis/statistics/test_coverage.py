@@ -1,10 +1,10 @@
-"""Intervals and tests are right about as often as they say, on generated runs shaped like AgentDojo."""
+"""Intervals of rates are right about as often as they say, on generated runs shaped like AgentDojo."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from interval_simulation import UNDEFENDED, Setting, coverage, rejections
+from interval_simulation import UNDEFENDED, Setting, coverage
 
 _SETTINGS = [
     Setting(user=0.0, injection=0.0),
@@ -19,14 +19,6 @@ _SETTINGS = [
 @pytest.mark.parametrize("setting", _SETTINGS, ids=str)
 def test_95_percent_intervals_of_the_overall_asr_cover_between_93_and_99(setting: Setting) -> None:
     assert 0.93 <= coverage(setting, 400, seed=1).calibrated <= 0.99
-
-
-@pytest.mark.parametrize("setting", _SETTINGS, ids=str)
-@pytest.mark.parametrize("own", [0.0, 0.7])
-def test_two_equal_defenses_are_told_apart_at_most_6_percent_of_the_time(
-    setting: Setting, own: float
-) -> None:
-    assert rejections(setting, 250, own=own, seed=2) <= 0.06
 
 
 def test_plain_percentile_intervals_are_too_wide_without_effects_of_tasks() -> None:
@@ -53,11 +45,21 @@ def test_truth_depends_on_the_effects_through_the_sum_of_their_variances() -> No
 @pytest.mark.parametrize("means", [UNDEFENDED, (0.0,) * 4, (-3.0,) * 4, (1.5,) * 4], ids=str)
 @pytest.mark.parametrize(
     ("user", "injection", "pair"),
-    [(0, 0, 0), (0.5, 0.5, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 1.5, 1), (2, 2, 0), (1, 3, 0)],
+    [
+        (0, 0, 0),
+        (0.5, 0.5, 0),
+        (1, 0, 0),
+        (0, 1, 0),
+        (1, 1, 0),
+        (1, 1.5, 1),
+        (2, 2, 0),
+        (2.5, 1.8, 0),
+        (2, 2.5, 0),
+        (1, 3, 0),
+    ],
 )
-def test_intervals_and_tests_hold_over_many_runs(
+def test_intervals_hold_over_many_runs(
     means: tuple[float, ...], user: float, injection: float, pair: float
 ) -> None:
     setting = Setting(means, user, injection, pair)
     assert 0.94 <= coverage(setting, 2000, replicates=500, seed=5).calibrated <= 0.99
-    assert rejections(setting, 1000, own=0.7, replicates=500, seed=6) <= 0.05

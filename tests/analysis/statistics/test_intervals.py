@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from agentsys.analysis.statistics.bootstrap import Interval, Resampler
 from agentsys.analysis.statistics.estimate import Estimate, Side, defense_quality, macro, rate, totals
-from agentsys.analysis.statistics.intervals import (
-    difference_interval,
-    proportion_interval,
-    standard_error,
-    t_quantile,
-)
+from agentsys.analysis.statistics.intervals import proportion_interval
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
-from agentsys.analysis.statistics.power import smallest_detectable
 
 
 def _estimate(hits: FloatArray, cases: FloatArray | None = None, suite: str = "suite") -> Estimate:
@@ -64,8 +58,6 @@ def test_suites_of_one_piece_but_not_of_the_same_are_not_certain() -> None:
 
 def test_a_single_case_is_undefined() -> None:
     assert math.isnan(_interval(np.ones((1, 1))).low)
-    assert math.isnan(difference_interval(_estimate(np.ones((1, 1)))).low)
-    assert math.isnan(smallest_detectable(_estimate(np.ones((1, 1)))))
 
 
 def test_defense_quality_of_a_perfect_run_is_not_certain() -> None:
@@ -73,22 +65,6 @@ def test_defense_quality_of_a_perfect_run_is_not_certain() -> None:
     interval = proportion_interval(quality)
     assert interval.high == 1.0
     assert 0.6 < interval.low < 0.95
-
-
-def test_differences_that_are_all_alike_get_room_and_stay_in_range() -> None:
-    same, always = _estimate(np.zeros((16, 9))), _estimate(np.ones((16, 9)))
-    assert difference_interval(same).low == -difference_interval(same).high < -0.02
-    assert difference_interval(always).high == 1.0
-    assert 0.5 < difference_interval(always).low < 1.0
-    assert smallest_detectable(same) == pytest.approx(difference_interval(same).high)
-
-
-def test_smallest_detectable_difference_is_the_textbooks_multiple_of_the_standard_error() -> None:
-    grid = (np.random.default_rng(1).random((40, 30)) < 0.4).astype(float)
-    error = standard_error(_estimate(grid))
-    multiple = t_quantile(0.975, error.df) + t_quantile(0.8, error.df)
-    assert smallest_detectable(_estimate(grid)) == pytest.approx(multiple * error.value)
-    assert multiple == pytest.approx(1.96 + 0.8416, rel=0.1)
 
 
 _GRIDS = st.integers(1, 6).flatmap(
@@ -112,10 +88,9 @@ def test_intervals_hold_the_estimate_and_lie_in_range_on_any_grid(grid: list[lis
     if not cases.size:
         return
     estimate = _estimate(hits, cases)
-    interval, difference = proportion_interval(estimate), difference_interval(estimate)
+    interval = proportion_interval(estimate)
     if min(cases.shape) > 1:
         assert not math.isnan(interval.low)
     if not math.isnan(interval.low):
         assert 0 <= interval.low <= estimate.value <= interval.high <= 1
         assert interval.low < interval.high
-        assert -1 <= difference.low <= estimate.value <= difference.high <= 1

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 from asb_cases import AGENTS, attacked, benign, control, grid
 from interval_simulation import Setting, coverage
+from scipy import stats
 from stored_cases import row
 
 from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.rates import MetricRow, measure
 from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference_test import p_value
 from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import MARGIN, standard_error, t_quantile
+from agentsys.analysis.statistics.intervals import MARGIN, standard_error
 from agentsys.analysis.statistics.outcome_grid import Tally
-from agentsys.analysis.statistics.paired import compared, p_value, pair_up
+from agentsys.analysis.statistics.paired import compared, pair_up
+from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.statistics.single_task_suites import Lone, macro_spread, pooled_spread
 from agentsys.analysis.tables.report import report
 from agentsys.records.reading import Reading
@@ -113,20 +116,24 @@ def test_defenses_are_compared_by_suites() -> None:
     rows = [r for r in compare(cases).rows if r.metric == "targeted_asr" and r.cases == "all"]
     (overall,) = [r for r in rows if r.suite == "overall"]
     assert overall.difference == -7.5
-    # By hand: differences per suite -1/8, -4/8, -1/8 and seven times 0.
+    # By hand: differences per suite -1/8, -4/8, -1/8 and seven times 0. The three that differ agree in sign,
+    # which one flip in four does as well; the t test has 9 degrees of freedom.
     differences = np.array([-0.125, -0.5, -0.125, *[0.0] * 7])
-    reach = t_quantile(0.975, 9) * MARGIN * differences.std(ddof=1) / math.sqrt(10)
-    assert overall.ci_high == pytest.approx(100 * (differences.mean() + reach), abs=0.4)
-    assert overall.p > 0.05
+    error = differences.std(ddof=1) / math.sqrt(10)
+    t_test = 2 * stats.t.sf(abs(differences.mean()) / error, 9)
+    expected = np.mean([math.tan(math.pi * (0.5 - p)) for p in (0.25, t_test)])
+    assert overall.p == pytest.approx(0.5 - math.atan(expected) / math.pi)
+    assert overall.ci_low < -7.5 < 0.0 < overall.ci_high
     assert overall.smallest_detectable > 7.5
 
 
 def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> None:
     first, second = grid(dict.fromkeys(AGENTS, 4)), grid({}, defense="none")
     pairs = pair_up(second, first).pairs
-    difference = compared(pairs, Side.INJECTED, Resampler(200))["overall"].difference
-    assert difference.value == 0.5
-    assert p_value(difference) == 2.0**-9
+    for level in ("overall", "pooled"):
+        difference = compared(pairs, Side.INJECTED, SignDraws(99))[level].difference
+        assert difference.value == 0.5
+        assert p_value(difference) == 2.0**-9
 
 
 def test_a_footnote_says_what_was_resampled() -> None:

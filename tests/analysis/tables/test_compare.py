@@ -202,7 +202,7 @@ def test_hostile_names_break_no_format() -> None:
         row(defense=defense, suite=_NASTY, model=_NASTY, attack=_NASTY, source=_NASTY, injection_success=hit)
         for defense, hit in (("none", True), (_NASTY, False))
     ]
-    found = compare(cases, replicates=10)
+    found = compare(cases, draws=10)
     forms = [form for form in OutputFormat if form is not OutputFormat.PARQUET]
     texts = {form: written(compare_output(found, flips=3), form).decode() for form in forms}
     assert not any("\x1b" in text or "\u202e" in text for text in texts.values())

@@ -81,7 +81,7 @@ def test_documents_have_a_row_per_suite_where_there_are_many() -> None:
 
 
 def test_a_comparison_of_many_suites_has_a_row_for_each() -> None:
-    compared = compare([*ten_agents(), *ten_agents("drift")], replicates=50)
+    compared = compare([*ten_agents(), *ten_agents("drift")], draws=50)
     ((_, grids),) = compare_document(compared).sections
     assert grids[-1].header == ("By suite, points", "Suite", *list(METRIC_TITLES.values())[:3])
     assert [cells[1].text for cells in grids[-1].rows] == [*AGENTS, "pooled"] * 2

@@ -1,0 +1,161 @@
+"""p-value and interval of a difference: one test, and the interval that it leaves over.
+
+Sign flips see in how many tasks the defenses differ the same way, and a t test what few tasks can tell
+of the size of a difference; each is blind where the other sees. Their p-values are combined. The interval
+holds the differences that the test does not reject, so that it leaves out 0 exactly where p < 0.05.
+
+Sources: Y. Liu, J. Xie, "Cauchy combination test", Journal of the American Statistical Association
+115(529), 2020; R. G. Newcombe, "Interval estimation for the difference between independent proportions",
+Statistics in Medicine 17, 1998 (square-and-add); G. Y. Zou, A. Donner, Statistics in Medicine 27, 2008 (the
+same with correlation); E. L. Korn, B. I. Graubard, Survey Methodology 24, 1998 (effective sample size).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from scipy import special
+
+from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
+from agentsys.analysis.statistics.difference import Difference, weighted_mean
+from agentsys.analysis.statistics.intervals import lone_bound, t_quantile
+from agentsys.analysis.statistics.variance import Moments, cautious_moments, scaled, spread
+
+LEVEL = 1 - CONFIDENCE / 100
+"""A difference is significant below it, and its interval then leaves out 0."""
+
+_UPPER = 1 - LEVEL / 2
+_UNINFORMATIVE = 0.9
+"""Larger p-values are taken for this one, lest a p of 1 cancel the other of the two."""
+_BISECTIONS = 14
+_STEP = 1.5
+"""Factor between the distances at which the end of an interval is looked for."""
+_EQUAL = 1e-12
+_DESIGN = 1.05
+"""By how much standard errors of rates are widened here; `intervals.MARGIN` is that of rates shown."""
+
+
+def p_value(difference: Difference, at: float = 0.0) -> float:
+    """Two-sided p-value.
+
+    Args:
+        difference: Of two defenses on the same cases.
+        at: The true difference that is put to the test.
+
+    Returns:
+        1 where the observed difference is that one; nan where there is nothing to flip.
+    """
+    if math.isnan(difference.error.value):
+        return math.nan
+    if abs(difference.value - at) < _EQUAL:
+        return 1.0
+    flips = max(reference.p(at) for reference in difference.references)
+    error = difference.error
+    if error.value <= 0:
+        return flips
+    return _combined(flips, 2.0 * float(special.stdtr(error.df, -abs(difference.value - at) / error.value)))
+
+
+def difference_interval(difference: Difference) -> Interval:
+    """95% interval; nan where there is nothing to flip. Cut at -1 and 1."""
+    if math.isnan(difference.error.value):
+        return Interval(math.nan, math.nan)
+    significant = p_value(difference) < LEVEL
+    if difference.error.value <= 0:
+        return _all_alike(difference, significant=significant)
+    low, high = (_end(difference, side, significant=significant) for side in (-1, 1))
+    return Interval(max(low, -1.0), min(high, 1.0))
+
+
+def _combined(*p_values: float) -> float:
+    """Cauchy combination: the p-value of the mean of Cauchy quantiles."""
+    quantiles = [math.tan(math.pi * (0.5 - min(p, _UNINFORMATIVE))) for p in p_values]
+    return math.atan2(1.0, math.fsum(quantiles) / len(quantiles)) / math.pi
+
+
+def _all_alike(difference: Difference, *, significant: bool) -> Interval:
+    """Where every case of a suite differs alike there is no error to measure: see `lone_bound`."""
+    value, reach = difference.value, lone_bound(difference.spreads)
+    low, high = value - reach, value + reach
+    if significant:
+        # No rule says how near to 0 it may come; that it may not hold 0 is all that the test says.
+        low, high = (max(low, value / 100), high) if value > 0 else (low, min(high, value / 100))
+    else:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return Interval(max(low, -1.0), min(high, 1.0))
+
+
+def _end(difference: Difference, side: int, *, significant: bool) -> float:
+    """The lower end (side -1) or the upper one (side 1)."""
+    value, error = difference.value, difference.error
+    ends = [_last_accepted(difference, side, significant=significant)]
+    if side * value >= 0:
+        # Away from 0 differences are as skewed as the rates themselves; inversion alone is too short.
+        ends.append(_square_and_add(difference, side))
+    if side * value <= 0 and not significant:
+        # Where no case points the other way, inversion would stop at 0: "cannot be worse".
+        ends += [value + side * t_quantile(_UPPER, error.df) * error.value, 0.0]
+    return max(ends, key=lambda end: side * end)
+
+
+def _last_accepted(difference: Difference, side: int, *, significant: bool) -> float:
+    """The difference farthest from the observed one before the first that the test rejects."""
+    accepted, rejected = difference.value, 0.0
+    if side * difference.value >= 0 or not significant:
+        distance = difference.error.value
+        while True:
+            rejected = side * min(side * difference.value + distance, 1.0)
+            if p_value(difference, rejected) < LEVEL:
+                break
+            accepted, distance = rejected, distance * _STEP
+            if side * rejected >= 1.0:
+                return rejected
+    for _ in range(_BISECTIONS):
+        middle = (accepted + rejected) / 2
+        if p_value(difference, middle) < LEVEL:
+            rejected = middle
+        else:
+            accepted = middle
+    return accepted
+
+
+class _Rate(NamedTuple):
+    """A rate under one of the two defenses."""
+
+    value: float
+    moments: Moments
+    interval: Interval
+
+
+def _square_and_add(difference: Difference, side: int) -> float:
+    """End of an interval made of the intervals of both rates and of their correlation."""
+    before, after = (_rate(difference, after=after) for after in (False, True))
+    variances = [rate.moments.variance for rate in (before, after)]
+    shared = sum(variances) - difference.error.value**2
+    scale = 2 * math.sqrt(math.prod(variances))
+    correlation = max(-1.0, min(1.0, shared / scale)) if scale > 0 else 0.0
+    if side > 0:
+        gained, lost = after.interval.high - after.value, before.value - before.interval.low
+    else:
+        gained, lost = after.value - after.interval.low, before.interval.high - before.value
+    square = gained**2 + lost**2 - 2 * correlation * gained * lost
+    return difference.value + side * math.sqrt(max(square, 0.0))
+
+
+def _rate(difference: Difference, *, after: bool) -> _Rate:
+    """A rate with Wilson's interval on as many cases as would be worth these, were they independent."""
+    hits = [grid.after if after else grid.before for grid in difference.grids]
+    parts = list(zip(hits, difference.grids, difference.shares, strict=True))
+    value = weighted_mean(hits, difference)
+    found = cautious_moments([scaled(spread(one, grid.counted), share) for one, grid, share in parts])
+    if not _EQUAL < value < 1 - _EQUAL:
+        return _Rate(value, found, Interval(value, value))
+    binomial = value * (1 - value)
+    alone = binomial * math.fsum(share**2 / float(grid.counted.cases.sum()) for _, grid, share in parts)
+    cases = binomial / max(_DESIGN**2 * found.variance, alone)
+    t = t_quantile(_UPPER, found.df)
+    shift = t**2 / cases
+    reach = t * math.sqrt((binomial + shift / 4) / cases)
+    ends = [(value + shift / 2 + sign * reach) / (1 + shift) for sign in (-1, 1)]
+    return _Rate(value, found, Interval(*ends))

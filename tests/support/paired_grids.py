@@ -1,0 +1,40 @@
+"""Small grids of two defenses' outcomes, from the difference in each cell."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentsys.analysis.statistics.difference import Difference, PairedGrid, suite_difference
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
+from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
+
+
+def grid_of(
+    change: FloatArray,
+    cases: FloatArray | None = None,
+    *,
+    suite: str = "suite",
+    draws: int = SIGN_DRAWS,
+    seed: int = 0,
+) -> PairedGrid:
+    """A suite in which the defense has `change` more hits than the baseline.
+
+    Args:
+        change: Shape (U, I); hits of the defense less those of the baseline.
+        cases: Shape (U, I); one per cell by default.
+        suite: The suite's name.
+        draws: Sign flips.
+        seed: Of the flips.
+    """
+    filled = np.ones_like(change) if cases is None else cases
+    after, before = np.maximum(change, 0.0), np.maximum(-change, 0.0)
+    users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in change.shape)
+    counted = Tally(suite, users, injections, filled, after, after, 0)
+    return PairedGrid(counted, before, after, SignDraws(draws, seed))
+
+
+def difference_of(
+    change: FloatArray, cases: FloatArray | None = None, *, draws: int = SIGN_DRAWS, seed: int = 0
+) -> Difference:
+    """The difference in one such suite."""
+    return suite_difference(grid_of(change, cases, draws=draws, seed=seed))
