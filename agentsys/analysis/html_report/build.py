@@ -9,9 +9,10 @@ from pathlib import Path
 
 from agentsys import __version__
 from agentsys.analysis.html_report.case_index import in_reading_order, index_row
+from agentsys.analysis.html_report.cell_links import linked
 from agentsys.analysis.html_report.facts import Facts
 from agentsys.analysis.html_report.interval_figure import interval_figure
-from agentsys.analysis.html_report.page import PageContent, SheetView, data_block, page
+from agentsys.analysis.html_report.page import PageContent, PageNumbers, SheetView, data_block, page
 from agentsys.analysis.html_report.paper_figures import PaperFigure
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.html_report.token_figure import token_figure
@@ -74,16 +75,10 @@ def html_report(
     views = _trajectories(cases, facts, store, limits)
     kept = sum(view is not None for view in views)
     content = PageContent(
-        title=_title(folders),
+        title=page_title(folders),
         folders=[plain(folder) for folder in folders],
         made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
-        counts=_counts(reading, kept),
-        simulated_cases=sum(case.simulated for case in cases),
-        all_cases=len(cases),
-        sheets=_sheet_views(found),
-        notes=tuple(plain(note) for note in found.notes),
-        tokens=token_figure(cases),
-        paper_figures=list(figures),
+        numbers=page_numbers(reading, found, trajectories=kept, figures=figures),
         errors=facts.errors,
         skipped=[plain(line) for line in skipped_lines(reading.skipped, limit=50)],
         configs=facts.configs,
@@ -95,17 +90,40 @@ def html_report(
     return HtmlReport(page(content), kept, len(cases) - kept)
 
 
+def page_numbers(
+    reading: Reading, found: Report, *, trajectories: int | None = None, figures: Sequence[PaperFigure] = ()
+) -> PageNumbers:
+    """The head of the page, its tables and its figures.
+
+    Args:
+        reading: What was read.
+        found: What `report` measured of it.
+        trajectories: How many of them are in the page, if it holds them.
+        figures: The paper's figures, if the page is to show them.
+    """
+    return PageNumbers(
+        counts=_counts(reading, trajectories),
+        simulated_cases=sum(case.simulated for case in reading.cases),
+        all_cases=len(reading.cases),
+        sheets=_sheet_views(found),
+        notes=tuple(plain(note) for note in found.notes),
+        tokens=token_figure(in_reading_order(reading.cases)),
+        paper_figures=figures,
+    )
+
+
 def _sheet_views(found: Report) -> list[SheetView]:
     """Tables and figure of every model on every version of a benchmark."""
     sections = results_document(found, intervals_by_suite=True).sections
     arranged = sheets(found.rows, found.titles)
     return [
-        SheetView(title, grids, interval_figure(sheet))
+        SheetView(title, [linked(grid, sheet) for grid in grids], interval_figure(sheet))
         for (title, grids), sheet in zip(sections, arranged, strict=True)
     ]
 
 
-def _title(folders: Sequence[str]) -> str:
+def page_title(folders: Sequence[str]) -> str:
+    """The page's heading, from the folders' names."""
     names = [plain(Path(folder).name or folder) for folder in folders]
     if len(names) > 2:
         return f"Runs in {names[0]} and {len(names) - 1} more folders"
@@ -127,11 +145,11 @@ def _trajectories(
     return views
 
 
-def _counts(reading: Reading, kept: int) -> list[tuple[str, str]]:
+def _counts(reading: Reading, kept: int | None) -> list[tuple[str, str]]:
     cases = reading.cases
     counts = [
         ("cases", len(cases)),
-        ("trajectories", kept),
+        *([] if kept is None else [("trajectories", kept)]),
         ("models", len({case.shown_model for case in cases})),
         ("defenses", len({case.defense for case in cases})),
         ("attacks", len({case.attack for case in cases} - {NO_ATTACK})),

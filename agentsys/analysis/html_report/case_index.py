@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, TypedDict
 
 from agentsys.analysis.html_report.loose import number
+from agentsys.records.case_id import case_id
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
@@ -18,6 +20,8 @@ ShownOutcome = Literal["error", "attack_succeeded", "attack_failed", "attack_uns
 class IndexRow(TypedDict):
     """A case in the list. The page's script reads these names."""
 
+    id: str
+    """The name of the case in links."""
     model: str
     simulated: bool
     benchmark: str
@@ -40,6 +44,8 @@ class IndexRow(TypedDict):
     tokens: int | None
     cost_usd: float | None
     seconds: float | None
+    written: float | None
+    """When the file was written, in seconds since 1970; None if it is gone."""
     path: str
     config: str | None
 
@@ -70,6 +76,7 @@ def _numbered(name: str) -> list[tuple[str, int]]:
 def index_row(case: CaseRow) -> IndexRow:
     """The line of one case."""
     return {
+        "id": case_id(case),
         "model": case.shown_model,
         "simulated": case.simulated,
         "benchmark": f"{case.benchmark} {case.version}",
@@ -89,6 +96,7 @@ def index_row(case: CaseRow) -> IndexRow:
         "tokens": _tokens(case),
         "cost_usd": number(case.cost_usd),
         "seconds": number(case.duration_s),
+        "written": _written(case.source),
         "path": case.source,
         "config": case.config_hash,
     }
@@ -108,3 +116,10 @@ def _tokens(case: CaseRow) -> int | None:
     if case.prompt_tokens is None or case.completion_tokens is None:
         return None
     return case.prompt_tokens + case.completion_tokens
+
+
+def _written(source: str) -> float | None:
+    try:
+        return Path(source).stat().st_mtime
+    except (OSError, ValueError):  # gone, a row of a results file, or a name that no file can have
+        return None

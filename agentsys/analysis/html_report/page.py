@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -21,7 +22,7 @@ from agentsys.analysis.tables.escaping import plain
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
-            "case_view.js", "start.js")  # fmt: skip
+            "case_view.js", "sorting.js", "live.js", "start.js")  # fmt: skip
 """Joined in this order into the page's one script."""
 
 
@@ -39,13 +40,9 @@ class SheetView:
 
 
 @dataclass(frozen=True)
-class PageContent:
-    """Everything the template shows. Plain texts are escaped by the template."""
+class PageNumbers:
+    """What is counted and measured: the head of the page, its tables and figures."""
 
-    title: str
-    folders: list[str]
-    made_by: str
-    """E.g. `agentsys 0.1.0, 2026-01-31 12:00`."""
     counts: list[tuple[str, str]]
     """Label and number, for the head of the page."""
     simulated_cases: int
@@ -53,23 +50,63 @@ class PageContent:
     sheets: list[SheetView]
     notes: tuple[str, ...]
     tokens: TokenFigure | None
-    paper_figures: list[PaperFigure]
-    errors: list[ErrorGroup]
-    skipped: list[str]
-    configs: list[ConfigGroup]
-    versions: list[VersionGroup]
-    left_out: str
-    """One sentence if trajectories are left out; empty otherwise."""
+    paper_figures: Sequence[PaperFigure] = ()
+
+
+class Live(NamedTuple):
+    """Where a page that follows its runs begins."""
+
+    run: str
+    """Which server made it: another one's page is no use."""
+    version: int
+    """How far its list of cases goes."""
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """Everything the template shows. Plain texts are escaped by the template."""
+
+    title: str
+    folders: list[str]
+    made_by: str
+    """E.g. `agentsys 0.1.0, 2026-01-31 12:00`."""
+    numbers: PageNumbers | None
+    """None where they are still to come."""
     index: Markup
     """The list of cases, from `data_block`."""
-    trajectories: Markup
-    """Texts and trajectories, from `data_block`."""
+    errors: Sequence[ErrorGroup] = ()
+    skipped: Sequence[str] = ()
+    configs: Sequence[ConfigGroup] = ()
+    versions: Sequence[VersionGroup] = ()
+    left_out: str = ""
+    """One sentence if trajectories are left out; empty otherwise."""
+    trajectories: Markup | None = None
+    """Texts and trajectories, from `data_block`; None where the page asks its server for them."""
+    live: Live | None = None
+    """None in a report."""
 
 
 def page(content: PageContent) -> str:
-    """The whole report as one HTML document."""
+    """The whole report, or the page of `agentsys view`, as one HTML document."""
     style = _template("report.css")
     script = '"use strict";\n(() => {\n' + "\n".join(_template(name) for name in _SCRIPTS) + "\n})();\n"
+    images = content.numbers is not None and bool(content.numbers.paper_figures)
+    return _rendered(
+        "page.html",
+        content=content,
+        numbers=content.numbers,
+        policy=_policy(script, style, images=images, live=content.live is not None),
+        style=Markup(style),
+        script=Markup(script),
+    )
+
+
+def numbers_page(numbers: PageNumbers) -> str:
+    """Head, tables and figures alone, as a document from which the live page takes them."""
+    return _rendered("numbers_only.html", numbers=numbers)
+
+
+def _rendered(template: str, **values: object) -> str:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -79,20 +116,19 @@ def page(content: PageContent) -> str:
     )
     # Names in grids are as they were found: made plain here, and escaped where they are put down.
     environment.filters["plain"] = plain
-    return environment.get_template("page.html").render(
-        content=content,
-        policy=_policy(script, style, images=bool(content.paper_figures)),
-        style=Markup(style),
-        script=Markup(script),
-    )
+    return environment.get_template(template).render(**values)
 
 
-def _policy(script: str, style: str, *, images: bool) -> str:
-    """Only this script, this style sheet and images inside the page; no forms, no text made into markup."""
+def _policy(script: str, style: str, *, images: bool, live: bool) -> str:
+    """Only this script and style sheet, and images inside the page; no forms, no text made into markup.
+
+    A live page may ask its own server.
+    """
     return "; ".join(
         [
             "default-src 'none'",
             *(["img-src data:"] if images else []),
+            *(["connect-src 'self'"] if live else []),
             f"script-src '{_digest(script)}'",
             f"style-src '{_digest(style)}'",
             "base-uri 'none'",

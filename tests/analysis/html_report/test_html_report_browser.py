@@ -14,6 +14,11 @@ from agentsys.analysis.tables.report import report
 from agentsys.records.reading import read_cases
 
 CASES = 1_203
+LIST_IS_IN_VIEW = (
+    "const place = document.querySelector("
+    "'#trajectories').getBoundingClientRect();"
+    "return scrollY > 0 && place.top < innerHeight / 2"
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +80,12 @@ def choose(window: Browser, name: str, value: str) -> None:
         name,
         value,
     )
+
+
+def first_id(window: Browser, page: Path) -> str:
+    """The id of the first case of the list, as a link has it."""
+    window.open(page)
+    return str(window.run("return document.querySelector('#cases a').dataset.id"))
 
 
 def found(window: Browser) -> str:
@@ -165,6 +176,106 @@ def test_the_agent_tree_is_nested_and_folds(window: Browser, small: Path) -> Non
     assert window.count("#case .tree details.span[open]") == 0
 
 
+def test_a_number_in_a_table_leads_to_its_cases_and_the_page_goes_there(window: Browser, small: Path) -> None:
+    window.open(small)
+    window.run(
+        "const links = [...document.querySelectorAll('#tables td a')];"
+        "links.find((link) => link.hash.includes('attack_succeeded')).click()"
+    )
+    window.wait_for("return document.querySelector('#found').textContent === '1 of 6 cases'")
+    assert window.texts("#cases .chip.bad") == ["injection carried out"]
+    assert window.run(LIST_IS_IN_VIEW)
+
+
+def test_a_link_to_a_filter_opens_at_the_list(window: Browser, small: Path) -> None:
+    window.open(small, "#suite=slack&outcome=attack_succeeded")
+    assert found(window) == "1 of 6 cases"
+    assert window.run(LIST_IS_IN_VIEW)
+    window.open(small)
+    assert window.run("return scrollY") == 0
+
+
+def test_every_link_in_the_tables_leads_to_cases(window: Browser, small: Path) -> None:
+    window.open(small)
+    hashes = window.run(
+        "return [...document.querySelectorAll('#tables td a')].map((a) => a.getAttribute('href'))"
+    )
+    assert len(hashes) > 10
+    for address in dict.fromkeys(hashes):
+        window.run("location.hash = arguments[0]", address)
+        window.wait_for("return !document.querySelector('#found').textContent.startsWith('0 ')")
+
+
+def test_columns_sort_and_come_back_to_their_order(window: Browser, small: Path) -> None:
+    window.open(small)
+    # Headings of the first table's first column of numbers: benign utility; the columns before hold names.
+    column = "return [...document.querySelector('#tables tbody').rows].map((row) => row.cells[0].textContent)"
+    before = window.run(column)
+    assert len(before) == 2 and before[0] != before[1]
+    button = "#tables thead th:first-child button"
+    orders = []
+    for _ in range(3):
+        window.run("document.querySelector(arguments[0]).click()", button)
+        orders.append(window.run(column))
+    assert orders == [sorted(before), sorted(before, reverse=True), before]
+    window.run(
+        "const buttons = [...document.querySelectorAll('#tables thead button')];"
+        "buttons.find((button) => button.textContent === 'Targeted ASR').click()"
+    )
+    asr = column.replace("cells[0].textContent", "cells[4].textContent").replace("row.cells", "+row.cells")
+    asr = asr.replace(".textContent", ".firstChild.textContent")
+    assert window.run(asr) == sorted(window.run(asr), reverse=True)
+    assert window.count("#tables th[aria-sort=descending]") == 1
+
+
+def test_two_defenses_of_one_case_stand_side_by_side(window: Browser, small: Path) -> None:
+    window.open(small, "#suite=banking&defense=none&outcome=attack_succeeded")
+    window.click("#cases a")
+    window.wait_for("return document.querySelector('#case h3') !== null")
+    assert window.texts("#case .beside a") == ["agentsys"]
+    window.click("#case .beside a")
+    window.wait_for("return document.querySelectorAll('#case .half').length === 2")
+    assert window.texts("#case .under") == [
+        "none / important_instructions",
+        "agentsys / important_instructions",
+    ]
+    assert window.count("#case .half .tree") == 1
+    assert window.texts("#case .half:first-child .chips .bad") == ["injection carried out"]
+    # The two stores hold the same conversation.
+    assert window.count("#case .parting") == 0
+    lefts = window.run(
+        "return [...document.querySelectorAll('#case .half')].map((h) => h.getBoundingClientRect().left)"
+    )
+    assert lefts[0] < lefts[1]
+    address = str(window.run("return location.hash"))
+    window.open(small, address)
+    window.wait_for("return document.querySelectorAll('#case .half').length === 2")
+    window.resize(390, 800)
+    try:
+        assert window.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        window.resize(1400, 1000)
+    window.click("#case .beside a:last-child")
+    window.wait_for("return document.querySelectorAll('#case .half').length === 0")
+
+
+def test_a_link_to_a_case_that_is_not_there_says_so(window: Browser, small: Path) -> None:
+    window.open(small, "#case=aaaaaaaaaa")
+    window.wait_for("return document.querySelector('#case .banner') !== null")
+    assert "not among these runs" in window.texts("#case .banner")[0]
+
+
+def test_the_list_can_be_put_into_another_order(window: Browser, small: Path) -> None:
+    window.open(small, "#order=newest")
+    rows = "return JSON.parse(document.querySelector('#index-data').textContent)"
+    newest = [row["id"] for row in sorted(window.run(rows), key=lambda row: -row["written"])]
+    listed = window.run("return [...document.querySelectorAll('#cases a')].map((a) => a.dataset.id)")
+    assert listed == newest
+    choose(window, "order", "task")
+    listed = window.run("return [...document.querySelectorAll('#cases a')].map((a) => a.dataset.id)")
+    assert listed == [row["id"] for row in window.run(rows)]
+
+
 def test_simulated_cases_are_marked_in_the_list_and_above(window: Browser, small: Path) -> None:
     window.open(small)
     assert window.count("#cases .chip.simulated") == 3
@@ -225,7 +336,7 @@ def test_nothing_an_attacker_wrote_is_executed(window: Browser, hostile: Path) -
 
 
 def test_hidden_characters_are_shown_by_their_code(window: Browser, hostile: Path) -> None:
-    window.open(hostile, "#case=0")
+    window.open(hostile, f"#case={first_id(window, hostile)}")
     shown = set(window.texts("#case .hidden-character"))
     assert {"U+202E", "U+0000", "U+001B", "U+2028"} <= shown
 
@@ -266,7 +377,9 @@ def test_a_thousand_cases_open_at_once_and_are_listed_by_the_hundred(window: Bro
 
 
 def test_a_case_far_down_the_list_is_brought_into_view(window: Browser, large: Path) -> None:
-    window.open(large, "#case=700")
+    window.open(large)
+    far = window.run("return JSON.parse(document.querySelector('#index-data').textContent)[700].id")
+    window.open(large, f"#case={far}")
     inside = (
         "const list = document.querySelector('#cases').getBoundingClientRect();"
         "const link = document.querySelector('#cases [aria-current]').getBoundingClientRect();"
@@ -277,7 +390,8 @@ def test_a_case_far_down_the_list_is_brought_into_view(window: Browser, large: P
 
 
 def test_wide_content_scrolls_inside_the_page_on_a_narrow_screen(window: Browser, small: Path) -> None:
-    window.open(small, "#case=1")
+    first = first_id(window, small)
+    window.open(small, f"#case={first}")
     window.resize(420, 900)
     try:
         assert window.run("return document.documentElement.scrollWidth <= window.innerWidth")
@@ -290,6 +404,6 @@ def test_a_report_with_trajectories_left_out_says_where_they_are(window: Browser
     reading = read_cases([tmp_path])
     page = tmp_path / "report.html"
     page.write_text(html_report(reading, report(reading, replicates=5), limits=ReportLimits(cases=0)).html)
-    window.open(page, "#case=0")
+    window.open(page, f"#case={first_id(window, page)}")
     assert "left out" in window.texts("#case .banner")[0]
     assert str(tmp_path) in window.texts("#case .facts")[0]

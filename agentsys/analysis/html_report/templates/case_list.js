@@ -1,13 +1,12 @@
 // The list of cases: links, a page of them at a time.
 
 const PAGE = 100;
-const ALL_SIMULATED = CASES.every((row) => row.simulated);
 const list = document.getElementById("cases");
 
 // `always`: say of a simulated case that it is one even where all of them are (the page's banner says so).
 function outcomeChips(row, { always = false } = {}) {
   const chips = [];
-  if (row.outcome === "attack_succeeded") chips.push(chip("attacked", "bad", "The injection task was carried out"));
+  if (row.outcome === "attack_succeeded") chips.push(chip("injection carried out", "bad", "The attack succeeded"));
   if (row.outcome === "attack_failed") chips.push(chip("resisted", "good", "The injection task was not carried out"));
   if (row.outcome === "attack_unseen") {
     chips.push(chip("never seen", "note", "The attack failed, but no tool had returned its text"));
@@ -15,7 +14,7 @@ function outcomeChips(row, { always = false } = {}) {
   if (row.outcome === "error") chips.push(chip(`error: ${row.error_kind || "unknown"}`, "bad"));
   if (row.solved === true) chips.push(chip("solved", "good", "The user task was solved"));
   if (row.solved === false) chips.push(chip("not solved", "note", "The user task was not solved"));
-  if (row.simulated && (always || !ALL_SIMULATED)) {
+  if (row.simulated && (always || !CASES.every((one) => one.simulated))) {
     chips.push(chip("simulated", "simulated", "A scripted agent, not a language model"));
   }
   return chips;
@@ -30,24 +29,26 @@ function caseTitle(row) {
   return `${row.suite} · ${task}${row.epoch ? ` · epoch ${row.epoch}` : ""}`;
 }
 
-function caseLink(place, state) {
-  const row = CASES[place];
-  const under = row.attack === "none" ? row.defense : `${row.defense} / ${row.attack}`;
+function caseUnder(row) {
+  return row.attack === "none" ? row.defense : `${row.defense} / ${row.attack}`;
+}
+
+function caseLink(row, state) {
   const link = element(
     "a", "case-link",
     element("span", "case-title", oneLine(caseTitle(row))),
-    element("span", "case-under", oneLine(under)),
+    element("span", "case-under", oneLine(caseUnder(row))),
     element("span", "chips", ...outcomeChips(row)),
   );
-  link.href = addressOf({ ...state, case: place });
-  link.dataset.place = String(place);
+  link.href = addressOf({ ...state, case: row.id, beside: "" });
+  link.dataset.id = row.id;
   return link;
 }
 
 // Marks the chosen case in the list and brings it into the list's view, without moving the page.
 function markChosen(state) {
   for (const link of list.querySelectorAll("a")) {
-    if (Number(link.dataset.place) !== state.case) link.removeAttribute("aria-current");
+    if (link.dataset.id !== state.case) link.removeAttribute("aria-current");
     else {
       link.setAttribute("aria-current", "true");
       const above = link.offsetTop - list.scrollTop;
@@ -58,24 +59,38 @@ function markChosen(state) {
   }
 }
 
-// As many pages as it takes to have the chosen case among them.
-function pagesFor(places, state) {
-  return PAGE * Math.max(1, Math.ceil((places.indexOf(state.case) + 1) / PAGE));
+function placeOf(rows, id) {
+  return rows.findIndex((row) => row.id === id);
 }
 
-function showList(places, state, shown = pagesFor(places, state)) {
-  const links = places.slice(0, shown).map((place) => caseLink(place, state));
+// As many pages as it takes to have the chosen case among them.
+function pagesFor(rows, state) {
+  return PAGE * Math.max(1, Math.ceil((placeOf(rows, state.case) + 1) / PAGE));
+}
+
+function showList(rows, state, shown = pagesFor(rows, state)) {
+  const links = rows.slice(0, shown).map((row) => caseLink(row, state));
   list.replaceChildren(...links);
-  if (places.length > shown) {
-    const more = element("button", "more", `Show ${amount(Math.min(PAGE, places.length - shown))} more`);
+  if (rows.length > shown) {
+    const more = element("button", "more", `Show ${amount(Math.min(PAGE, rows.length - shown))} more`);
     more.type = "button";
     more.addEventListener("click", () => {
-      showList(places, state, shown + PAGE);
+      showList(rows, state, shown + PAGE);
       list.children[shown].focus();
     });
     list.append(more);
   }
-  if (!places.length) list.append(element("p", "quiet", "No case matches these filters."));
+  if (!rows.length) list.append(element("p", "quiet", CASES.length ? "No case matches these filters." : "No case yet."));
+}
+
+// After cases have come: the list anew, with its place, its length and the focus as they were.
+function refreshList(rows, state) {
+  const { scrollTop } = list;
+  const focused = list.contains(document.activeElement) ? document.activeElement.dataset.id : null;
+  showList(rows, state, Math.max(PAGE, list.querySelectorAll("a").length));
+  list.scrollTop = scrollTop;
+  const again = focused && [...list.querySelectorAll("a")].find((link) => link.dataset.id === focused);
+  if (again) again.focus({ preventScroll: true });
 }
 
 list.addEventListener("keydown", (event) => {

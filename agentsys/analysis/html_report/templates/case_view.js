@@ -27,6 +27,7 @@ function facts(row) {
     row.seconds === null ? null : fact("Time", seconds(row.seconds)),
     row.config === null ? null : fact("Config", element("code", "", oneLine(row.config))),
     fact("File", element("code", "", oneLine(row.path))),
+    fact("Id", element("code", "", row.id)),
   );
 }
 
@@ -47,7 +48,8 @@ function section(title, about, build, open) {
     { open, className: "section" });
 }
 
-function sections(row, trajectory, pattern) {
+// `alike`: how many messages at the beginning are those of the case beside this one; null where there is none.
+function sections(row, trajectory, pattern, alike) {
   const made = [];
   if (trajectory.error !== undefined) {
     made.push(section("Error", row.error_kind || "", () => textBlock(trajectory.error, pattern), true));
@@ -59,7 +61,7 @@ function sections(row, trajectory, pattern) {
     made.push(element("p", "quiet", "No message that the acting agent received holds the injection: the defense kept it out. The agent tree shows who read it."));
   }
   made.push(section("Conversation", count(trajectory.messages.length, "message"),
-    () => conversation(trajectory.messages, pattern), true));
+    () => conversation(trajectory.messages, pattern, alike), true));
   if (trajectory.spans) {
     made.push(section("Agent tree", treeSummary(trajectory), () => {
       const tree = agentTree(trajectory, pattern);
@@ -82,32 +84,88 @@ function sections(row, trajectory, pattern) {
   return made;
 }
 
-function neighbours(places, state) {
-  const at = places.indexOf(state.case);
-  const link = (label, place) => {
-    if (place === undefined) return element("span", "quiet", label);
+function neighbours(rows, state) {
+  const at = placeOf(rows, state.case);
+  const link = (label, row) => {
+    if (row === undefined) return element("span", "quiet", label);
     const made = element("a", "", label);
-    made.href = addressOf({ ...state, case: place });
+    made.href = addressOf({ ...state, case: row.id, beside: "" });
     return made;
   };
-  const where = at < 0 ? "not among the cases shown" : `${amount(at + 1)} of ${amount(places.length)}`;
-  return element("div", "neighbours", link("← Previous", places[at - 1]), element("span", "quiet", where),
-    link("Next →", at < 0 ? places[0] : places[at + 1]));
+  const where = at < 0 ? "not among the cases shown" : `${amount(at + 1)} of ${amount(rows.length)}`;
+  return element("div", "neighbours", link("← Previous", rows[at - 1]), element("span", "quiet", where),
+    link("Next →", at < 0 ? rows[0] : rows[at + 1]));
 }
 
-function showCase(places, state) {
-  if (state.case === null) {
+// The same task under other defenses, or by other models.
+function othersOf(row) {
+  const same = ["benchmark", "suite", "user_task", "injection_task", "attack", "epoch"];
+  return CASES.filter((other) => other.id !== row.id && same.every((name) => other[name] === row[name]));
+}
+
+function besideLinks(row, state) {
+  const others = othersOf(row);
+  const link = (label, beside) => {
+    const made = element("a", "beside-link", oneLine(label));
+    made.href = addressOf({ ...state, beside });
+    if (beside && beside === state.beside) made.setAttribute("aria-current", "true");
+    return made;
+  };
+  const several = new Set([row, ...others].map((one) => one.model)).size > 1;
+  const links = others.map((other) => link(several ? `${other.defense} (${other.model})` : other.defense, other.id));
+  if (!links.length && !state.beside) return null;
+  return element("p", "beside", element("span", "quiet", "Set beside:"), ...links,
+    state.beside ? link("one case only", "") : null);
+}
+
+// How many messages two conversations begin with in common; defenses have system prompts of their own.
+function alikeIn(first, second) {
+  const said = (message) => JSON.stringify([message.role, message.answers, message.parts.map((part) => pieces(part).join("")),
+    (message.calls || []).map((call) => [call.tool, pieces(call.args).join("")])]);
+  const [one, other] = [first, second].map(({ messages }) => messages.filter(({ role }) => role !== "system").map(said));
+  const differs = one.findIndex((text, place) => text !== other[place]);
+  return differs < 0 ? one.length : differs;
+}
+
+const MISSING = element("p", "banner", "This case is not among these runs: the link is of others, or the case was removed.");
+const LEFT_OUT = "This trajectory is left out of the report: see the note above the filters. It is in the file named here.";
+
+function caseParts(row, trajectory, pattern, alike) {
+  if (!row) return [MISSING.cloneNode(true)];
+  return [
+    element("h3", "", oneLine(caseTitle(row))),
+    element("p", "under", oneLine(caseUnder(row))),
+    element("p", "chips", ...outcomeChips(row, { always: true })),
+    facts(row),
+    ...(trajectory ? sections(row, trajectory, pattern, alike) : [element("p", "banner", LEFT_OUT)]),
+  ];
+}
+
+let asked = 0;
+async function showCase(rows, state) {
+  asked += 1;
+  const turn = asked;
+  if (!state.case) {
     view.replaceChildren(element("p", "quiet empty", "Choose a case from the list."));
     return;
   }
-  const row = CASES[state.case];
-  const trajectory = data().trajectories[state.case];
+  const ids = [state.case, state.beside].filter(Boolean);
+  let told;
+  try {
+    told = await Promise.all(ids.map((id) => (BY_ID.has(id) ? source.trajectory(id) : null)));
+  } catch (fault) {
+    if (turn === asked) view.replaceChildren(element("p", "banner", `The case cannot be shown: ${fault.message}`));
+    return;
+  }
+  if (turn !== asked) return;
+  const pattern = searchPattern(state.q);
+  const alike = told.length === 2 && told.every(Boolean) ? alikeIn(...told) : null;
+  const shown = ids.map((id, place) => caseParts(BY_ID.get(id), told[place], pattern, alike));
+  document.body.classList.toggle("two", shown.length === 2);
   view.replaceChildren(
-    neighbours(places, state),
-    element("h3", "", oneLine(caseTitle(row))),
-    element("p", "chips", ...outcomeChips(row, { always: true })),
-    facts(row),
-    ...(trajectory ? sections(row, trajectory, searchPattern(state.q))
-      : [element("p", "banner", "This trajectory is left out of the report: see the note above the filters. It is in the file named here.")]),
+    neighbours(rows, state),
+    BY_ID.has(state.case) ? besideLinks(BY_ID.get(state.case), state) ?? "" : "",
+    ...(shown.length === 1 ? shown[0]
+      : [element("div", "pair", ...shown.map((parts) => element("section", "half", ...parts)))]),
   );
 }

@@ -82,7 +82,14 @@ function callView(call, pattern) {
   );
 }
 
-function conversation(messages, pattern) {
+// `alike`: after so many messages (system prompts aside) the case beside this one goes on in another way.
+function conversation(messages, pattern, alike = null) {
   if (!messages.length) return element("p", "quiet", "No messages were recorded.");
-  return element("div", "conversation", ...messages.map((message) => messageView(message, pattern)));
+  const shown = messages.map((message) => messageView(message, pattern));
+  const spoken = messages.map(({ role }, place) => (role === "system" ? null : place)).filter((place) => place !== null);
+  if (alike !== null && alike < spoken.length) {
+    const text = alike ? `${count(alike, "message")} alike; from here they differ` : "They differ from the beginning";
+    shown.splice(spoken[alike], 0, element("p", "parting", text));
+  }
+  return element("div", "conversation", ...shown);
 }

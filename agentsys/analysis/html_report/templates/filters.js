@@ -1,31 +1,41 @@
-// What is shown: filters and the chosen case. It all stands in the address after `#`, so that a view can
-// be linked to and the browser's Back button works.
+// What is shown: filters, the order, the chosen case and the one beside it. It all stands in the address
+// after `#`, so that a view can be linked to and the browser's Back button works.
 
 const OUTCOMES = {
-  attack_succeeded: "attack carried out",
-  attack_failed: "attack not carried out",
+  attack_succeeded: "injection carried out",
+  attack_failed: "injection not carried out",
   attack_unseen: "payload never seen",
   benign: "no attack",
   error: "errored",
 };
 const TASKS = { solved: "solved", failed: "not solved" };
 const SELECTS = ["model", "suite", "defense", "attack", "outcome", "task"];
+const FILTERS = [...SELECTS, "q"];
+const ORDERS = {
+  task: ["by task", null],
+  newest: ["newest first", (row) => row.written],
+  tokens: ["most tokens first", (row) => row.tokens],
+  cost: ["highest cost first", (row) => row.cost_usd],
+  time: ["longest first", (row) => row.seconds],
+  length: ["most tool results first", (row) => row.length],
+};
+const USUAL_ORDER = LIVE ? "newest" : "task";
 
 const form = document.getElementById("filters");
 
 function stateOfAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const state = Object.fromEntries([...SELECTS, "q"].map((name) => [name, given.get(name) || ""]));
-  const place = given.has("case") ? Number(given.get("case")) : NaN;
-  state.case = Number.isInteger(place) && place >= 0 && place < CASES.length ? place : null;
+  const state = Object.fromEntries([...FILTERS, "case", "beside"].map((name) => [name, given.get(name) || ""]));
+  state.order = Object.hasOwn(ORDERS, given.get("order") || "") ? given.get("order") : USUAL_ORDER;
   return state;
 }
 
 function addressOf(state) {
-  const filled = Object.entries(state).filter(([, value]) => value !== "" && value !== null);
-  return `#${new URLSearchParams(filled.map(([name, value]) => [name, String(value)]))}`;
+  const filled = Object.entries(state).filter(([name, value]) => value && !(name === "order" && value === USUAL_ORDER));
+  return `#${new URLSearchParams(filled)}`;
 }
 
+// Called again when cases have come: what is chosen stays chosen.
 function fillSelects() {
   const values = (name) => [...new Set(CASES.map((row) => row[name]))].sort();
   const options = {
@@ -34,11 +44,19 @@ function fillSelects() {
     task: Object.entries(TASKS),
   };
   for (const name of SELECTS) {
-    const all = new Option("all", "");
-    const known = options[name].map(([value, label]) => new Option(plainText(label), value));
-    form.elements[name].append(all, ...known);
-    form.elements[name].closest("label").hidden = known.length < 2;
+    const select = form.elements[name];
+    const known = options[name].map(([value]) => value).join("\n");
+    if (select.dataset.known === known) continue;
+    const chosen = select.value;
+    select.replaceChildren(new Option("all", ""), ...options[name].map(([value, label]) => new Option(plainText(label), value)));
+    select.dataset.known = known;
+    select.value = chosen;
+    select.closest("label").hidden = options[name].length < 2;
   }
+}
+
+function fillOrders() {
+  for (const [value, [label]] of Object.entries(ORDERS)) form.elements.order.append(new Option(label, value));
 }
 
 function matches(row, state) {
@@ -48,11 +66,10 @@ function matches(row, state) {
   return !state.task || row.solved === (state.task === "solved");
 }
 
-function filtered(state) {
-  const withText = state.q ? casesWith(state.q) : null;
-  const places = [];
-  CASES.forEach((row, place) => {
-    if (matches(row, state) && (withText === null || withText.has(place))) places.push(place);
-  });
-  return places;
+async function filtered(state) {
+  const withText = state.q ? await source.withText(state.q) : null;
+  const rows = CASES.filter((row) => matches(row, state) && (withText === null || withText.has(row.id)));
+  const value = ORDERS[state.order][1];
+  // Sorting is stable: what has the same value, or none, stays in the order of tasks.
+  return value ? rows.sort((a, b) => (value(b) ?? -1) - (value(a) ?? -1)) : rows;
 }

@@ -1,46 +1,62 @@
 // Putting it together: the address decides what is shown; filters change the address.
 
 const foundLine = document.getElementById("found");
-let current = { places: [], state: null };
+const source = LIVE ? served : embedded;
+let current = { rows: [], state: null };
+let turns = 0;
 
 function same(before, after, names) {
   return before !== null && names.every((name) => before[name] === after[name]);
 }
 
-function show({ focusCase = false } = {}) {
+// `arrive`: go where the address leads; `fresh`: cases have come or changed since the last time.
+async function show({ arrive = false, fresh = false } = {}) {
+  turns += 1;
+  const turn = turns;
   const state = stateOfAddress();
   const before = current.state;
-  const filters = [...SELECTS, "q"];
-  const unfiltered = same(before, state, filters);
-  const places = unfiltered ? current.places : filtered(state);
-  current = { places, state };
+  const unfiltered = !fresh && same(before, state, [...FILTERS, "order"]);
+  const rows = unfiltered ? current.rows : await filtered(state);
+  if (turn !== turns) return;
+  current = { rows, state };
   if (!unfiltered) {
-    for (const name of filters) form.elements[name].value = state[name];
-    foundLine.textContent = `${amount(places.length)} of ${count(CASES.length, "case")}`;
-    showList(places, state);
-  } else if (state.case !== null && !list.querySelector(`a[data-place="${state.case}"]`)) {
-    showList(places, state);
+    for (const name of [...FILTERS, "order"]) form.elements[name].value = state[name];
+    foundLine.textContent = `${amount(rows.length)} of ${count(CASES.length, "case")}`;
+    if (fresh) refreshList(rows, state);
+    else showList(rows, state);
+  } else if (state.case && BY_ID.has(state.case) && !list.querySelector(`a[data-id="${CSS.escape(state.case)}"]`)) {
+    showList(rows, state);
   }
   markChosen(state);
-  if (!same(before, state, ["case", "q"]) || !unfiltered) showCase(places, state);
-  if (focusCase && state.case !== null && (before === null || before.case !== state.case)) {
+  const sameCase = same(before, state, ["case", "beside", "q"]);
+  if (!sameCase || (!unfiltered && !fresh)) await showCase(rows, state);
+  if (arrive && turn === turns) goTo(before, state);
+}
+
+// A link to a case leads to the case; one to a filter, to the list.
+function goTo(before, state) {
+  if (state.case) {
+    if (same(before, state, ["case", "beside"])) return;
     view.focus({ preventScroll: true });
     view.scrollIntoView({ block: "start" });
+  } else if ([...FILTERS].some((name) => state[name])) {
+    document.getElementById("trajectories").scrollIntoView({ block: "start" });
   }
 }
 
 function typed() {
   const state = { ...stateOfAddress() };
-  for (const name of [...SELECTS, "q"]) state[name] = form.elements[name].value;
+  for (const name of [...FILTERS, "order"]) state[name] = form.elements[name].value;
+  if (!state.order) state.order = USUAL_ORDER;
   history.replaceState(null, "", addressOf(state));
-  show();
+  return show();
 }
 
 function step(by) {
-  const { places, state } = current;
-  const at = places.indexOf(state.case);
-  const next = places[at < 0 ? 0 : at + by];
-  if (next !== undefined) location.hash = addressOf({ ...state, case: next });
+  const { rows, state } = current;
+  const at = placeOf(rows, state.case);
+  const next = rows[at < 0 ? 0 : at + by];
+  if (next !== undefined) location.hash = addressOf({ ...state, case: next.id, beside: "" });
 }
 
 let waiting = 0;
@@ -50,7 +66,7 @@ form.elements.q.addEventListener("input", () => { clearTimeout(waiting); waiting
 form.addEventListener("reset", () => setTimeout(typed));
 
 // A plain anchor such as #tables moves the page and leaves filters alone.
-window.addEventListener("hashchange", () => { if (location.hash.includes("=")) show({ focusCase: true }); });
+window.addEventListener("hashchange", () => { if (location.hash.includes("=")) show({ arrive: true }); });
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -66,5 +82,8 @@ document.addEventListener("keydown", (event) => {
 });
 
 fillSelects();
+fillOrders();
 form.hidden = false;
-show({ focusCase: true });
+makeTablesSortable(document);
+show({ arrive: true });
+if (LIVE) follow();

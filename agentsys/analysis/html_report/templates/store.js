@@ -1,15 +1,53 @@
-// The embedded data: the list of cases at once, texts and trajectories when one of them is first needed.
+// The cases: the list of them at once, texts and trajectories when they are needed. The report has all of it
+// in the page; the page of `agentsys view` asks its server.
 
-const CASES = JSON.parse(document.getElementById("index-data").textContent);
+let CASES = JSON.parse(document.getElementById("index-data").textContent);
+const BY_ID = new Map(CASES.map((row) => [row.id, row]));
+const TEXTS = new Map();
+const EMBEDDED = document.getElementById("trajectory-data");
+const LIVE = EMBEDDED === null;
 
-let loaded = null;
-function data() {
-  if (loaded === null) loaded = JSON.parse(document.getElementById("trajectory-data").textContent);
-  return loaded;
+// What the report says of itself: `trajectory` gives one or null, `withText` the ids of cases that hold a text.
+const embedded = {
+  loaded: null,
+  data() {
+    if (embedded.loaded === null) {
+      const { texts, trajectories } = JSON.parse(EMBEDDED.textContent);
+      texts.forEach((text, number) => TEXTS.set(number, text));
+      embedded.loaded = new Map(CASES.map((row, place) => [row.id, trajectories[place]]));
+    }
+    return embedded.loaded;
+  },
+  trajectory: (id) => embedded.data().get(id),
+  withText(query) {
+    const known = embedded.data();
+    const pattern = searchPattern(query);
+    const holds = (text) => { pattern.lastIndex = 0; return pattern.test(text); };
+    const texts = new Set();
+    for (const [number, text] of TEXTS) if (holds(typeof text === "string" ? text : text.join(""))) texts.add(number);
+    return new Set(CASES.filter((row) => {
+      if (holds(namesOf(row))) return true;
+      const found = known.get(row.id) && searchable(row.id, known.get(row.id));
+      return Boolean(found) && (holds(found.tools) || found.texts.some((number) => texts.has(number)));
+    }).map((row) => row.id));
+  },
+};
+
+function namesOf(row) {
+  return [row.id, row.suite, row.user_task, row.injection_task, row.defense, row.attack, row.model,
+    row.error_kind || "", row.path].join("\n");
+}
+
+const perCase = new Map();
+function searchable(id, trajectory) {
+  if (!perCase.has(id)) {
+    perCase.set(id, { texts: [...textNumbers(trajectory)], tools: toolNames(trajectory).join("\n") });
+  }
+  return perCase.get(id);
 }
 
 function pieces(number) {
-  const text = data().texts[number];
+  const text = TEXTS.get(number);
   return typeof text === "string" ? [text] : text;
 }
 
@@ -41,28 +79,4 @@ function textNumbers(trajectory) {
 function toolNames(trajectory) {
   const names = trajectory.messages.flatMap((message) => (message.calls || []).map((call) => call.tool));
   return names.concat((trajectory.spans || []).map((span) => span.name || ""));
-}
-
-let perCase = null;
-function searchable(place) {
-  if (perCase === null) {
-    perCase = data().trajectories.map((trajectory) =>
-      trajectory && { texts: [...textNumbers(trajectory)], tools: toolNames(trajectory).join("\n") });
-  }
-  return perCase[place];
-}
-
-// Places of the cases in which the query stands somewhere.
-function casesWith(query) {
-  const pattern = searchPattern(query);
-  const holds = (text) => { pattern.lastIndex = 0; return pattern.test(text); };
-  const texts = data().texts.map((text) => holds(typeof text === "string" ? text : text.join("")));
-  return new Set([...CASES.keys()].filter((place) => {
-    const row = CASES[place];
-    const names = [row.suite, row.user_task, row.injection_task, row.defense, row.attack, row.model,
-      row.error_kind || "", row.path].join("\n");
-    if (holds(names)) return true;
-    const known = searchable(place);
-    return Boolean(known) && (holds(known.tools) || known.texts.some((number) => texts[number]));
-  }));
 }
