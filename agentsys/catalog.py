@@ -80,6 +80,13 @@ def node(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict[str, A
     return values
 
 
+def setting_names() -> list[str]:
+    """The keys of a run that are on no account an option of a command: groups and plain values."""
+    top = yaml.safe_load(_read(shipped_config_dir() / "config.yaml"))
+    chosen = [group for choice in top["defaults"] if isinstance(choice, dict) for group in choice]
+    return [*chosen, "experiment", *(key for key in top if key not in ("defaults", "sweep"))]
+
+
 def config_path(group: str, name: str, config_dirs: Sequence[Path] = ()) -> Path:
     """The file a config is in; the user's or a shipped one.
 

@@ -59,6 +59,7 @@ from agentsys.models.chat import (
 from agentsys.models.element import ModelElement
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.price import Price, cost_usd
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
@@ -94,6 +95,7 @@ __all__ = [
     "NotInjectable",
     "PicksPairs",
     "PlaysRoles",
+    "Price",
     "Rehearsable",
     "ReplaysTexts",
     "SaysWhatIsLeftOut",
@@ -112,6 +114,7 @@ __all__ = [
     "WholeProgram",
     "WrapsModels",
     "assistant",
+    "cost_usd",
     "default_system_message",
     "span",
     "system",

@@ -3,4 +3,4 @@
 # The runs: agentsys run +experiment=figure2 (with model=simulated: without a key).
 # Give the folder of runs; options may follow:
 #   scripts/figure2.sh results/runs/paper --out results/figures
-agentsys figure 2 --runs "${@:-results/runs/paper}"
+agentsys figure 2 "${@:-results/runs/paper}"

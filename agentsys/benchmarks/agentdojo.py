@@ -36,6 +36,7 @@ class AgentDojo:
         fixes: Repairs of checks and data (see agentsys.benchmarks.fixes). Official scores stay what they
             are; those that change what models read are part of the benchmark's name.
         clock: The time that tools read: where each case's clock starts, or `real`.
+        name: The name that runs are reported under; one of their own for suites that are not AgentDojo's.
 
     Raises:
         ConfigError: If a version, suite, module, fix or way of injection is not known, or the clock no time.
@@ -50,6 +51,7 @@ class AgentDojo:
         modules: Sequence[str] = (),
         fixes: Sequence[str] | str = (),
         clock: str = DEFAULT,
+        name: str = "agentdojo",
     ) -> None:
         if injection not in _INJECTIONS:
             raise ConfigError(unknown_name("benchmark.injection", injection, _INJECTIONS))
@@ -61,7 +63,7 @@ class AgentDojo:
         self.clock = parsed_clock(clock)
         changes = [injection] if injection != "folded" else []
         changes += [name for name in self.fixes if FIXES[name].changes_runs]
-        self.name = "+".join(["agentdojo", *changes])
+        self.name = "+".join([name, *changes])
         self.user_name = user_name
         self._registered = _suites_of(version)
         self._names = self._chosen(suites)

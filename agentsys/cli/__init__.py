@@ -15,7 +15,7 @@ import typer
 
 from agentsys import __version__
 from agentsys.cli.errors import exit_status
-from agentsys.cli.lazy import CommandSource, lazy_group
+from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 
 _RUNS_TOOLS = {"audit", "run", "serve"}
@@ -37,14 +37,15 @@ COMMANDS = {
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
     "guard": CommandSource("agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."),
     "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download data that is not ours to ship (ASB)."),
-    "doctor": CommandSource("agentsys.cli.doctor:doctor", "Check the installation, keys and a sample case."),
+    "doctor": CommandSource(
+        "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."
+    ),
 }
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
     no_args_is_help=True,
-    add_completion=False,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

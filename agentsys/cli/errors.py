@@ -67,9 +67,30 @@ def _refused(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
-        command = error.ctx.command_path if getattr(error, "ctx", None) else "agentsys"
-        _say(f"Error: {error.format_message().rstrip('.')}. See {command} --help.")
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "agentsys"
+        _say(f"Error: {error.format_message().rstrip('.')}.{_hint(error)} See {command} --help.")
     return USAGE
+
+
+_MEANT = {
+    "cfg": "agentsys show config prints what a command would work with",
+    "multirun": "comma lists sweep as they are: defense=none,agentsys",
+}
+"""Options of other harnesses -> how the same is done here."""
+
+
+def _hint(error: Any) -> str:
+    """What an unknown option was meant to be, where its name is a setting's or another harness's."""
+    from agentsys.catalog import setting_names
+
+    name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    context = getattr(error, "ctx", None)
+    if not name or context is None or "overrides" not in {p.name for p in context.command.params}:
+        return ""
+    if name in _MEANT:
+        return f" Here {_MEANT[name]}."
+    return f" Settings have no dashes: {name}=VALUE." if name in setting_names() else ""
 
 
 @contextmanager

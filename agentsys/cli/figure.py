@@ -8,21 +8,22 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored, say_unfinished
+from agentsys.cli.stored_runs import (
+    ErrorsOption,
+    FoldersArgument,
+    NamesOption,
+    RunsOption,
+    given,
+    read_stored,
+    say_unfinished,
+)
 from agentsys.errors import ConfigError, unknown_name
 
 
 def figure(
     name: Annotated[str, typer.Argument(metavar="2|3|4|table1|tokens", help="Which figure.")],
-    runs: Annotated[
-        list[Path],
-        typer.Option(
-            "--runs", metavar="DIR", help="Folder of runs, ours or published ones; may be given repeatedly."
-        ),
-    ],
-    more_runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Further folders of runs.")
-    ] = None,
+    folders: FoldersArgument = None,
+    runs: RunsOption = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the PDF, the PNG and the plotted numbers (CSV).")
     ] = Path("results/figures"),
@@ -44,7 +45,7 @@ def figure(
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
-    reading = read_stored([*runs, *(more_runs or [])], names, whole_names=True)
+    reading = read_stored(given(folders, runs, "figure"), names, whole_names=True)
     say_unfinished(reading)
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
         print(path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentsys.cli.errors import asked_to_end
+from agentsys.cli.help.completion import overrides_beginning_with
 from agentsys.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def run(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Hydra overrides, e.g. model=simulated defense=none,agentsys limit=10 +experiment=NAME"
+            help="Hydra overrides, e.g. model=simulated defense=none,agentsys limit=10 experiment=NAME",
+            autocompletion=overrides_beginning_with,
         ),
     ] = None,
     config_dir: Annotated[

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from agentsys.catalog import node
+from agentsys.cli.help.completion import names_in, overrides_beginning_with
+from agentsys.cli.help.lazy import LazyCommand
 from agentsys.cli.terminal import one_line, printable
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_from
 
 ConfigDir = Annotated[
@@ -21,6 +22,8 @@ PluginPath = Annotated[
     list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
 ]
 
+_DEFENSE = "A defense, as `agentsys list defenses` names it."
+
 app = typer.Typer(
     help="Show a resolved config, what a defense does, its prompts, or an attack's text.",
     no_args_is_help=True,
@@ -28,26 +31,70 @@ app = typer.Typer(
 )
 
 
-@app.command("config")
+@app.command("config", context_settings={"ignore_unknown_options": True})
 def config(
-    overrides: Annotated[list[str] | None, typer.Argument(help="As for `agentsys run`.")] = None,
+    line: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND] [ARGUMENT]...",
+            help="Overrides as for `agentsys run`; or any command with its arguments.",
+            autocompletion=overrides_beginning_with,
+        ),
+    ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Print the resolved config as YAML, one document for each combination of a sweep."""
-    import yaml
+    """Print as YAML what a command would work with; of a sweep, one document for each combination."""
+    from agentsys.cli import COMMANDS
 
+    words, folders = line or [], config_dir or []
+    command = words[0] if words and words[0] in COMMANDS else None
+    if command is None:
+        _print_cells(words, folders)
+        return
+    own = [word for folder in folders for word in ("--config-dir", str(folder))]
+    context = LazyCommand(command, COMMANDS[command]).make_context(command, [*words[1:], *own])
+    _print_document({"command": command, "options": _options(context)})
+    if overrides := context.params.get("overrides"):
+        _print_cells([text for text in overrides if not text.startswith("runs=")], folders)
+
+
+def _print_cells(overrides: list[str], config_dirs: list[Path]) -> None:
     from agentsys.models.secrets import masked
     from agentsys.runs.compose import compose
 
-    for settings in compose(overrides or [], config_dir or []):
-        print("---")
-        shown = masked(settings.model_dump(mode="json"))
-        print(printable(yaml.safe_dump(shown, sort_keys=False)).rstrip())
+    for settings in compose(overrides, config_dirs):
+        _print_document(masked(settings.model_dump(mode="json")))
+
+
+def _options(context: Any) -> dict[str, Any]:
+    """The command's options as they are typed, with what they are set to."""
+    shown = {}
+    for parameter in context.command.params:
+        if parameter.name in context.params and parameter.name != "overrides":
+            name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.name
+            shown[name] = _plain(context.params[parameter.name])
+    return shown
+
+
+def _plain(value: Any) -> Any:
+    """An option's value as YAML can hold it."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
+
+def _print_document(values: Any) -> None:
+    import yaml
+
+    print("---")
+    print(printable(yaml.safe_dump(values, sort_keys=False)).rstrip())
 
 
 @app.command("defense")
 def defense(
-    name: Annotated[str, typer.Argument(help="A defense, as `agentsys list defenses` names it.")],
+    name: Annotated[str, typer.Argument(help=_DEFENSE, autocompletion=names_in("defense"))],
     config_dir: ConfigDir = None,
     plugin_path: PluginPath = None,
 ) -> None:
@@ -64,7 +111,7 @@ def defense_text(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -
 
 @app.command("prompts")
 def prompts(
-    defense: Annotated[str, typer.Argument(help="A defense, as `agentsys list defenses` names it.")],
+    defense: Annotated[str, typer.Argument(help=_DEFENSE, autocompletion=names_in("defense"))],
     config_dir: ConfigDir = None,
     plugin_path: PluginPath = None,
 ) -> None:
@@ -88,68 +135,35 @@ def _built(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
 
 @app.command("attack")
 def attack(
-    name: Annotated[str, typer.Argument(help="An attack, as `agentsys list attacks` names it.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="An attack, as `agentsys list attacks` names it.", autocompletion=names_in("attack")
+        ),
+    ],
     suite: Annotated[str, typer.Option(help="The suite.")],
     user_task: Annotated[str, typer.Option("--user-task", help="Its id, or its number.")],
     injection_task: Annotated[str, typer.Option("--injection-task", help="Its id, or its number.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="As for `agentsys run`, e.g. model=gpt-4o benchmark.version=v1."),
+        typer.Argument(
+            help="As for `agentsys run`, e.g. model=gpt-4o benchmark.version=v1.",
+            autocompletion=overrides_beginning_with,
+        ),
     ] = None,
     config_dir: ConfigDir = None,
+    plugin_path: PluginPath = None,
 ) -> None:
     """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into.
 
     Where a model will read another text, because of YAML's escapes and folding, that one follows.
     """
+    from agentsys.runs.attack_text import attack_texts
+
+    import_from(plugin_path or [])
     chosen = [f"attack={name}", *(overrides or [])]
     shown = attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
-    for vector, (text, read) in shown.items():
-        print(f"=== {one_line(vector)} ===\n{printable(text)}\n")
-        if read != text:
-            print(f"--- as a model reads it ---\n{printable(read)}\n")
-
-
-def attack_texts(
-    overrides: list[str], suite_name: str, user_task: str, injection_task: str, config_dirs: list[Path]
-) -> Mapping[str, tuple[str, str]]:
-    """Injection vector -> the text that is written, and the one that a model reads.
-
-    Args:
-        overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
-        suite_name: The suite.
-        user_task: A user task's id, or its number.
-        injection_task: An injection task's id, or its number.
-        config_dirs: The user's own config folders.
-
-    Raises:
-        ConfigError: If a name is unknown, the attack writes nothing, or the task cannot be injected.
-    """
-    from agentsys.attacks.literal import read_of
-    from agentsys.contracts import AttackKind, NotInjectable, Victim
-    from agentsys.models.card import model_card
-    from agentsys.runs.compose import compose
-    from agentsys.runs.instantiate import instantiate
-
-    settings = compose(overrides, config_dirs)[0]
-    benchmark = instantiate("benchmark", settings.benchmark)
-    attack = instantiate("attack", settings.attack)
-    if attack.kind is AttackKind.NONE:
-        raise ConfigError("Attack 'none' writes nothing; name another one (agentsys list attacks).")
-    suite = benchmark.suite(suite_name)
-    victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
-    user = _task("user_task", user_task, suite.user_tasks)
-    injection = _task("injection_task", injection_task, suite.injection_tasks)
-    try:
-        texts = attack.injections(suite, user, injection, victim)
-    except NotInjectable as error:
-        raise ConfigError(f"{error}") from None
-    return {vector: (text, read_of(suite, text)) for vector, text in texts.items()}
-
-
-def _task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
-    """A task by id or number."""
-    full = f"{kind}_{name}" if name.isdigit() else name
-    if full not in tasks:
-        raise ConfigError(unknown_name(kind.replace("_", " "), full, tasks))
-    return tasks[full]
+    for vector, text in shown.items():
+        print(f"=== {one_line(vector)} ===\n{printable(text.written)}\n")
+        if text.read != text.written:
+            print(f"--- as a model reads it ---\n{printable(text.read)}\n")

@@ -15,22 +15,23 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.score_variants import variants_of
 from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.stored_runs import ErrorsOption, NamesOption, read_stored, say_unfinished
+from agentsys.cli.stored_runs import (
+    ErrorsOption,
+    FoldersArgument,
+    NamesOption,
+    RunsOption,
+    given,
+    read_stored,
+    say_unfinished,
+)
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.reading import Reading
 
 
 def table(
     number: Annotated[str, typer.Argument(metavar="1|2|3|4|5|6|7", help="The paper's table.")],
-    runs: Annotated[
-        list[Path],
-        typer.Option(
-            "--runs", metavar="DIR", help="Folder of runs, ours or published ones; may be given repeatedly."
-        ),
-    ],
-    more_runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Further folders of runs.")
-    ] = None,
+    folders: FoldersArgument = None,
+    runs: RunsOption = None,
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
     errors: ErrorsOption = ErrorRule.REPORT,
@@ -51,12 +52,12 @@ def table(
             f"--fixed and --by cannot be written as {form.value} here;"
             " give another --format, or use agentsys results DIR --fixed --format csv."
         )
-    folders = [*runs, *(more_runs or [])]
-    reading = read_stored(folders, names, whole_names=form.for_programs)
+    chosen_folders = given(folders, runs, "table")
+    reading = read_stored(chosen_folders, names, whole_names=form.for_programs)
     if form.for_programs:
         say_unfinished(reading)
     filled = fill(chosen, reading.cases, errors)
-    document = paper_document(filled, reading, errors, logdir=_logdir(folders, reading))
+    document = paper_document(filled, reading, errors, logdir=_logdir(chosen_folders, reading))
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         document = with_variants(document, filled, variants, errors)

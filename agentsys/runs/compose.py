@@ -14,7 +14,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -51,12 +51,14 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     Raises:
         ConfigError: For an unknown name or key, a malformed override, or a value of the wrong kind.
     """
+    overrides = [_with_plus(text) for text in overrides]
     parsed = _parse(overrides)
     choices = _choices(config_dirs)
-    for override in parsed:
-        _check_choice(override, choices)
     fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
-    swept = {_key(o): [str(v) for v in o.sweep_string_iterator()] for o in parsed if o.is_sweep_override()}
+    swept = {_key(o): _swept(o, choices) for o in parsed if o.is_sweep_override()}
+    for override in parsed:
+        for value in swept.get(_key(override), [override.value()]):
+            _known_choice(_key(override), value, choices)
     with _hydra(config_dirs) as resolve:
         base = resolve([text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)])
         given = {_key(o) for o in parsed}
@@ -97,16 +99,37 @@ def _choices(config_dirs: Sequence[Path]) -> dict[str, list[str]]:
     return {group: known(group, config_dirs) for group in GROUPS}
 
 
-def _check_choice(override: Override, choices: Mapping[str, Sequence[str]]) -> None:
-    if override.is_sweep_override():
-        for value in override.sweep_string_iterator():
-            _known_choice(_key(override), str(value), choices)
-    elif isinstance(override.value(), str):
-        _known_choice(_key(override), str(override.value()), choices)
+def _with_plus(override: str) -> str:
+    """`experiment=NAME` as Hydra wants it: no preset is chosen by default, so that one is added."""
+    return f"+{override}" if override.startswith("experiment=") else override
 
 
-def _known_choice(group: str, name: str, choices: Mapping[str, Sequence[str]]) -> None:
-    if group in choices and name not in choices[group]:
+def _swept(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
+    """The values of a sweep; a pattern stands for the names in its group that it fits."""
+    if isinstance(override.value(), Glob):
+        return _fitting(override, choices)
+    try:
+        return [str(value) for value in override.sweep_string_iterator()]
+    except HydraException as error:
+        raise ConfigError(
+            f"{override.input_line}: no list of values ({_first_line(error)})"
+            f" Write commas: {_key(override)}=A,B"
+        ) from None
+
+
+def _fitting(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
+    group = _key(override)
+    if group not in choices:
+        raise ConfigError(f"{override.input_line}: a pattern chooses among {', '.join(choices)} only.")
+    pattern: Any = override.value()
+    found: list[str] = pattern.filter(list(choices[group]))
+    if not found:
+        raise ConfigError(unknown_name(group, "*".join(pattern.include), choices[group]))
+    return found
+
+
+def _known_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
+    if isinstance(name, str) and group in choices and name not in choices[group]:
         raise ConfigError(unknown_name(group, name, choices[group]))
 
 

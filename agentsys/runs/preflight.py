@@ -54,7 +54,7 @@ def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Blocke
     asked: dict[int, tuple[Unavailable | None, str]] = {}
     for cell in cells:
         if id(cell.stack) not in asked:
-            asked[id(cell.stack)] = _first_trouble(cell.stack.servers, books)
+            asked[id(cell.stack)] = first_trouble(cell.stack.servers, books)
             oddities += [oddity] if (oddity := asked[id(cell.stack)][1]) else []
         trouble = asked[id(cell.stack)][0]
         if trouble is not None:
@@ -84,7 +84,12 @@ def _names(obstacles: Sequence[BlockedCell], why: str) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[Unavailable | None, str]:
+def first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[Unavailable | None, str]:
+    """Ask each server one question, till one cannot be used.
+
+    Returns:
+        Why it cannot be used, or None; and what was odd about an answer, or an empty text.
+    """
     odd = ""
     for server in servers:
         trouble, oddity = _asked(server, books)

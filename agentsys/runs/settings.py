@@ -103,9 +103,17 @@ class Settings(BaseModel):
     @classmethod
     def _numbers_name_tasks(cls, value: object, info: Any) -> object:
         prefix = info.field_name.removesuffix("s")
+        if isinstance(value, (int, str)):  # one alone, without brackets
+            value = [value]
         if not isinstance(value, (list, tuple)):
             return value
         return tuple(f"{prefix}_{v}" if isinstance(v, int) or str(v).isdigit() else v for v in value)
+
+    @field_validator("benchmark")
+    @classmethod
+    def _one_suite_is_a_list(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
+        suites = benchmark.get("suites")
+        return {**benchmark, "suites": [suites]} if isinstance(suites, str) else benchmark
 
     @field_validator("benchmark")
     @classmethod

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from paid_server import Answer, calls, fails, paid_server, says
 from typer.testing import CliRunner
 
-from agentsys.cli import app, checks
-from agentsys.cli.checks import Finding
+from agentsys.cli import app
+from agentsys.cli.doctor import checks
+from agentsys.cli.doctor.checks import Finding
 
 SECRET = "sk-very-secret"
 
@@ -44,13 +46,20 @@ def test_doctor_says_which_keys_are_set_and_never_their_values(
         assert SECRET not in result.output
     found = {f["subject"]: f for f in json.loads(result.output)["models"]}
     assert not found["keyed"]["ok"]
-    assert found["local"] == {"subject": "local", "ok": True, "detail": "needs no key"}
+    assert found["local"]["ok"] is None
+    assert found["local"]["detail"] == "needs no key; its server was not checked: --ping asks it"
+    assert found["simulated"] == {"subject": "simulated", "ok": True, "detail": "needs no key"}
+    assert found["litellm"] == {
+        "subject": "litellm",
+        "ok": None,
+        "detail": "needs model.model_id=...; not checked",
+    }
     assert "not valid YAML" in found["torn"]["detail"]
 
 
 def test_empty_key_counts_as_not_set(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "")
-    assert "MY_KEY is not set" in checks.model_keys("keyed", [own]).detail
+    assert "MY_KEY is not set" in checks.model_found("keyed", [own]).detail
 
 
 @pytest.mark.usefixtures("healthy")
@@ -101,7 +110,10 @@ def test_self_check_runs_a_case_end_to_end() -> None:
 
 @pytest.mark.parametrize(
     ("vertexai", "wanted"),
-    [("false", "MY_KEY is set"), ("true", "MY_PROJECT is not set, MY_PLACE is not set")],
+    [
+        ("false", "MY_KEY is set; its server was not checked: --ping asks it"),
+        ("true", "MY_PROJECT is not set, MY_PLACE is not set"),
+    ],
 )
 def test_of_two_ways_to_a_model_only_the_chosen_ones_variables_are_wanted(
     own: Path, monkeypatch: pytest.MonkeyPatch, vertexai: str, wanted: str
@@ -112,11 +124,43 @@ def test_of_two_ways_to_a_model_only_the_chosen_ones_variables_are_wanted(
     monkeypatch.setenv("MY_KEY", SECRET)
     for variable in ("MY_PROJECT", "MY_PLACE"):
         monkeypatch.delenv(variable, raising=False)
-    found = checks.model_keys("either", [own])
-    assert (found.ok, found.detail) == (vertexai == "false", wanted)
+    found = checks.model_found("either", [own])
+    assert (found.ok, found.detail) == (None if vertexai == "false" else False, wanted)
 
 
 def test_with_its_key_alone_gemini_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", SECRET)
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
-    assert checks.model_keys("gemini-2.5-pro").ok
+    assert checks.model_found("gemini-2.5-pro").detail.startswith("GEMINI_API_KEY is set;")
+
+
+def _asked(own: Path, url: str) -> Finding:
+    (own / "model" / "asked.yaml").write_text(
+        "_target_: agentsys.models.providers.openai.OpenAIModel\nname: asked\nprose_name: AI assistant\n"
+        f"model_id: m\napi_key_env: null\ntemperature: null\nbase_url: {url}\n"
+    )
+    return checks.model_found("asked", [own], ping=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ok", "told"),
+    [
+        (calls("ready", '{"word": "yes"}'), True, "answered, with the tool call it was asked for"),
+        (says("Hello."), False, "answered without the tool call"),
+        (fails(401), False, "check the key"),
+    ],
+)
+def test_a_ping_tells_what_the_server_answers(own: Path, answer: Answer, ok: bool, told: str) -> None:
+    with paid_server(lambda number, body: answer) as server:
+        found = _asked(own, server.url)
+        assert server.asked
+    assert found.ok is ok
+    assert told in found.detail
+
+
+def test_nothing_is_asked_without_a_ping(own: Path) -> None:
+    with paid_server(lambda number, body: says()) as server:
+        _asked(own, server.url)
+        before = len(server.asked)
+        assert checks.model_found("asked", [own]).ok is None
+        assert len(server.asked) == before

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from agentsys import __version__
 from agentsys.cli import COMMANDS, app, errors, main
-from agentsys.cli.lazy import CommandSource, lazy_group
+from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.errors import ConfigError
 
 HEAVY = ("agentdojo", "hydra", "pandas", "matplotlib", *sorted(provider_sdks()))

@@ -110,3 +110,49 @@ def test_show_config_masks_credentials_in_addresses() -> None:
     assert result.exit_code == 0, result.exception
     assert "http://***@h/v1" in result.output
     assert "PASSWORD" not in result.output
+
+
+def test_show_attack_in_exact_mode_has_nothing_to_add() -> None:
+    asked = ["show", "attack", "important_instructions", *PAIR]
+    assert "as a model reads it" in CliRunner().invoke(app, asked).output
+    assert "as a model reads it" not in CliRunner().invoke(app, [*asked, "benchmark.injection=exact"]).output
+
+
+def test_show_attack_takes_an_attack_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "conf" / "attack").mkdir(parents=True)
+    (tmp_path / "conf" / "attack" / "loud.yaml").write_text("_target_: loud_attack_for_show.Loud\n")
+    (tmp_path / "loud_attack_for_show.py").write_text(
+        "from agentsys.plugins import AttackKind\n"
+        "class Loud:\n"
+        "    name, kind = 'loud', AttackKind.TARGETED\n"
+        "    def injections(self, suite, user_task, injection_task, victim):\n"
+        "        return {'injection_bill_text': injection_task.GOAL.upper()}\n"
+    )
+    own = ["--config-dir", str(tmp_path / "conf"), "--plugin-path", str(tmp_path)]
+    result = CliRunner().invoke(app, ["show", "attack", "loud", *PAIR, *own])
+    assert result.exit_code == 0, result.exception
+    assert "SEND A TRANSACTION" in result.output
+
+
+def test_show_config_tells_the_options_of_any_command() -> None:
+    asked = ["show", "config", "results", "some/runs", "--fixed", "--errors", "agentdojo"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.exception
+    (shown,) = yaml.safe_load_all(result.output)
+    assert shown["command"] == "results"
+    chosen = {"folders": ["some/runs"], "--fixed": True, "--errors": "agentdojo", "--format": "table"}
+    assert chosen.items() <= shown["options"].items()
+
+
+def test_show_config_of_a_command_with_overrides_resolves_them_too() -> None:
+    result = CliRunner().invoke(app, ["show", "config", "run", "defense=none", "limit=3", "--dry-run"])
+    options, cell = yaml.safe_load_all(result.output)
+    assert options["options"]["--dry-run"] is True
+    assert cell["limit"] == 3
+
+
+def test_show_config_of_an_option_that_a_command_has_not_is_refused() -> None:
+    error = CliRunner().invoke(app, ["show", "config", "results", "x", "--nonsense"]).exception
+    assert error is not None
+    result = CliRunner().invoke(app, ["show", "config", "--nonsense"])
+    assert result.exit_code != 0

@@ -301,3 +301,42 @@ def test_credentials_in_an_address_stand_in_no_label() -> None:
     (found,) = compose(["+defense.server=http://me:secret@host/v1"])
     assert found.labels["defense"].endswith("+server=http://***@host/v1")
     assert "secret" not in str(found.identity)
+
+
+def test_one_suite_and_one_task_need_no_brackets() -> None:
+    (found,) = compose(["benchmark.suites=banking", "user_tasks=3", "injection_tasks=injection_task_1"])
+    assert found.benchmark["suites"] == ["banking"]
+    assert found.user_tasks == ("user_task_3",)
+    assert found.injection_tasks == ("injection_task_1",)
+
+
+@pytest.mark.parametrize("written", ["experiment=table2_light", "+experiment=table2_light"])
+def test_a_preset_is_chosen_with_or_without_a_plus(written: str) -> None:
+    assert len(compose([written, "model=simulated"])) > 4
+
+
+def test_a_pattern_chooses_among_names(tmp_path: Path) -> None:
+    (tmp_path / "defense").mkdir()
+    (tmp_path / "defense" / "agentsys_mine.yaml").write_text("_target_: x.Y\n")
+    found = {s.labels["defense"] for s in compose(["defense=glob(agentsys*)"], [tmp_path])}
+    assert {"agentsys", "agentsys_strict", "agentsys_mine"} <= found
+    assert all(name.startswith("agentsys") for name in found)
+    fewer = {s.labels["defense"] for s in compose(["defense=glob(agentsys*,exclude=*_no_*)"])}
+    assert "agentsys" in fewer
+    assert not any("_no_" in name for name in fewer)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("defense=glob(agentsyx*)", "Unknown defense 'agentsyx*'. Did you mean agentsys"),
+        ("limit=glob(3*)", "a pattern chooses among model, defense"),
+        ("limit=interval(1,3)", "Write commas: limit=A,B"),
+        ("experiment=table99", "Unknown experiment 'table99'"),
+    ],
+)
+def test_a_sweep_that_is_none_is_one_line(override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose([override])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

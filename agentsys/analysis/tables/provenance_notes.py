@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -21,7 +22,25 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
         cases: Cases of a table, in any order.
     """
     listed = [case for case in cases if not case.is_injection_task_alone]
-    return [*_replied(listed), *_data(listed), *_other_words(listed)]
+    return [*_without_a_part(listed), *_replied(listed), *_data(listed), *_other_words(listed)]
+
+
+_NO_PART = re.compile(r"role '(.+)' has no simulated part")
+"""In a case's note about replies of the simulated model (see agentsys.models.simulated.model)."""
+
+
+def _without_a_part(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Roles of a defense that the simulated model has no script for: its numbers are not the defense's."""
+    cells: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for case in cases:
+        for note in case.notes:
+            if found := _NO_PART.match(note):
+                cells[found[1]][_cell(case)] = None
+    for role, found_in in sorted(cells.items()):
+        yield (
+            f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
+            f" {_listed(list(found_in))}."
+        )
 
 
 def _replied(cases: Sequence[CaseRow]) -> Iterator[str]:

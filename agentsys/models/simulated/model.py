@@ -17,10 +17,15 @@ from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
 from agentsys.models.simulated.slips import slipped
 from agentsys.models.simulated.sloppiness import sloppiness_of
+from agentsys.models.trace import ACTING_ROLES
 
 OTHER = "other"
 """The key of all attacks that `susceptibility` does not name."""
 _PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
+
+NO_PART = "has no simulated part, and was played by the plain agent"
+"""In the note of a reply that was asked for in a role which neither defense, attack nor benchmark brought
+along (`simulated_roles`)."""
 
 
 class SimulatedModel:
@@ -107,8 +112,11 @@ class SimulatedModel:
         sloppy = knowledge.options.sloppiness
         if sloppy.rates:
             message = slipped(message, request, knowledge, play, handler)
-        usage, notes = estimated_usage(request, message), (sloppy.note,) if sloppy.rates else ()
-        return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=notes)
+        notes = [sloppy.note] if sloppy.rates else []
+        if handler is None and request.role not in ACTING_ROLES and not is_question(request):
+            notes.append(f"role '{request.role}' {NO_PART}")
+        usage = estimated_usage(request, message)
+        return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
 
     def _copy(
         self, index: PlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None

@@ -17,6 +17,11 @@ from agentsys.analysis.tables.compare_document import compare_document
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
+from agentsys.models.chat import ChatRequest, user
+from agentsys.models.connection_test import QUESTION
+from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.model import NO_PART, SimulatedModel
+from agentsys.models.simulated.playbook import Playbook
 from agentsys.records.reading import Reading
 from agentsys.records.short_names import LONGEST, short_name, with_short_names
 
@@ -53,6 +58,25 @@ def test_runs_on_different_data_are_not_the_same_test() -> None:
         " (hash aaaaaaaa: gpt-4o / agentsys; hash bbbbbbbb: gpt-4o / none)."
     )
     assert provenance_notes([row(data_hash="a"), row(version="v1", data_hash="b")]) == []
+
+
+def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
+    unplayed = f"role 'judge' {NO_PART}"
+    (note,) = provenance_notes([row(notes=(unplayed,)), row(notes=("other",)), row(defense="none")])
+    assert note.startswith(
+        "Role 'judge' has no simulated part (`simulated_roles`), so the plain agent answered"
+    )
+    assert note.endswith(": gpt-4o / agentsys.")
+
+
+def test_the_simulated_model_says_so_itself_and_only_of_such_roles() -> None:
+    model = SimulatedModel("simulated").scripted(Playbook((), ()), {"worker": plain_agent})
+    asked = [
+        ChatRequest([user("Is this right?")], role=role) for role in ("judge", "worker", "main", "agent")
+    ]
+    told = [model.complete(request).notes for request in asked]
+    assert told == [(f"role 'judge' {NO_PART}",), (), (), ()]
+    assert model.complete(QUESTION).notes == ()
 
 
 def test_published_runs_of_a_defense_with_other_prompts_are_named() -> None:

@@ -8,10 +8,10 @@ import platform
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentsys import __version__, catalog
 from agentsys.config_dir import shipped_config_dir
@@ -32,8 +32,9 @@ class Finding:
 
     subject: str
     """What was looked at."""
-    ok: bool
-    """Whether it is as it should be. A key that is not set is not, though no run may need it."""
+    ok: bool | None
+    """Whether it is as it should be; None where that was not checked. A key that is not set is not, though
+    no run may need it."""
     detail: str
     """What was found and, where it helps, what to do."""
 
@@ -51,11 +52,17 @@ class CheckReport:
     self_check: Finding
 
 
-def examine(logdir: Path, config_dirs: Sequence[Path] = ()) -> CheckReport:
-    """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports)."""
+def examine(logdir: Path, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckReport:
+    """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports).
+
+    Args:
+        logdir: Folder that records would go to.
+        config_dirs: The user's own config folders.
+        ping: Whether each model that has its key is asked one small question, which may cost something.
+    """
     return CheckReport(
         versions=versions(),
-        models=[model_keys(name, config_dirs) for name in catalog.known("model", config_dirs)],
+        models=[model_found(name, config_dirs, ping=ping) for name in catalog.known("model", config_dirs)],
         extras=extras(),
         folders=[configs_found(), writable(logdir)],
         self_check=self_check(),
@@ -95,18 +102,52 @@ _UNUSED = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "l
 """`vertexai` in a model's config -> keys of it that name variables of the other way to the model."""
 
 
-def model_keys(name: str, config_dirs: Sequence[Path] = ()) -> Finding:
-    """Check whether the environment variables that a model's config names (`*_env`) and uses are set."""
+def model_found(name: str, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> Finding:
+    """Check a model: the variables that its config names (`*_env`) and uses, and, if asked to, its server."""
     try:
         values = catalog.node("model", name, config_dirs)
     except ConfigError as error:
         return Finding(name, False, str(error))
+    unset = [key for key, value in values.items() if value == "???"]
+    if unset:
+        return Finding(name, None, f"needs model.{unset[0]}=...; not checked")
+    wanted = _variables(values)
+    told = ", ".join(f"{variable} is {_state(variable)}" for variable in wanted) or "needs no key"
+    if not all(os.environ.get(variable) for variable in wanted):
+        return Finding(name, False, told)
+    if values.get("simulated") and not values.get("base_url"):
+        return Finding(name, True, told)
+    if not ping:
+        return Finding(name, None, f"{told}; its server was not checked: --ping asks it")
+    return _pinged(name, values, config_dirs)
+
+
+def _variables(values: Mapping[str, Any]) -> list[str]:
     unused = _UNUSED.get(bool(values["vertexai"]), frozenset()) if "vertexai" in values else frozenset()
-    wanted = [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
-    if not wanted:
-        return Finding(name, True, "needs no key")
-    told = [f"{variable} is {'set' if os.environ.get(variable) else 'not set'}" for variable in wanted]
-    return Finding(name, all(os.environ.get(variable) for variable in wanted), ", ".join(told))
+    return [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
+
+
+def _state(variable: str) -> str:
+    return "set" if os.environ.get(variable) else "not set"
+
+
+def _pinged(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path]) -> Finding:
+    """Ask a model one small question with one small tool, as `agentsys run` does before its first case."""
+    from agentsys.models.build import build_stack
+    from agentsys.runs.preflight import first_trouble
+
+    try:
+        stack = build_stack(
+            values, cache_dir=None, load_model=lambda other: catalog.node("model", other, config_dirs)
+        )
+    except ConfigError as error:
+        return Finding(name, False, str(error))
+    trouble, odd = first_trouble(stack.servers, None)
+    if trouble is not None or odd:
+        return Finding(name, False, str(trouble or odd))
+    return Finding(
+        name, True, "answered, with the tool call it was asked for" if stack.servers else "asks no server"
+    )
 
 
 def extras() -> list[Finding]:

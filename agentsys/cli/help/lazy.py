@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from agentsys.cli.help.examples import EXAMPLES
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -33,7 +34,9 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which click then runs."""
-        return _load(self._source, info_name).make_context(info_name, args, parent=parent, **extra)
+        command = _load(self._source, info_name)
+        _add_examples(command, info_name or "")
+        return command.make_context(info_name, args, parent=parent, **extra)
 
 
 def lazy_group(sources: Mapping[str, CommandSource]) -> type[TyperGroup]:
@@ -59,6 +62,15 @@ def lazy_group(sources: Mapping[str, CommandSource]) -> type[TyperGroup]:
             raise ConfigError(unknown_name("command", cmd_name, sources))
 
     return LazyGroup
+
+
+def _add_examples(command: Any, name: str) -> None:
+    """Let the help of a command, and those of its subcommands, end with lines to type."""
+    if lines := EXAMPLES.get(name):
+        # A blank line ends a line of the epilog; single ones are filled up.
+        command.epilog = "\n\n".join(["Examples:", *lines])
+    for subcommand, found in getattr(command, "commands", {}).items():
+        _add_examples(found, f"{name} {subcommand}")
 
 
 def _load(source: CommandSource, name: str | None) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentsys.cli.checks import CheckReport, Finding, examine
+from agentsys.cli.doctor.checks import CheckReport, Finding, examine
 from agentsys.cli.terminal import one_line
 
 
@@ -19,10 +19,13 @@ def doctor(
     config_dir: Annotated[
         list[Path] | None, typer.Option(help="A folder with configs of your own; may be repeated.")
     ] = None,
+    ping: Annotated[
+        bool, typer.Option("--ping", help="Ask each model that has its key one small question.")
+    ] = False,
     format: Annotated[Literal["table", "json"], typer.Option(help="How to print.")] = "table",
 ) -> None:
     """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
-    report = examine(logdir, config_dir or [])
+    report = examine(logdir, config_dir or [], ping=ping)
     if format == "json":
         print(json.dumps(dataclasses.asdict(report), indent=2))
     else:
@@ -47,7 +50,8 @@ def _lines(report: CheckReport) -> list[str]:
 
 def _section(title: str, findings: Sequence[Finding]) -> list[str]:
     width = max((len(one_line(f.subject)) for f in findings), default=0)
-    rows = [
-        f"  {'+' if f.ok else '-'} {one_line(f.subject):<{width}}  {one_line(f.detail)}" for f in findings
-    ]
+    rows = [f"  {_MARK[f.ok]} {one_line(f.subject):<{width}}  {one_line(f.detail)}" for f in findings]
     return [title, *rows]
+
+
+_MARK = {True: "+", False: "-", None: "?"}

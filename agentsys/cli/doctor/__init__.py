@@ -1,0 +1,1 @@
+"""`agentsys doctor`: the checks, and how they are told."""

@@ -1,0 +1,88 @@
+"""Lines to type, as the help of each command ends with them."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "agentsys run experiment=quickstart",
+        "agentsys run defense=none,agentsys attack=none,important_instructions limit=5",
+        "agentsys run model=gpt-4o-mini 'defense=glob(agentsys*)' --dry-run",
+    ),
+    "results": (
+        "agentsys results results/runs",
+        "agentsys results results/runs --format csv --out results.csv",
+    ),
+    "table": (
+        "agentsys table 2 results/runs",
+        "agentsys table 7 results/runs --format latex --out table7.tex",
+    ),
+    "figure": (
+        "agentsys figure 3 results/runs",
+        "agentsys figure 4 results/runs --model gpt-4o-mini --out figures",
+    ),
+    "compare": (
+        "agentsys compare results/runs --baseline none",
+        "agentsys compare results/runs --format json",
+    ),
+    "measures": (
+        "agentsys measures results/runs",
+        "agentsys measures results/runs --format csv --out measures.csv",
+    ),
+    "budget": (
+        "agentsys budget results/runs/searches",
+        "agentsys budget results/runs/searches --figure figures/budget",
+    ),
+    "report": (
+        "agentsys report results/runs",
+        "agentsys report results/runs --out report.html --max-cases 500",
+    ),
+    "rescore": (
+        "agentsys rescore results/runs --version v1.2.2",
+        "agentsys rescore results/runs --format json --out flips.json",
+    ),
+    "audit": (
+        "agentsys audit",
+        "agentsys audit benchmark.version=v1.1 runs=results/runs",
+    ),
+    "list": (
+        "agentsys list defenses --long",
+        "agentsys list models --format json",
+    ),
+    "show": (
+        "agentsys show prompts agentsys",
+        "agentsys show config defense=none,agentsys limit=3",
+    ),
+    "show config": (
+        "agentsys show config defense=none,agentsys limit=3",
+        "agentsys show config results results/runs --fixed",
+    ),
+    "show defense": (
+        "agentsys show defense agentsys",
+        "agentsys show defense mine --config-dir conf --plugin-path .",
+    ),
+    "show prompts": (
+        "agentsys show prompts agentsys",
+        "agentsys show prompts mine --config-dir conf --plugin-path .",
+    ),
+    "show attack": (
+        "agentsys show attack direct --suite banking --user-task 0 --injection-task 0",
+        "agentsys show attack dos --suite slack --user-task 1 --injection-task 1",
+    ),
+    "serve": (
+        "agentsys serve --port 8321",
+        "agentsys serve benchmark=asb --fail-rate 0.05",
+    ),
+    "guard": (
+        "agentsys guard mail.txt",
+        "agentsys guard --format json < mail.txt",
+    ),
+    "fetch": (
+        "agentsys fetch asb",
+        "agentsys fetch asb --to data/asb",
+    ),
+    "doctor": (
+        "agentsys doctor",
+        "agentsys doctor --ping",
+    ),
+}
+"""Command -> the lines."""

@@ -1,0 +1,100 @@
+"""Every help ends with lines to type, which the command line takes; and the shell completes names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentsys.cli import COMMANDS, app
+from agentsys.cli.help.examples import EXAMPLES
+from agentsys.cli.help.lazy import LazyCommand
+from agentsys.runs.compose import compose
+
+SHOWN = [(command, line) for command, lines in EXAMPLES.items() for line in lines]
+
+
+def all_commands() -> set[str]:
+    """Every command that has a help, subcommands included."""
+    found = set(COMMANDS)
+    for name, source in COMMANDS.items():
+        context = LazyCommand(name, source).make_context(name, ["--help-not-asked"], resilient_parsing=True)
+        found |= {f"{name} {sub}" for sub in getattr(context.command, "commands", {})}
+    return found
+
+
+def test_every_command_has_at_least_two_examples() -> None:
+    assert set(EXAMPLES) == all_commands()
+    assert all(len(lines) >= 2 for lines in EXAMPLES.values())
+
+
+@pytest.mark.parametrize("command", sorted(EXAMPLES))
+def test_a_help_ends_with_its_examples_on_lines_of_their_own(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(app, [*command.split(), "--help"])
+    assert result.exit_code == 0, result.output
+    lines = [line.strip() for line in result.output.splitlines() if line.strip()]
+    assert lines[-len(EXAMPLES[command]) :] == list(EXAMPLES[command])
+
+
+@pytest.mark.parametrize(("command", "line"), SHOWN)
+def test_an_example_is_understood(command: str, line: str) -> None:
+    program, *words = shlex.split(line.partition(" < ")[0])
+    assert program == "agentsys"
+    assert words[: len(command.split())] == command.split()
+    name, *rest = words
+    context: Any = LazyCommand(name, COMMANDS[name]).make_context(name, rest)
+    overrides = context.params.get("overrides") or []
+    assert compose([text for text in overrides if not text.startswith("runs=")])
+
+
+def test_docs_list_every_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    overview = page.split("```")[1]
+    named = set(re.findall(r"^agentsys ([a-z]+)", overview, re.MULTILINE))
+    assert named == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("agentsys compa", "compare"),
+        ("agentsys run def", "defense="),
+        ("agentsys run defense=agentsys_st", "defense=agentsys_strict"),
+        ("agentsys run defense=none,agentsys_st", "defense=none,agentsys_strict"),
+        ("agentsys run defense = agentsys_st", "agentsys_strict"),
+        ("agentsys show prompts agentsys_st", "agentsys_strict"),
+    ],
+)
+def test_the_shell_completes(words: str, offered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(
+        app,
+        [],
+        prog_name="agentsys",
+        env={
+            "_AGENTSYS_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        },
+    )
+    assert offered in result.output.splitlines()
+
+
+def test_after_a_bare_equals_sign_the_names_are_offered() -> None:
+    result = CliRunner().invoke(
+        app,
+        [],
+        prog_name="agentsys",
+        env={
+            "_AGENTSYS_COMPLETE": "complete_bash",
+            "COMP_WORDS": "agentsys run attack =",
+            "COMP_CWORD": "3",
+        },
+    )
+    assert "important_instructions" in result.output.splitlines()
