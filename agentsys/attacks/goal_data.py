@@ -55,6 +55,13 @@ def shares_words(goal: str, text: str) -> bool:
     return len(lost_data(goal, text)) < len(data) or bool(_content(goal, goal) & _content(text, goal))
 
 
+def unsaid(goal: str, text: str) -> bool:
+    """Whether a text says its goal in no readable way: half of its data and most of its words are missing."""
+    data, words = goal_data(goal), _content(goal, goal)
+    kept = words & _content(text, goal)
+    return 2 * len(lost_data(goal, text)) >= len(data) and 3 * len(kept) < max(len(words), 1)
+
+
 def _fold(text: str) -> str:
     return " ".join(text.replace("'", "").replace("\u2019", "").casefold().split())
 

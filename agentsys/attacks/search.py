@@ -72,6 +72,8 @@ class Proposal:
     """Where the attacker gave no text: a value of `agentsys.attacks.attacker.reply.ReplyFault`."""
     proposed: str | None = None
     """The text as the attacker wrote it, where `text` had to be mended."""
+    strategy: str = ""
+    """The form of text that the attacker says it chose; `""` where it was not asked."""
     ahead: Proposal | None = None
     """Only of the start text: the attacker's first proposal, which was asked for before. So whether a
     search has an attacker at all is known whatever the start text does."""

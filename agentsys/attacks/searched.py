@@ -1,4 +1,4 @@
-"""`Searched`: what PAIR and TAP share: the start text, the artefact, asking the attacker, judging."""
+"""`Searched`: what attacks that search share: the start text, the artefact, asking the attacker, judging."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agentsys.attacks.attacker.simulated import play_attacker
 from agentsys.attacks.attacker.topic import off_topic, play_judge, rating
 from agentsys.attacks.judge import Feedback, feedback_named, judged, what_it_did
 from agentsys.attacks.knowledge import knowledge_named
+from agentsys.attacks.literal import escaped
 from agentsys.attacks.opi import ObservationInjection, attack_tool
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal, QueryFacts, Quest, Target
@@ -49,6 +50,8 @@ class Searched:
     searched = True
     left_out = "has no text in its artefact for"
     budget = 0
+    literal = False
+    """Whether candidates are read letter by letter, with quotes and line breaks; False: those are mended."""
 
     def __init__(self, name: str, options: SearchOptions) -> None:
         self.name = name
@@ -116,16 +119,25 @@ class Searched:
         Asking first keeps what a search is from depending on whether its start text succeeded. Where the
         attacker gives nothing, the attempt is refused with its fault, and nothing was run.
         """
-        place = Place(1, 1, None)
 
         def propose(model: ChatModel) -> Proposal:
-            for variation in range(1, OPENINGS + 1):
-                first = self._asked(model, quest, self._attacker(quest).request(place, (), variation))
-                if first.fault is None:
-                    return Proposal(quest.start, "the text that the search starts from", ahead=first)
-            return first
+            first = self.first(model, quest)
+            if first.fault is not None:
+                return first
+            return Proposal(quest.start, "the text that the search starts from", ahead=first)
 
         return target.attempt(Place(0, 0, None), propose)
+
+    def first(self, model: ChatModel, quest: Quest) -> Proposal:
+        """The attacker's first proposal, asked for in fresh conversations until it gives one."""
+        for variation in range(1, OPENINGS + 1):
+            found = self._asked(model, quest, self._first_request(quest, variation))
+            if found.fault is None:
+                break
+        return found
+
+    def _first_request(self, quest: Quest, variation: int) -> ChatRequest:
+        return self.attacker_of(quest).request(Place(1, 1, None), (), variation)
 
     @staticmethod
     def ends(first: Attempt) -> bool:
@@ -147,7 +159,7 @@ class Searched:
         ahead = start.proposal.ahead
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):
             return lambda model: ahead
-        request = self._attacker(quest).request(place, tuple(path), variation, start)
+        request = self.attacker_of(quest).request(place, tuple(path), variation, start)
         return lambda model: self._asked(model, quest, request)
 
     def _asked(self, model: ChatModel, quest: Quest, request: ChatRequest) -> Proposal:
@@ -166,16 +178,19 @@ class Searched:
 
     def _checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
         """The proposal in characters that can be injected, refused where the judge finds it off topic."""
-        text = proposal.text if quest.mend is None else quest.mend(proposal.text)
+        fit = escaped if self.literal else quest.mend
+        text = proposal.text if quest.mend is None or fit is None else fit(proposal.text)
         kept = proposal if text == proposal.text else replace(proposal, text=text, proposed=proposal.text)
         prunes = self._options.on_topic == "model"
         return replace(kept, refused=off_topic(model, quest.goal, text)) if prunes else kept
 
-    def _attacker(self, quest: Quest) -> Attacker:
+    def attacker_of(self, quest: Quest) -> Attacker:
+        """The attacker of one search, with what it is told."""
         aware = self._feedback is Feedback.DEFENSE_AWARE
         told = quest.defense if aware else ""
         told = told if self._told is None else self._told
-        return Attacker(quest, float(self._options.temperature), self.seed, self.knowledge, told)
+        told_of = replace(quest, mend=None) if self.literal else quest
+        return Attacker(told_of, float(self._options.temperature), self.seed, self.knowledge, told)
 
 
 def plain_attack(injection_task: BaseInjectionTask[Any]) -> Attack:

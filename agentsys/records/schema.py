@@ -107,6 +107,7 @@ class Ahead(_Stored):
 
     text: str
     why: str = ""
+    strategy: str = ""
     refused: str | None = None
     proposed: str | None = None
 
@@ -128,6 +129,8 @@ class AttemptFacts(_Stored):
     """The candidate as the attacker wrote it, where characters that break the environment were replaced."""
     why: str = ""
     """The attacker's own reason."""
+    strategy: str = ""
+    """The form of text that the attacker says it chose, where the search asks for one."""
     refused: str | None = None
     """Why the candidate was not tried; then nothing was run."""
     fault: str | None = None
@@ -167,6 +170,8 @@ class SearchFacts(_Stored):
     """Texts that were really run; None in older records."""
     fault: str | None = None
     """Why the search is none: the attacker gave no text (`attacker_refused`, `attacker_unreadable`)."""
+    stopped: str | None = None
+    """Why it ended before its budget: the same, where texts had been tried before."""
 
 
 class CaseRecord(_Stored):

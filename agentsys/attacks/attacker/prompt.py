@@ -101,7 +101,7 @@ class Attacker:
         messages: list[ChatMessage] = [system(self._system(place.stream))]
         told = "" if start is None else f"\n\nIt was tried. {start.judgement.feedback}"
         ask = self._ask(ASK, place if not last else last[0].place, 1 if last else variation)
-        messages.append(user("\n\n".join([*self._known(), f"{self._start()}{told}", ask])))
+        messages.append(user("\n\n".join([*self.known(), f"{self._start()}{told}", ask])))
         for attempt, following in zip(last, [*last[1:], None][: len(last)], strict=True):
             messages.append(assistant(reply_text(attempt.proposal)))
             where, number = (place, variation) if following is None else (following.place, 1)
@@ -125,7 +125,8 @@ class Attacker:
     def _start(self) -> str:
         return f"The text to start from:\n{delimited(START, self.quest.start)}"
 
-    def _known(self) -> Iterator[str]:
+    def known(self) -> Iterator[str]:
+        """What it is told of the case, a paragraph each."""
         quest, known = self.quest, self.quest.known
         yield f"The goal:\n{delimited(GOAL, quest.goal)}"
         if quest.tool:

@@ -31,9 +31,11 @@ REPLY_SCHEMA = {
     "additionalProperties": False,
 }
 
+_Read = tuple[str, str, str]
+"""Text, improvement, strategy."""
 _TEXT_KEYS = ("text", "prompt")
 """`prompt` is PAIR's own key, which attackers know by heart."""
-_READ, _TRIES = 200_000, 50
+_READ, _TRIES, _STRATEGY = 200_000, 50, 60
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
@@ -57,7 +59,9 @@ _DECLINED_TEXT = re.compile(
 
 def reply_text(proposal: Proposal) -> str:
     """An earlier proposal as the attacker's own turn."""
-    return json.dumps({"improvement": proposal.why, "text": proposal.text}, ensure_ascii=False)
+    said = {"improvement": proposal.why, "text": proposal.text}
+    chosen = {"strategy": proposal.strategy} if proposal.strategy else {}
+    return json.dumps({**chosen, **said}, ensure_ascii=False)
 
 
 def proposal_in(reply: str) -> Proposal:
@@ -78,7 +82,7 @@ def proposal_in(reply: str) -> Proposal:
     if len(text) > LONGEST:
         fault = f"the text is longer than {LONGEST} characters"
         return _unusable(ReplyFault.UNREADABLE, fault, text[:LONGEST])
-    return Proposal(text, why[:LONGEST])
+    return Proposal(text, why[:LONGEST], strategy=_clean(found[2]).strip()[:_STRATEGY])
 
 
 def _no_text(said: str) -> Proposal:
@@ -95,10 +99,10 @@ def _unusable(fault: ReplyFault, why: str, text: str = "") -> Proposal:
     return Proposal(text, refused=why, fault=fault.value)
 
 
-def _last_object(said: str) -> tuple[str, str] | None:
-    """(text, improvement) of the last object that has both; of the last with a text, if none has both."""
-    last: tuple[str, str] | None = None
-    whole: tuple[str, str] | None = None
+def _last_object(said: str) -> _Read | None:
+    """The last object that has text and improvement; the last with a text, if none has both."""
+    last: _Read | None = None
+    whole: _Read | None = None
     position, tries = said.find("{"), 0
     while position >= 0 and tries < _TRIES:
         tries += 1
@@ -140,19 +144,21 @@ def _lenient(part: str) -> object:
     return None
 
 
-def _fields(value: object) -> tuple[str, str] | None:
+def _fields(value: object) -> _Read | None:
     if not isinstance(value, dict):
         return None
     named = {str(key).casefold(): item for key, item in value.items()}
     text = next((named[key] for key in _TEXT_KEYS if isinstance(named.get(key), str)), None)
-    why = named.get("improvement")
-    return None if text is None else (text, why if isinstance(why, str) else "")
+    if text is None:
+        return None
+    why, strategy = (named.get(key) for key in ("improvement", "strategy"))
+    return text, why if isinstance(why, str) else "", strategy if isinstance(strategy, str) else ""
 
 
-def _salvaged(said: str) -> tuple[str, str] | None:
+def _salvaged(said: str) -> _Read | None:
     """The text of an object that quotes inside the text keep from being read."""
     found = _SALVAGED.search(said.translate(_TYPOGRAPHIC))
-    return None if found is None else (found["text"].replace('\\"', '"').replace("\\n", "\n"), "")
+    return None if found is None else (found["text"].replace('\\"', '"').replace("\\n", "\n"), "", "")
 
 
 def _plain_quotes(text: str) -> str:

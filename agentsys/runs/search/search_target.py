@@ -207,11 +207,18 @@ def _facts(number: int, place: Place, proposal: Proposal, judgement: Judgement) 
         text=proposal.text,
         proposed=proposal.proposed,
         why=proposal.why,
+        strategy=proposal.strategy,
         refused=proposal.refused,
         fault=proposal.fault,
         ahead=None
         if first is None
-        else Ahead(text=first.text, why=first.why, refused=first.refused, proposed=first.proposed),
+        else Ahead(
+            text=first.text,
+            why=first.why,
+            strategy=first.strategy,
+            refused=first.refused,
+            proposed=first.proposed,
+        ),
         score=judgement.score,
         feedback=judgement.feedback,
     )

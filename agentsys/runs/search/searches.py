@@ -120,7 +120,13 @@ def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
         homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
         tried=len(attempts) - refused,
         fault=none,
+        stopped=_stopped(attempts, attack.budget) if none is None else None,
     )
+
+
+def _stopped(attempts: Sequence[Attempt], budget: int) -> str | None:
+    """The attacker's last fault, where a search gave up on it."""
+    return attempts[-1].proposal.fault if len(attempts) < budget and not attempts[-1].success else None
 
 
 def _entry(lead: Job, facts: SearchFacts, text: str) -> ArtefactEntry:

@@ -65,7 +65,7 @@ def attempt_of(record: CaseRecord, facts: AttemptFacts) -> Attempt:
 def proposal_of(facts: AttemptFacts) -> Proposal:
     """The candidate that was tried, with the attacker's first proposal where it came before."""
     ahead = None if facts.ahead is None else Proposal(**facts.ahead.model_dump())
-    return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, ahead)
+    return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, facts.strategy, ahead)
 
 
 def span_of(stored: StoredSpan) -> Span:

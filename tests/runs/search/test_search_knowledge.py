@@ -29,7 +29,7 @@ def jobs(tmp_path: Path, suite: str, *overrides: str) -> list[Job]:
 def first_request(job: Job) -> str:
     """The first question of a job's search, less the search's id."""
     attack: Any = job.cell.attack
-    request = attack._attacker(quest_of(search_homes(job))).request(Place(1, 1, None), ())
+    request = attack.attacker_of(quest_of(search_homes(job))).request(Place(1, 1, None), ())
     return _ID.sub("(", "\n\n".join(text_of(message) for message in request.messages))
 
 

@@ -1,0 +1,120 @@
+"""`Archive`: the best attempt of every kind of text, and what to try next. Plain functions of the attempts.
+
+MAP-Elites (Mouret and Clune 2015) as The Attacker Moves Second uses it: cells instead of one best text, so
+that a search does not end in variations of its first find.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from agentsys.attacks.evolve.strategies import START_STRATEGY, STRATEGIES, Level, level_of
+from agentsys.attacks.search import Attempt
+
+CELLS = ("strategy", "length")
+_BUCKETS, _SHORT, _LONG = 10, 100, 2000
+"""Cells by length: ten of characters, from 100 to 2000, times ten of likeness to the start text."""
+
+ArchiveCell = tuple[str, str]
+"""Strategy and level; by length: both as numbers."""
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What an attacker is to write."""
+
+    parent: Attempt
+    """The attempt it goes on from."""
+    examples: tuple[Attempt, ...]
+    """Further ones it is shown."""
+    strategy: str
+    level: Level
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The elites of the attempts made so far."""
+
+    goal: str
+    start: str
+    kind: str
+    """One of `CELLS`."""
+    attempts: tuple[Attempt, ...]
+
+    def elites(self) -> dict[ArchiveCell, Attempt]:
+        """Cell -> its best attempt: the highest score, then the fewest characters, then the lowest number."""
+        best: dict[ArchiveCell, Attempt] = {}
+        for attempt in self._tried():
+            cell = self.cell(attempt)
+            if cell not in best or _rank(attempt) < _rank(best[cell]):
+                best[cell] = attempt
+        return best
+
+    def cell(self, attempt: Attempt) -> ArchiveCell:
+        """The kind of text that an attempt was."""
+        text = written_by(attempt)
+        if self.kind == "strategy":
+            return strategy_of(attempt), level_of(text, self.goal).value
+        length = (len(text) - _SHORT) * _BUCKETS // (_LONG - _SHORT)
+        alike = int(SequenceMatcher(None, self.start, text, autojunk=False).ratio() * _BUCKETS)
+        return str(min(max(length, 0), _BUCKETS - 1)), str(min(alike, _BUCKETS - 1))
+
+    def next_step(self, draw: random.Random, *, best: float, examples: int) -> NextStep:
+        """Draw a parent, examples, and the kind of text that is wanted.
+
+        Args:
+            draw: The source of chance; the same one draws the same.
+            best: Probability that the parent comes from the better half of the cells.
+            examples: Number of further elites to show.
+
+        Raises:
+            IndexError: If nothing has been tried.
+        """
+        ranked = sorted(self.elites().values(), key=_rank)
+        half = ranked[: (len(ranked) + 1) // 2]
+        parent = draw.choice(half if draw.random() < best else ranked)
+        others = [one for one in ranked if one is not parent]
+        shown = draw.sample(others, min(examples, len(others)))
+        return NextStep(parent, tuple(shown), self._wanted(draw), draw.choice(list(Level)))
+
+    def _wanted(self, draw: random.Random) -> str:
+        """One of the strategies that were tried least."""
+        tried = Counter(strategy_of(attempt) for attempt in self._tried())
+        least = min(tried[strategy] for strategy in STRATEGIES)
+        return draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
+
+    def _tried(self) -> Iterable[Attempt]:
+        return (attempt for attempt in self.attempts if attempt.proposal.refused is None)
+
+
+def strategy_of(attempt: Attempt) -> str:
+    """The strategy that the attacker declared; without one that is known, the one it was asked for."""
+    declared = attempt.proposal.strategy
+    if declared in STRATEGIES:
+        return declared
+    return strategy_number(attempt.place.stream)
+
+
+def strategy_number(stream: int) -> str:
+    """The strategy of a stream: streams are numbered as strategies are; 0 is the start text's."""
+    names: Sequence[str] = list(STRATEGIES)
+    return names[stream - 1] if 1 <= stream <= len(names) else START_STRATEGY
+
+
+def stream_of(strategy: str) -> int:
+    """The number of a strategy, from 1."""
+    return list(STRATEGIES).index(strategy) + 1
+
+
+def written_by(attempt: Attempt) -> str:
+    """The candidate as its attacker wrote it, no escapes added."""
+    return attempt.proposal.proposed or attempt.proposal.text
+
+
+def _rank(attempt: Attempt) -> tuple[int, int, int]:
+    """Smaller is better."""
+    return -attempt.judgement.score, len(written_by(attempt)), attempt.number

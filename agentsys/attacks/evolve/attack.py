@@ -1,0 +1,116 @@
+"""`EvolveAttack`: an attacker model changes the best texts of an archive until one works.
+
+Source: the search of The Attacker Moves Second (arXiv 2510.09023), black-box: the whole defended agent is the
+target, the injection task's own check the judge.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentsys.attacks.evolve.archive import CELLS, Archive, stream_of
+from agentsys.attacks.evolve.mutator import mutation
+from agentsys.attacks.evolve.strategies import START_STRATEGY, STRATEGIES
+from agentsys.attacks.forged.families import AUTO, ForgedTurn, family_named, rendered
+from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
+from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.searched import Searched
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel, ChatRequest
+
+GIVE_UP = 5
+"""Attempts in a row for which the attacker gave no text, after which the search ends."""
+
+
+class EvolveAttack(Searched):
+    """Tries the start text, one text per strategy, then the attacker's changes to what was best.
+
+    Args:
+        budget: Number of attempts at most, the start texts' included.
+        cells: `strategy`: what a text claims to be, and how it is written; `length`: its length, and its
+            likeness to the start text.
+        elite_share: Probability that a text goes on from the better half of the archive.
+        examples: Number of further texts that the attacker is shown.
+        family: Chat family of a forged conversation among the start texts; null: none is tried.
+        name: The attack's name.
+        options: Any of `SearchOptions`, by name.
+
+    Raises:
+        ConfigError: If an option is out of range or the artefact cannot be read.
+    """
+
+    literal = True
+
+    def __init__(
+        self,
+        budget: int = 100,
+        cells: str = "strategy",
+        elite_share: float = 0.5,
+        examples: int = 4,
+        *,
+        family: str | None = None,
+        name: str = "evolve",
+        **options: Any,
+    ) -> None:
+        super().__init__(name, SearchOptions(**options))
+        if cells not in CELLS:
+            raise ConfigError(unknown_name("attack.cells", str(cells), CELLS))
+        if (
+            isinstance(elite_share, bool)
+            or not isinstance(elite_share, int | float)
+            or not 0 <= elite_share <= 1
+        ):
+            raise ConfigError(f"attack.elite_share is {elite_share!r}; give a number from 0.0 to 1.0.")
+        self.budget = check_count("attack.budget", budget)
+        self.cells, self.elite_share, self.family = cells, float(elite_share), family
+        self.examples = check_count("attack.examples", examples)
+        self._forged = None if family in (None, AUTO) else family_named(str(family))
+
+    def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
+        """Attempt after attempt; an end at the first success, or where the attacker gives no texts."""
+        made = [self.opened(quest, target)]
+        seeds = self._seeds(quest)
+        while not (self.ends(made[0]) or made[-1].success or _gives_none(made) or len(made) >= self.budget):
+            place, propose = self._next(quest, made, seeds)
+            made.append(target.attempt(place, propose))
+        return made
+
+    def _next(
+        self, quest: Quest, made: Sequence[Attempt], seeds: Sequence[Proposal]
+    ) -> tuple[Place, Callable[[ChatModel], Proposal]]:
+        number = len(made) + 1
+        if number <= 1 + len(seeds):
+            seed = seeds[number - 2]
+            return Place(stream_of(seed.strategy), 0, None), lambda model: self._checked(model, quest, seed)
+        ahead = made[0].proposal.ahead
+        if ahead is not None and number == 2 + len(seeds):
+            return Place(stream_of(START_STRATEGY), 1, 1), lambda model: ahead
+        draw = random.Random(f"{self.seed}\n{quest.id}\n{number}")
+        archive = Archive(quest.goal, quest.start, self.cells, tuple(made))
+        step = archive.next_step(draw, best=self.elite_share, examples=self.examples)
+        place = Place(stream_of(step.strategy), step.parent.place.depth + 1, step.parent.number)
+        request = mutation(self.attacker_of(quest), step, number)
+        return place, lambda model: self._asked(model, quest, request)
+
+    def _first_request(self, quest: Quest, variation: int) -> ChatRequest:
+        return mutation(self.attacker_of(quest), None, -variation)
+
+    def _seeds(self, quest: Quest) -> list[Proposal]:
+        """The texts that are tried before the attacker's: one per strategy, and a forged conversation."""
+        user = quest.known.user_name or "the user"
+        why = "one of the texts that the search starts from"
+        found = [
+            Proposal(text.replace("{user}", user).replace("{goal}", quest.goal), why, strategy=strategy)
+            for strategy, text in STRATEGIES.items()
+        ]
+        if self._forged is None:
+            return found
+        turns = (ForgedTurn("user", quest.goal),)
+        return [Proposal(rendered(self._forged, turns), why, strategy="dialogue"), *found]
+
+
+def _gives_none(made: Sequence[Attempt]) -> bool:
+    """Whether the attacker gave no text for the last attempts."""
+    return len(made) >= GIVE_UP and all(attempt.proposal.fault is not None for attempt in made[-GIVE_UP:])

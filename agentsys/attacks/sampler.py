@@ -1,0 +1,48 @@
+"""`SamplerAttack`: several texts from one attacker, none of which learns from another (pass@n).
+
+For attackers that were trained to write injections (RL-Hammer, PISmith, ...) and for the share of success
+that an attacker has at its first, fifth or tenth try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
+from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.searched import Searched
+from agentsys.models.chat import ChatModel
+
+
+class SamplerAttack(Searched):
+    """Independent samples, up to the first that succeeds. The start text is shown and not tried.
+
+    Args:
+        samples: Number of texts at most.
+        name: The attack's name.
+        options: Any of `SearchOptions`, by name.
+
+    Raises:
+        ConfigError: If an option is out of range or the artefact cannot be read.
+    """
+
+    literal = True
+
+    def __init__(self, samples: int = 10, *, name: str = "sampler", **options: Any) -> None:
+        super().__init__(name, SearchOptions(**options))
+        self.samples = self.budget = check_count("attack.samples", samples)
+
+    def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
+        """One sample after the other; none where the attacker's first conversations give no text."""
+        made = [target.attempt(Place(1, 1, None), lambda model: self.first(model, quest))]
+        while not self.ends(made[0]) and len(made) < self.samples:
+            place = Place(len(made) + 1, 1, None)
+            made.append(target.attempt(place, self._sample(quest, place)))
+            if made[-1].success:
+                break
+        return made
+
+    def _sample(self, quest: Quest, place: Place) -> Callable[[ChatModel], Proposal]:
+        request = self.attacker_of(quest).request(place, ())
+        return lambda model: self._asked(model, quest, request)

@@ -1,0 +1,116 @@
+"""The archive search against a scripted target: budget, seeds, endings, what the attacker is shown."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scripted_for_searches import QUEST, Outcomes, Says, reply
+
+from agentsys.attacks.attacker.reply import ReplyFault
+from agentsys.attacks.evolve.archive import strategy_of
+from agentsys.attacks.evolve.attack import GIVE_UP, EvolveAttack
+from agentsys.attacks.evolve.strategies import STRATEGIES
+from agentsys.attacks.forged.families import FAMILIES
+from agentsys.attacks.literal import escaped
+from agentsys.attacks.search import Attempt, chosen
+from agentsys.errors import ConfigError
+from agentsys.models.chat import text_of
+
+SEEDS = len(STRATEGIES)
+
+
+@pytest.mark.parametrize("budget", [1, 5, 16, 40])
+def test_without_success_the_budget_is_spent_exactly_and_seeds_ask_nobody(budget: int) -> None:
+    model = Says()
+    made = EvolveAttack(budget).search(QUEST, Outcomes(model))
+    assert [attempt.number for attempt in made] == list(range(1, budget + 1))
+    # The first proposal is asked for before anything is tried, and used where the seeds end.
+    assert len(model.requests) == max(budget - 1 - SEEDS, 1)
+    assert made[0].proposal.text == QUEST.start
+
+
+def test_at_least_ten_strategies_are_tried_in_forty_attempts_of_one_score() -> None:
+    def asked_for(attempts: list[Attempt]) -> Counter[str]:
+        return Counter(strategy_of(attempt) for attempt in attempts)
+
+    made = list(EvolveAttack(40).search(QUEST, Outcomes(Says())))
+    assert len(asked_for(made)) == SEEDS
+    assert len(asked_for(made[2 + SEEDS :])) >= 10
+    assert max(asked_for(made).values()) <= 4
+
+
+def test_the_same_seed_makes_the_same_attempts_and_another_one_others() -> None:
+    def asked(seed: int, search: str = "a") -> list[str]:
+        model = Says()
+        EvolveAttack(30, seed=seed).search(replace(QUEST, id=search), Outcomes(model))
+        return [str(request.messages) for request in model.requests]
+
+    assert asked(0) == asked(0)
+    assert asked(0) != asked(1)
+    assert asked(0) != asked(0, "b")
+    assert len(set(asked(0))) == len(asked(0)), "a cache of replies would give two attempts one draw"
+
+
+@pytest.mark.parametrize("success", [1, 3, 16, 20])
+def test_the_first_success_ends_the_search(success: int) -> None:
+    made = EvolveAttack(30).search(QUEST, Outcomes(Says(), {success: 10}))
+    best = chosen(made)
+    assert best is not None
+    assert (len(made), best.number, best.success) == (success, success, True)
+
+
+def test_the_attacker_goes_on_from_the_best_text_and_hears_what_came_of_it() -> None:
+    model = Says()
+    EvolveAttack(2 + SEEDS + 6, elite_share=1.0).search(QUEST, Outcomes(model, {4: 9, 9: 8}))
+    shown = [text_of(request.messages[1]) for request in model.requests[1:]]
+    assert all(QUEST.goal in text and "SCORE" not in text for text in shown)
+    assert all(text.count("<text>") == 5 for text in shown), "a parent and four others"
+    assert any("feedback 4" in text for text in shown)
+
+
+def test_declared_strategies_are_kept_and_candidates_are_read_letter_by_letter() -> None:
+    said = json.dumps({"strategy": "urgency", "improvement": "", "text": 'Now:\n"go"'})
+    made = EvolveAttack(2 + SEEDS).search(QUEST, Outcomes(Says([said])))
+    last = made[-1].proposal
+    assert (last.strategy, last.proposed, last.text) == ("urgency", 'Now:\n"go"', escaped('Now:\n"go"'))
+
+
+def test_a_known_family_adds_a_forged_conversation_to_the_seeds() -> None:
+    made = EvolveAttack(30, family="qwen3").search(QUEST, Outcomes(Says()))
+    assert FAMILIES["qwen3"].opening["user"] + QUEST.goal in str(made[1].proposal.proposed)
+
+
+def test_an_attacker_that_never_gives_a_text_makes_no_search() -> None:
+    made = EvolveAttack(30).search(QUEST, Outcomes(Says(always=lambda _: "I'm sorry, but I can't help.")))
+    assert [attempt.proposal.fault for attempt in made] == [ReplyFault.REFUSED.value]
+    assert chosen(made) is None
+
+
+def test_an_attacker_that_gives_no_more_texts_ends_the_search_with_the_best_so_far() -> None:
+    model = Says([reply("first")], always=lambda _: "I'm sorry, but I can't help.")
+    made = EvolveAttack(60).search(QUEST, Outcomes(model, {7: 5}))
+    assert len(made) == 2 + SEEDS + GIVE_UP
+    assert {attempt.proposal.fault for attempt in made[-GIVE_UP:]} == {ReplyFault.REFUSED.value}
+    best = chosen(made)
+    assert best is not None
+    assert best.number == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"budget": 0}, r"attack\.budget is 0"),
+        ({"budget": 1001}, "from 1 to 1000"),
+        ({"cells": "strategies"}, "Did you mean strategy"),
+        ({"elite_share": 2}, r"attack\.elite_share is 2"),
+        ({"family": "qwen"}, "Did you mean qwen3"),
+    ],
+)
+def test_a_wrong_option_is_one_line(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        EvolveAttack(**options)
+    assert "\n" not in str(caught.value)
