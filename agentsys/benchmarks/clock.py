@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, get_args
 
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -144,7 +145,7 @@ _STAND_INS: dict[int, object] = {
 }
 
 
-def read_case_clocks(suite: TaskSuite[Any]) -> None:
+def read_case_clocks(suite: TaskSuite[Any], further: Iterable[ModuleType] = ()) -> None:
     """Let a suite's tools read the clock of the case they run in.
 
     AgentDojo's tools call `datetime.datetime.now()` in methods of the environment's models, and take no
@@ -153,10 +154,14 @@ def read_case_clocks(suite: TaskSuite[Any]) -> None:
     Nothing else is touched: neither Python's `datetime` nor any other module's. Without a case's clock in
     the running thread's context a stand-in reads the machine's, so that other users of these modules in
     this process see no difference.
+
+    Args:
+        suite: The suite.
+        further: Modules of its tools that are not found from the suite itself.
     """
-    for name in tool_modules(suite):
-        module = sys.modules.get(name)
-        for key, value in list(vars(module).items()) if module is not None else ():
+    found = (sys.modules.get(name) for name in tool_modules(suite))
+    for module in (*(module for module in found if module is not None), *further):
+        for key, value in list(vars(module).items()):
             if id(value) in _STAND_INS:
                 vars(module)[key] = _STAND_INS[id(value)]
 

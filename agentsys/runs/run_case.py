@@ -21,6 +21,7 @@ from agentsys.abilities import LeadsUsers, MeasuresCases, WrapsModels
 from agentsys.attacks.search import searches_texts
 from agentsys.attacks.searched import plain_attack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
+from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.runtime import WatchedRuntime
@@ -180,7 +181,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     try:
-        with reading(start_of(cell.benchmark)):
+        with reading(start_of(cell.benchmark)), drawing(generator_for(run.job)):
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 user_task,
@@ -248,6 +249,13 @@ def scene_of(job: Job) -> Scene:
     case = job.case
     seed = job.cell.settings.seed
     return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
+
+
+def generator_for(job: Job) -> CaseRandom:
+    """What the tools of a case draw from: the same under every defense, model and attack."""
+    case = job.case
+    key = (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
+    return CaseRandom(key)
 
 
 def _digest(written: Mapping[str, str]) -> str:

@@ -38,7 +38,7 @@ NOT_IDENTITY = {
     },
     "defense": set(),
     "attack": {"file", "artefact", "knowledge_file"},
-    "benchmark": {"suites", "modules", "tasks", "attack_tools", "data"},
+    "benchmark": {"suites", "modules", "tasks", "attack_tools", "data", "source"},
 }
 """Per group, the options that say how something is reached, not what is measured: changing one
 neither renames a cell nor makes its finished cases stale. Of an attack's file and of recorded runs the

@@ -1,0 +1,143 @@
+"""`Checkout`: the files of AgentDyn that decide its suites, read once; and where they are looked for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from agentsys.errors import ConfigError
+
+SUITES = ("shopping", "github", "dailylife")
+FETCHED = "fetched"
+COMMIT = "5353cf7615b135cace8d07c8f12dac53a16b6db3"
+"""Commit of SaFo-Lab/AgentDyn (19 May 2026) whose files have the digest below."""
+KNOWN = {"f0e1fc6c97548e7dfee7cf84130e5b0e41efa5957cca620c3a33b2f1b120548b": COMMIT[:7]}
+"""`Checkout.digest` -> short name of the commit that has these files."""
+
+_CODE = "default_suites/v1"
+SYSTEM_MESSAGES = "data/system_messages.yaml"
+_MARK = f"{_CODE}/shopping/task_suite.py"
+"""No version of AgentDojo has this file."""
+_LARGEST = 16 * 2**20
+"""Bytes; the largest file has 0.1 MB."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """One state of AgentDyn's files."""
+
+    package: Path
+    """The fork's package folder, `agentdojo`."""
+    files: Mapping[str, bytes]
+    """Path inside it, with `/` -> content, of every file that decides the three suites."""
+    digest: str
+    """SHA-256 of these, in hex: what tells two checkouts apart, wherever they lie."""
+    version: str
+    """The commit's short name; of files that are no known commit's, `own-` (or what the folder says is checked
+    out) and 8 digits of the digest."""
+
+    def data_path(self, suite: str) -> Path:
+        """The folder of a suite's YAML files."""
+        return self.package / "data" / "suites" / suite
+
+
+def fetched_folder() -> Path:
+    """Folder that a downloaded checkout goes to: the user's data folder (XDG)."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification has relative paths ignored.
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
+    return root / "agentsys" / "agentdyn"
+
+
+def read_checkout(source: str) -> Checkout:
+    """Read the checkout that `benchmark.source` means.
+
+    Args:
+        source: `fetched`, or a folder: the repository, its `src`, or the package in it.
+
+    Raises:
+        ConfigError: If there is no such folder, or it does not hold AgentDyn.
+    """
+    folder = fetched_folder() if source == FETCHED else Path(source).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"benchmark.source={source}: there is no folder {folder}; {_mend(source)}")
+    package = next((place for place in _places(folder) if (place / _MARK).is_file()), None)
+    if package is None:
+        raise ConfigError(
+            f"benchmark.source={source}: no AgentDyn in {folder} (looked for src/agentdojo/{_MARK});"
+            f" {_mend(source)}"
+        )
+    package = package.resolve()
+    files = dict(_files(package, source))
+    digest = _digest(files)
+    return Checkout(package, MappingProxyType(files), digest, _version(folder, digest))
+
+
+def _mend(source: str) -> str:
+    if source == FETCHED:
+        return "run `agentsys fetch agentdyn`, or give benchmark.source=FOLDER of a checkout."
+    return "give the folder of a checkout of SaFo-Lab/AgentDyn, or fetched (after `agentsys fetch agentdyn`)."
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    for root in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        yield from (root, root / "agentdojo", root / "src" / "agentdojo")
+
+
+def _files(package: Path, source: str) -> Iterator[tuple[str, bytes]]:
+    """Everything that the three suites are made of; what the fork adds to the old suites is not."""
+    code = package / _CODE
+    found = [code / "__init__.py", package / SYSTEM_MESSAGES]
+    found += [path for name in (*SUITES, "tools") for path in (code / name).glob("*.py")]
+    found += [path for name in SUITES for path in (package / "data/suites" / name).rglob("*.yaml")]
+    for path in sorted(found):
+        try:
+            if path.stat().st_size > _LARGEST:
+                raise ConfigError(f"{path} has more than {_LARGEST} bytes, so it is no file of AgentDyn.")
+            yield path.relative_to(package).as_posix(), path.read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                f"benchmark.source={source}: {path} cannot be read ({error.strerror}); {_mend(source)}"
+            ) from None
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        for part in (name.encode("utf-8", "surrogateescape"), content):
+            digest.update(len(part).to_bytes(8, "big"))  # so that text cannot move between the files
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _version(folder: Path, digest: str) -> str:
+    return KNOWN.get(digest) or f"{_checked_out(folder) or 'own'}-{digest[:8]}"
+
+
+def _checked_out(folder: Path) -> str | None:
+    """The short name of the commit that Git's own files name; the files may have been changed since."""
+    for root in (folder, *folder.resolve().parents):
+        git = root / ".git"
+        if git.is_dir():
+            return _head(git)
+    return None
+
+
+def _head(git: Path) -> str | None:
+    try:
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        name = head.removeprefix("ref: ")
+        if name != head:
+            loose, packed = git / name, git / "packed-refs"
+            lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else []
+            found = [line.partition(" ")[0] for line in lines if line.endswith(f" {name}")]
+            head = loose.read_text(encoding="utf-8").strip() if loose.is_file() else "".join(found[:1])
+    except (OSError, UnicodeDecodeError):
+        return None
+    return head[:7] if _COMMIT.fullmatch(head) else None

@@ -1,0 +1,146 @@
+"""`load_suites`: the fork's modules, executed under a private name from what was read of a checkout.
+
+The fork calls itself `agentdojo`, and so do the import statements in it. Those of `agentdojo.default_suites`
+are read as the private package's; everything else of agentdojo is the installed one's. So nothing that is
+installed is altered, and two checkouts in one process know nothing of each other.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file
+
+from agentsys.benchmarks.agentdyn.checkout import SUITES, Checkout
+from agentsys.errors import ConfigError
+
+_PACKAGE = "agentdojo.default_suites"
+_CODE = "default_suites"
+_LOCK = Lock()
+_LOADED: dict[str, Mapping[str, TaskSuite[Any]]] = {}
+"""Private package -> its suites."""
+
+
+def load_suites(checkout: Checkout) -> Mapping[str, TaskSuite[Any]]:
+    """The suites of a checkout, by name; the same objects for the same files.
+
+    This executes the checkout's Python code, as installing and importing it would.
+
+    Raises:
+        ConfigError: If a module fails, or a suite is not there.
+    """
+    private = private_name(checkout)
+    with _LOCK:
+        if private not in _LOADED:
+            _LOADED[private] = _loaded(checkout, private)
+        return _LOADED[private]
+
+
+def private_name(checkout: Checkout) -> str:
+    """The name under which a checkout's modules stand in `sys.modules`."""
+    return f"agentsys_agentdyn_{checkout.digest[:16]}"
+
+
+def tool_modules_of(checkout: Checkout) -> list[ModuleType]:
+    """The loaded modules of its tools, with those that only other tools use."""
+    start = f"{private_name(checkout)}.v1."
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(f"{start}tools.") or (name.startswith(start) and name.endswith(".task_suite"))
+    ]
+
+
+def _loaded(checkout: Checkout, private: str) -> Mapping[str, TaskSuite[Any]]:
+    # The package keeps texts by path, and this folder may have held other files before.
+    read_suite_file.cache_clear()
+    sys.meta_path.append(_Finder(checkout, private))
+    try:
+        return {name: _suite(checkout, private, name) for name in SUITES}
+    except Exception as error:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not _is_of(finder, private)]
+        for name in [name for name in sys.modules if name.partition(".")[0] == private]:
+            del sys.modules[name]
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ConfigError(
+            f"AgentDyn in {checkout.package} cannot be loaded ({said}); take the commit of"
+            " `agentsys fetch agentdyn`, or mend the checkout."
+        ) from error
+
+
+def _suite(checkout: Checkout, private: str, name: str) -> TaskSuite[Any]:
+    suite: TaskSuite[Any] = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
+    suite.data_path = checkout.data_path(name)
+    return suite
+
+
+def _is_of(finder: object, private: str) -> bool:
+    return isinstance(finder, _Finder) and finder.private == private
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of one checkout."""
+
+    def __init__(self, checkout: Checkout, private: str) -> None:
+        self.checkout, self.private = checkout, private
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, rest = fullname.partition(".")
+        if top != self.private:
+            return None
+        place = "/".join([_CODE, *rest.split(".")]) if rest else _CODE
+        if f"{place}.py" in self.checkout.files:
+            return self._spec(fullname, f"{place}.py", package=False)
+        if f"{place}/__init__.py" in self.checkout.files or place == _CODE:
+            return self._spec(fullname, f"{place}/__init__.py", package=True)
+        return None
+
+    def _spec(self, fullname: str, file: str, *, package: bool) -> ModuleSpec:
+        origin = str(self.checkout.package / file)
+        loader = _Rewriting(self.checkout.files.get(file, b""), origin, self.private)
+        spec = ModuleSpec(fullname, loader, origin=origin, is_package=package)
+        spec.has_location = True
+        return spec
+
+
+class _Rewriting(Loader):
+    """Executes one module. Nothing is written beside it: byte code of ours is not what Python expects there."""
+
+    def __init__(self, source: bytes, origin: str, private: str) -> None:
+        self._source, self._origin, self._private = source, origin, private
+
+    def exec_module(self, module: ModuleType) -> None:
+        tree = _Imports(self._private).visit(ast.parse(self._source, self._origin))
+        # Not inherited: this module's own __future__ would turn the tools' annotations into text.
+        code = compile(tree, self._origin, "exec", dont_inherit=True)
+        exec(code, vars(module))  # noqa: S102 - as any import does
+
+
+class _Imports(ast.NodeTransformer):
+    """Lets import statements of the fork's own part of the package name the private one."""
+
+    def __init__(self, private: str) -> None:
+        self._private = private
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:  # noqa: N802 - ast's own name
+        node.module = node.module and self._renamed(node.module)
+        return node
+
+    def visit_Import(self, node: ast.Import) -> ast.Import:  # noqa: N802 - ast's own name
+        for alias in node.names:
+            alias.name = self._renamed(alias.name)
+        return node
+
+    def _renamed(self, module: str) -> str:
+        own = module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
+        return self._private + module[len(_PACKAGE) :] if own else module

@@ -1,0 +1,117 @@
+"""`adapted_suite`: one of AgentDyn's suites, as the harness runs it: fast, repeatable, scored as the fork scores."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.benchmarks.agentdyn.checkout import SYSTEM_MESSAGES, Checkout
+from agentsys.benchmarks.agentdyn.modules import tool_modules_of
+from agentsys.benchmarks.case_random import draw_per_case
+from agentsys.benchmarks.clock import read_case_clocks
+from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
+from agentsys.benchmarks.scoring import checked_on_copies
+from agentsys.benchmarks.set_order import keep_set_order
+from agentsys.errors import ConfigError
+from agentsys.models.element import QueryResult
+
+
+def adapted_suite(
+    suite: TaskSuite[Any], checkout: Checkout, injection: Injection, *, last_assistant: bool
+) -> TaskSuite[Any]:
+    """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
+
+    Args:
+        suite: A suite from `load_suites`.
+        checkout: The checkout it is of.
+        injection: How injected text gets in.
+        last_assistant: Whether the answer is the last assistant message, wherever it stands.
+    """
+    loader = EnvironmentLoader(suite, injection)
+    modules = tool_modules_of(checkout)
+    read_case_clocks(suite, modules)
+    keep_set_order(suite)
+    draw_per_case(modules)
+    copied = copy.copy(suite)
+    vars(copied).update(
+        load_and_inject_default_environment=loader.load,
+        get_injection_vector_defaults=loader.defaults,
+        _check_task_result=checked_on_copies(copied._check_task_result),
+        system_message=system_message(checkout),
+    )
+    if last_assistant:
+        run = copied.run_task_with_pipeline
+
+        def scored(agent_pipeline: BasePipelineElement, *args: Any, **options: Any) -> tuple[bool, bool]:
+            scores: tuple[bool, bool] = run(LastAnswer(agent_pipeline), *args, **options)
+            return scores
+
+        vars(copied).update(run_task_with_pipeline=scored, last_assistant=True)
+    return copied
+
+
+def system_message(checkout: Checkout) -> str:
+    """The fork's own: it also tells the agent not to ask for confirmation.
+
+    Raises:
+        ConfigError: If the checkout has none.
+    """
+    try:
+        return str(yaml.safe_load(checkout.files[SYSTEM_MESSAGES])["default"])
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
+        raise ConfigError(
+            f"{checkout.package / SYSTEM_MESSAGES} has no message named default; take another checkout."
+        ) from None
+
+
+class LastAnswer(BasePipelineElement):  # type: ignore[misc]
+    """Ends conversations on the last assistant message, which is where the fork takes the answer from.
+
+    AgentDojo refuses to score a conversation that ends on anything else. What the pipeline returned is
+    stored as it is: only the scorer sees the repetition, which makes no calls.
+
+    Args:
+        pipeline: The pipeline to run.
+    """
+
+    def __init__(self, pipeline: BasePipelineElement) -> None:
+        self.pipeline = pipeline
+        self.name = pipeline.name
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One run.
+
+        Raises:
+            Exception: What the pipeline raises; the messages that an abort carries end in the same way.
+        """
+        try:
+            query, runtime, env, said, extra = self.pipeline.query(
+                query, runtime, env, list(messages), extra_args or {}
+            )
+        except AbortAgentError as aborted:
+            aborted.messages = ending_on_answer(aborted.messages)
+            raise
+        return query, runtime, env, ending_on_answer(said), extra
+
+
+def ending_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The messages; behind others than the assistant's its last one once more, without calls."""
+    last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
+    if last is None or messages[-1]["role"] == "assistant":
+        return list(messages)
+    return [*messages, ChatAssistantMessage(role="assistant", content=last["content"], tool_calls=None)]
