@@ -18,6 +18,7 @@ from agentdojo.types import ChatMessage
 from agentsys.contracts import Benchmark, Defense, FinishedCase, Measured
 from agentsys.declared_facts import DeclaredFact
 from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.playbook import Way
 from agentsys.models.simulated.role import SimulatedRole
 
 
@@ -234,6 +235,19 @@ class MeasuresCases(Protocol):
 
     def measured(self, finished: FinishedCase) -> Measured:
         """The final scores, and the facts."""
+        ...
+
+
+@runtime_checkable
+class KnowsWays(Protocol):
+    """A suite with ways of its own to tasks whose ground truth leaves something out."""
+
+    def way(self, task: BaseUserTask[Any] | BaseInjectionTask[Any]) -> Way | None:
+        """A way that the task's own check accepts; None where none is known.
+
+        Then a user task is done as its ground truth has it, and an injection task is never obeyed by the
+        simulated model.
+        """
         ...
 
 

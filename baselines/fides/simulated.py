@@ -115,7 +115,7 @@ class _Walk:
             forms = "\n".join(form for leaf in leaves(value) for form in leaf_forms(leaf))
             for fact in facts:
                 names = self.sources.get(fact.source, [])
-                if fact.text not in forms or fact.text in self.known or not names or self._read(fact):
+                if fact.text not in forms or fact.text in self.known or self._read(fact) or not names:
                     continue
                 result = self._take(QUERY)
                 if result is None:
@@ -127,7 +127,12 @@ class _Walk:
         return None
 
     def _read(self, fact: Fact) -> bool:
-        return any(self.knowledge.grounded(fact.text, _text(result)) for result in self.results)
+        """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
+        said = (self.knowledge.told(fact, _text(result)) for result in reversed(self.results))
+        found = next((text for text in said if text is not None), None)
+        if found is not None and found != fact.text:
+            self.known[fact.text] = found
+        return found is not None
 
     def _take(self, function: str) -> ChatToolResultMessage | None:
         """The next result, if it is of this function."""

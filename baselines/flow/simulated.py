@@ -45,7 +45,7 @@ def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     if goal is not None:
         value: Any = wanted_by(goal, asked[2] if asked else None, asked[3] if asked else None)
     else:
-        value = fact.text if fact is not None and knowledge.grounded(fact.text, text) else None
+        value = None if fact is None else knowledge.told(fact, text)
     return assistant(json.dumps(_filled(fields, value), default=str))
 
 

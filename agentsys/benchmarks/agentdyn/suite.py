@@ -15,6 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.agentdyn.checkout import SYSTEM_MESSAGES, Checkout
 from agentsys.benchmarks.agentdyn.modules import tool_modules_of
+from agentsys.benchmarks.agentdyn.ways import ways_of
 from agentsys.benchmarks.case_random import draw_per_case
 from agentsys.benchmarks.clock import read_case_clocks
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
@@ -47,6 +48,7 @@ def adapted_suite(
         _check_task_result=checked_on_copies(copied._check_task_result),
         system_message=system_message(checkout),
     )
+    vars(copied).update(way=ways_of(copied))
     if last_assistant:
         run = copied.run_task_with_pipeline
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,9 +12,11 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic_core import to_jsonable_python
 
+from agentsys.abilities import KnowsWays
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
-from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript
+from agentsys.models.simulated.grounding import grounded_args
+from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript, Way
 
 _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
 """Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
@@ -53,18 +55,23 @@ def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
 
 def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
-    calls = _scripted(task.ground_truth(environment))
-    outputs = _run(suite, calls, environment)
-    answer = task.GROUND_TRUTH_OUTPUT
-    facts = find_facts(f"{suite.name}_{task.ID}", task.PROMPT, calls, answer, outputs)
-    return TaskScript(suite.name, task.ID, task.PROMPT, calls, answer, facts)
+    way = suite.way(task) if isinstance(suite, KnowsWays) else None
+    if way is None:
+        way = Way(scripted(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
+    outputs = run_calls(suite, way.calls, environment, way.drawn)
+    facts = find_facts(f"{suite.name}_{task.ID}", task.PROMPT, way.calls, way.answer, outputs)
+    return TaskScript(suite.name, task.ID, task.PROMPT, way.calls, way.answer, (*facts, *way.drawn))
 
 
 def _goal_script(
     suite: TaskSuite[Any], task: BaseInjectionTask[Any], clean: TaskEnvironment
 ) -> GoalScript | None:
     """Script the way to one goal; None if nobody knows one."""
-    calls = _scripted(task.ground_truth(_copy(clean)))
+    if isinstance(suite, KnowsWays):
+        way = suite.way(task)
+        known = None if way is None else (way.calls, way.answer or None, way.drawn)
+        return None if known is None else GoalScript(suite.name, task.ID, task.GOAL, *known)
+    calls = scripted(task.ground_truth(_copy(clean)))
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
     own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
@@ -76,19 +83,33 @@ def _goal_script(
     return None
 
 
-def _scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
+def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
+    """Calls of a ground truth as a script has them."""
     return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
 
 
-def _run(suite: TaskSuite[Any], calls: Iterable[ScriptedCall], environment: TaskEnvironment) -> list[str]:
-    """Make these calls and give what an agent reads then; errors as AgentDojo words them."""
+def run_calls(
+    suite: TaskSuite[Any],
+    calls: Iterable[ScriptedCall],
+    environment: TaskEnvironment,
+    drawn: Sequence[Fact] = (),
+) -> list[str]:
+    """Make these calls and give what an agent reads then; errors as AgentDojo words them.
+
+    Args:
+        suite: The suite whose tools are called.
+        calls: The calls, in order.
+        environment: Changed by them.
+        drawn: Numbers in the calls that are read from what earlier calls returned.
+    """
     # Imported here: the module behind it loads every vendor's SDK.
     from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
     runtime = FunctionsRuntime(suite.tools)
-    outputs = []
+    outputs: list[str] = []
     for call in calls:
-        value, error = runtime.run_function(environment, call.function, call.args)
+        args = grounded_args(call.args, drawn, outputs)
+        value, error = runtime.run_function(environment, call.function, args)
         # At once: a later call may change the very object that this one returned.
         outputs.append(tool_result_to_str(value) if error is None else error)
     return outputs
@@ -103,7 +124,7 @@ def _succeeds(
 ) -> bool:
     """Say whether the task's own check holds after these calls and words on a clean environment."""
     before, after = _copy(clean), _copy(clean)
-    _run(suite, calls, after)
+    run_calls(suite, calls, after)
     made = [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
     by_trace = task.security_from_traces(words, before, after, made)
     return bool(task.security(words, before, after) if by_trace is None else by_trace)

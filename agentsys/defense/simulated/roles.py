@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ from agentsys.defense.reading.sections import read_sections
 from agentsys.defense.simulated.spans import instruction_spans
 from agentsys.defense.simulated.worker import play_worker, task_text
 from agentsys.models.chat import ChatRequest, assistant
-from agentsys.models.simulated.playbook import ScriptedCall
+from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
 
@@ -33,17 +33,21 @@ def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     _, proposed, query = sections
     call = json.loads(proposed)
     task = knowledge.task_in(query)
-    right = task is not None and any(_same_call(call, expected) for expected in task.calls)
+    right = task is not None and any(_same_call(call, known, task.facts) for known in task.calls)
     rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
     wrong = knowledge.draw(rate, validator.ROLE, proposed)
     return assistant(str(right is not wrong))
 
 
-def _same_call(call: Mapping[str, Any], expected: ScriptedCall) -> bool:
-    """Whether tool and arguments agree. Arguments that the ground truth leaves out may be anything."""
-    args = call["args"]
+def _same_call(call: Mapping[str, Any], expected: ScriptedCall, facts: Iterable[Fact]) -> bool:
+    """Whether tool and arguments agree. Arguments that the ground truth leaves out may be anything.
+
+    So may those that hold a number which is another one in each case: the validator does not see it.
+    """
+    args, drawn = call["args"], [fact.text for fact in facts if fact.pattern]
     return call["tool"] == expected.function and all(
-        key in args and _plain(args[key]) == _plain(value) for key, value in expected.args.items()
+        key in args and (_plain(args[key]) == _plain(value) or any(text in str(value) for text in drawn))
+        for key, value in expected.args.items()
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -18,6 +18,7 @@ from agentsys.defense.prompts import WORKER_SECTIONS
 from agentsys.defense.reading.sections import read_sections
 from agentsys.defense.simulated.spans import instruction_spans, words_pattern
 from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.grounding import grounded_args
 from agentsys.models.simulated.playbook import GoalScript, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge
 
@@ -86,23 +87,28 @@ def _read(request: ChatRequest) -> Seen | None:
 def _next_goal_call(goals: Iterable[GoalScript], tools: frozenset[str], seen: Seen) -> ScriptedCall | None:
     """The first call of an obeyed goal that nobody has made yet; a refused one counts as made."""
     doable = [goal for goal in goals if all(call.function in tools for call in goal.calls)]
-    return next((call for goal in doable for call in _open_calls(goal, seen.made)), None)
+    found = next(((goal, call) for goal in doable for call in _open_calls(goal, seen.made)), None)
+    if found is None:
+        return None
+    goal, call = found
+    return replace(call, args=grounded_args(call.args, goal.facts, [seen.context]))
 
 
 def _open_calls(goal: GoalScript, made: Sequence[Mapping[str, Any]]) -> Iterator[ScriptedCall]:
     """A goal's calls that are still to be made. One that the goal makes n times counts n times."""
     scripted = [{"tool": call.function, "args": call.args} for call in goal.calls]
     for place, call in enumerate(goal.calls):
-        wanted = sum(_same(call, other) for other in scripted[: place + 1])
-        if sum(_same(call, other) for other in made) < wanted:
+        wanted = sum(_same(call, other, goal) for other in scripted[: place + 1])
+        if sum(_same(call, other, goal) for other in made) < wanted:
             yield call
 
 
-def _same(call: ScriptedCall, made: Mapping[str, Any]) -> bool:
-    """Whether a made call is the scripted one; arguments that quote what was read may differ."""
+def _same(call: ScriptedCall, made: Mapping[str, Any], goal: GoalScript) -> bool:
+    """Whether a made call is the scripted one; arguments that take up what was read may differ."""
     if made["tool"] != call.function:
         return False
-    fixed = call.args.keys() - {quote.arg for quote in call.quotes}
+    read = {name for name, value in call.args.items() for fact in goal.facts if fact.text in str(value)}
+    fixed = call.args.keys() - {quote.arg for quote in call.quotes} - read
     return all(_plain(made.get("args", {}).get(key)) == _plain(call.args[key]) for key in fixed)
 
 
@@ -153,11 +159,12 @@ def _value(name: str, kind: Any, seen: Seen, knowledge: SimulatedKnowledge) -> A
     if name == STATUS:
         return "done"
     fact = knowledge.fact(name)
-    if fact is None or not knowledge.grounded(fact.text, seen.context):
+    text = None if fact is None else knowledge.told(fact, seen.context)
+    if text is None:
         return NOT_AVAILABLE
     if kind == "string":
-        return _field_holding(fact.text, seen, knowledge) if knowledge.options.verbatim else fact.text
-    return _typed(fact.text, kind)
+        return _field_holding(text, seen, knowledge) if knowledge.options.verbatim else text
+    return _typed(text, kind)
 
 
 def _typed(text: str, kind: str) -> Any:

@@ -14,7 +14,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant
 from agentsys.models.simulated.assignment import NOTHING_ASKED, Assignment, assignment_in
 from agentsys.models.simulated.conversation import readings, tool_result
-from agentsys.models.simulated.grounding import grounded_args, missing_facts, without
+from agentsys.models.simulated.grounding import grounded_args, replaced_facts, with_replaced
 from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import ScriptProgress, replay
@@ -61,7 +61,7 @@ def _arguments(
         earlier = [fact for fact in assignment.facts if fact.source < index]
         args = grounded_args(call.args, earlier, readings(request))
     else:
-        args = grounded_args(call.args, (), ())
+        args = grounded_args(call.args, line.goal.facts, readings(request))
     quote_into(args, call, line.outputs)
     return args
 
@@ -79,8 +79,8 @@ def _answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgre
     if assignment.relays:
         answer = _relayed(request, assignment.calls[0].function)
     else:
-        missing = missing_facts(assignment.facts, assignment.answer, readings(request))
-        answer = without(assignment.answer, missing)
+        replaced = replaced_facts(assignment.facts, assignment.answer, readings(request))
+        answer = with_replaced(assignment.answer, replaced)
     said = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
     return "\n".join([answer, *said])
 

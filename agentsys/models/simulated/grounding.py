@@ -14,34 +14,53 @@ _TELLING = 100
 """Amounts from here on are also looked for without their decimals."""
 
 
-def missing_facts(facts: Iterable[Fact], within: str, readings: Iterable[str]) -> list[str]:
-    """Texts of the facts that `within` uses and nobody has told the agent, longest first.
+def told(fact: Fact, text: str) -> str | None:
+    """What a text says of a fact; None where it does not hold it.
+
+    Of a number that is another one in each case: the last that stands there, in a declared field or as the
+    tool wrote it.
+    """
+    if not fact.pattern:
+        return fact.text if stands_in(fold(fact.text), folded_reading(text)) else None
+    declared = rf"\b{re.escape(fact.field)}\b[\"']?: [\"']?(\d+)"
+    for pattern in (declared, fact.pattern):
+        for reading in (text, folded_reading(text)):
+            found = re.findall(pattern, reading, re.IGNORECASE)
+            if found:
+                return str(found[-1])
+    return None
+
+
+def replaced_facts(facts: Iterable[Fact], within: str, readings: Iterable[str]) -> dict[str, str]:
+    """What stands in place of facts that `within` uses: the number that was read, or the placeholder.
 
     Args:
         facts: The facts that could be used here.
         within: The argument or answer, as text.
-        readings: Every text of the request.
+        readings: Every text of the request, in order; a number is the one that was told last.
+
+    Returns:
+        Text of a fact -> what stands in its place, the longest first; nothing for what stays as it is.
     """
-    needed = [fact.text for fact in facts if fact.text in within]
-    if not needed:
-        return []
-    heard = [folded_reading(text) for text in readings]
-    missing = [text for text in needed if not any(stands_in(fold(text), hay) for hay in heard)]
-    return sorted(missing, key=len, reverse=True)
+    needed = sorted((fact for fact in facts if fact.text in within), key=lambda one: -len(one.text))
+    heard = list(readings) if needed else []
+    heard.reverse()
+    found = {fact.text: next((said for text in heard if (said := told(fact, text))), None) for fact in needed}
+    return {text: said or PLACEHOLDER for text, said in found.items() if said != text}
 
 
-def without(text: str, missing: Iterable[str]) -> str:
-    """The text with exactly the missing facts replaced by the placeholder."""
-    for fact in missing:
-        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", PLACEHOLDER, text)
+def with_replaced(text: str, replaced: Mapping[str, str]) -> str:
+    """The text with exactly these facts replaced."""
+    for fact, said in replaced.items():
+        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", said, text)
     return text
 
 
 def grounded_args(args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str]) -> dict[str, Any]:
     """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
     within = "\n".join(form for leaf in leaves(args) for form in leaf_forms(leaf))
-    missing = missing_facts(facts, within, readings)
-    return {name: _replaced(value, missing) for name, value in args.items()}
+    replaced = replaced_facts(facts, within, readings)
+    return {name: _replaced(value, replaced) for name, value in args.items()}
 
 
 def leaf_forms(leaf: object) -> list[str]:
@@ -64,11 +83,11 @@ def leaves(value: object) -> list[object]:
     return [value]
 
 
-def _replaced(value: Any, missing: list[str]) -> Any:
+def _replaced(value: Any, replaced: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
-        return {name: _replaced(item, missing) for name, item in value.items()}
+        return {name: _replaced(item, replaced) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(item, missing) for item in value]
+        return [_replaced(item, replaced) for item in value]
     if isinstance(value, str):
-        return without(value, missing)
-    return PLACEHOLDER if any(form in missing for form in leaf_forms(value)) else value
+        return with_replaced(value, replaced)
+    return PLACEHOLDER if any(form in replaced for form in leaf_forms(value)) else value

@@ -47,6 +47,21 @@ class Fact:
     """The text as it stands in the later argument or in the answer."""
     source: int
     """Index of the first ground-truth call whose clean output holds it."""
+    pattern: str = ""
+    """Of a number that a tool draws anew in each case: a regular expression whose group is the number. `text`
+    then only stands in its place in the script. Empty where the fact is always the same."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to do a task, where its ground truth leaves something out."""
+
+    calls: tuple[ScriptedCall, ...]
+    """In order."""
+    answer: str
+    """The words of the final answer."""
+    drawn: tuple[Fact, ...] = ()
+    """Numbers in the calls that a tool draws anew in each case."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ class GoalScript:
     """Calls that carry it out on an environment of this suite, in order."""
     says: str | None
     """What must stand in the final answer, for goals that are said and not done; else None."""
+    facts: tuple[Fact, ...] = ()
+    """Numbers that a tool draws anew in each case; whatever else the goal needs to know is written out."""
 
 
 @dataclass(frozen=True)

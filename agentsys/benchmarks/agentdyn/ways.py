@@ -1,0 +1,127 @@
+"""`ways_of`: how the simulated model does AgentDyn's tasks, whose ground truths leave the essential out.
+
+Tools mail one-time codes and draw order numbers: the fork's ground truths hold placeholders there, its
+injection tasks a copied transfer. A way here is a ground truth with its codes filled in, or one of ours
+(`agentsys.benchmarks.agentdyn.plans`), and stands only if the task's own check accepts what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import text_content_block_from_string
+
+from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE, ORDER, PLANS, Plan
+from agentsys.benchmarks.case_random import CaseRandom, drawing
+from agentsys.benchmarks.ground_truth.playbook import run_calls, scripted
+from agentsys.models.simulated.grounding import grounded_args, leaves, told
+from agentsys.models.simulated.playbook import Fact, ScriptedCall, Way
+from agentsys.models.simulated.script_position import PLACEHOLDER
+
+Task = BaseUserTask[Any] | BaseInjectionTask[Any]
+
+_PATTERNS = {
+    CODE: r"(?:OTP\s+is|approve\s+it):\s+(\d{6})\b",
+    ORDER: r"order_id[\"']*:\s+[\"']*ORDER-(\d{6})\b",
+}
+"""Hole in a plan -> how the number is read in what tools return; the last one counts."""
+_MAILS = {
+    "shopping": "get_shopping_linked_unread_emails",
+    "github": "get_github_linked_unread_emails",
+    "dailylife": "get_unread_emails",
+}
+"""Suite -> the tool that shows the mails with codes."""
+
+
+def ways_of(suite: TaskSuite[Any]) -> Callable[[Task], Way | None]:
+    """The ways to a suite's tasks, each worked out when it is first asked for.
+
+    Args:
+        suite: A suite of AgentDyn, as the harness runs it.
+    """
+
+    @lru_cache(maxsize=None)
+    def way(task: Task) -> Way | None:
+        return next((way for plan in _plans(suite, task) if (way := _accepted(suite, task, plan))), None)
+
+    return way
+
+
+def unsolved(suite: TaskSuite[Any]) -> list[str]:
+    """Ids of the tasks to which no way is known, user tasks first."""
+    way: Callable[[Task], Way | None] = vars(suite)["way"]
+    return [task.ID for task in (*suite.user_tasks.values(), *suite.injection_tasks.values()) if not way(task)]
+
+
+def _plans(suite: TaskSuite[Any], task: Task) -> Iterator[Plan]:
+    own = PLANS.get(suite.name, {}).get(task.ID)
+    if own is not None:
+        yield own
+    clean = suite.load_and_inject_default_environment({})
+    yield _with_codes(scripted(task.ground_truth(clean)), _MAILS[suite.name])
+
+
+def _with_codes(calls: Sequence[ScriptedCall], mails: str) -> Plan:
+    """A ground truth whose codes are read from the mails; a verification right after one is left out."""
+    plan: list[tuple[str, Mapping[str, Any]]] = []
+    for call in calls:
+        if "otp" not in call.args:
+            plan.append((call.function, call.args))
+        elif not plan or plan[-1][0] != call.function:
+            if not plan or plan[-1][0] != mails:
+                plan.append((mails, {}))
+            plan.append((call.function, {**call.args, "otp": CODE}))
+    return tuple(plan)
+
+
+def _accepted(suite: TaskSuite[Any], task: Task, plan: Plan) -> Way | None:
+    """The plan as a way; None if the task's check does not pass on a clean environment."""
+    clean = suite.load_and_inject_default_environment({})
+    before = task.init_environment(clean) if isinstance(task, BaseUserTask) else clean
+    after = before.model_copy(deep=True)
+    answer = ANSWERS.get((suite.name, task.ID), task.GROUND_TRUTH_OUTPUT)
+    with drawing(CaseRandom(("way", suite.name, task.ID))):
+        way = _walked(suite, task, plan, after, answer)
+    made = [FunctionCall(function=call.function, args=dict(call.args)) for call in way.calls]
+    words = [text_content_block_from_string(answer or PLACEHOLDER)]
+    try:
+        passed = suite._check_task_result(task, words, before, after, made)
+    except Exception:  # noqa: BLE001 - a check may stumble over what it did not expect: then it did not pass
+        return None
+    return way if passed else None
+
+
+def _walked(
+    suite: TaskSuite[Any], task: Task, plan: Plan, environment: TaskEnvironment, answer: str
+) -> Way:
+    """Make a plan's calls one by one, and find where each number in them was read."""
+    calls: list[ScriptedCall] = []
+    drawn: list[Fact] = []
+    outputs: list[str] = []
+    for index, (function, args) in enumerate(plan):
+        for hole in (hole for hole in _PATTERNS if _has(args, hole)):
+            number = f"drawn_{index}"
+            fact = Fact(f"{suite.name}_{task.ID}_{number}", number, 0, _PATTERNS[hole])
+            source = max((at for at, text in enumerate(outputs) if told(fact, text)), default=0)
+            drawn.append(Fact(fact.field, number, source, fact.pattern))
+            args = _put(args, hole, number)
+        calls.append(ScriptedCall(function, args))
+        outputs += run_calls(suite, [ScriptedCall(function, grounded_args(args, drawn, outputs))], environment)
+    return Way(tuple(calls), answer, tuple(drawn))
+
+
+def _has(args: Mapping[str, Any], hole: str) -> bool:
+    return any(hole in str(leaf) for leaf in leaves(args))
+
+
+def _put(value: Any, hole: str, number: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _put(inner, hole, number) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_put(inner, hole, number) for inner in value]
+    return value.replace(hole, number) if isinstance(value, str) else value
