@@ -1,7 +1,7 @@
 """`CaseRandom`: what a case's tools draw at random, so that the same case is the same conversation each time.
 
-AgentDyn's tools draw one-time codes and order numbers from the module `random`: two runs of a case would differ,
-in any number of threads, and a recorded run could not be executed again.
+AgentDyn's tools draw one-time codes and order numbers from the module `random`: two runs of a case would
+differ, and a recorded run could not be executed again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
@@ -23,8 +23,8 @@ class CaseRandom(random.Random):
 
     Args:
         key: What the draws depend on: the same key, the same draws.
-        recorded: Numbers of several digits, as text, that were drawn when the case was recorded, in order; None
-            for one that the record does not tell.
+        recorded: Numbers, as text, that were drawn when the case was recorded, in order; None for one that
+            the record does not tell.
     """
 
     def __init__(self, key: Sequence[object], recorded: Sequence[str | None] = ()) -> None:
@@ -76,13 +76,9 @@ _STAND_IN = _Module()
 def draw_per_case(modules: Iterable[ModuleType]) -> None:
     """Let the tools in some modules draw from the generator of the case they run in.
 
-    As with clocks (agentsys.benchmarks.clock), the name `random` in these modules is the only place where another
-    one can be put. Outside a case they draw from Python's own.
+    As with clocks (agentsys.benchmarks.clock), the name `random` in these modules is the only place where a
+    generator can be put. Outside a case they draw from Python's own.
     """
     for module in modules:
         if vars(module).get("random") is random:
             vars(module)["random"] = _STAND_IN
-
-
-Execute = Callable[[CaseRandom], Sequence[str]]
-"""Executes a record's calls under a generator and gives what each tool returned, as a model reads it."""

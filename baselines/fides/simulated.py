@@ -17,7 +17,7 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.conversation import tool_result
-from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.grounding import leaf_forms, leaves, told
 from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
@@ -128,7 +128,7 @@ class _Walk:
 
     def _read(self, fact: Fact) -> bool:
         """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
-        said = (self.knowledge.told(fact, _text(result)) for result in reversed(self.results))
+        said = (told(fact, _text(result)) for result in reversed(self.results))
         found = next((text for text in said if text is not None), None)
         if found is not None and found != fact.text:
             self.known[fact.text] = found

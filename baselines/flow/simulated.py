@@ -13,7 +13,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaves
+from agentsys.models.simulated.grounding import leaves, told
 from agentsys.models.simulated.playbook import GoalScript
 from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.script_position import PLACEHOLDER
@@ -45,7 +45,7 @@ def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     if goal is not None:
         value: Any = wanted_by(goal, asked[2] if asked else None, asked[3] if asked else None)
     else:
-        value = None if fact is None else knowledge.told(fact, text)
+        value = None if fact is None else told(fact, text)
     return assistant(json.dumps(_filled(fields, value), default=str))
 
 

@@ -39,8 +39,8 @@ class Checkout:
     digest: str
     """SHA-256 of these, in hex: what tells two checkouts apart, wherever they lie."""
     version: str
-    """The commit's short name; of files that are no known commit's, `own-` (or what the folder says is checked
-    out) and 8 digits of the digest."""
+    """The commit's short name; of files that are no known commit's, the one that the folder says is checked
+    out (else `own`) and 8 digits of the digest."""
 
     def data_path(self, suite: str) -> Path:
         """The folder of a suite's YAML files."""

@@ -114,7 +114,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Rewriting(Loader):
-    """Executes one module. Nothing is written beside it: byte code of ours is not what Python expects there."""
+    """Executes one module. Writes nothing beside it: byte code of ours is not what Python expects there."""
 
     def __init__(self, source: bytes, origin: str, private: str) -> None:
         self._source, self._origin, self._private = source, origin, private
@@ -123,7 +123,7 @@ class _Rewriting(Loader):
         tree = _Imports(self._private).visit(ast.parse(self._source, self._origin))
         # Not inherited: this module's own __future__ would turn the tools' annotations into text.
         code = compile(tree, self._origin, "exec", dont_inherit=True)
-        exec(code, vars(module))  # noqa: S102 - as any import does
+        exec(code, vars(module))
 
 
 class _Imports(ast.NodeTransformer):
@@ -132,11 +132,11 @@ class _Imports(ast.NodeTransformer):
     def __init__(self, private: str) -> None:
         self._private = private
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:  # noqa: N802 - ast's own name
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
         node.module = node.module and self._renamed(node.module)
         return node
 
-    def visit_Import(self, node: ast.Import) -> ast.Import:  # noqa: N802 - ast's own name
+    def visit_Import(self, node: ast.Import) -> ast.Import:
         for alias in node.names:
             alias.name = self._renamed(alias.name)
         return node

@@ -1,4 +1,4 @@
-"""`adapted_suite`: one of AgentDyn's suites, as the harness runs it: fast, repeatable, scored as the fork scores."""
+"""`adapted_suite`: a suite of AgentDyn as the harness runs it: fast, repeatable, scored as in the fork."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def adapted_suite(
         injection: How injected text gets in.
         last_assistant: Whether the answer is the last assistant message, wherever it stands.
     """
-    loader = EnvironmentLoader(suite, injection)
+    loader = _loader(suite, checkout, injection)
     modules = tool_modules_of(checkout)
     read_case_clocks(suite, modules)
     keep_set_order(suite)
@@ -58,6 +58,15 @@ def adapted_suite(
 
         vars(copied).update(run_task_with_pipeline=scored, last_assistant=True)
     return copied
+
+
+def _loader(suite: TaskSuite[Any], checkout: Checkout, injection: Injection) -> EnvironmentLoader:
+    try:
+        return EnvironmentLoader(suite, injection)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())[:200]
+        folder = checkout.data_path(suite.name)
+        raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
 
 
 def system_message(checkout: Checkout) -> str:

@@ -8,10 +8,10 @@ injection tasks a copied transfer. A way here is a ground truth with its codes f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
@@ -19,11 +19,10 @@ from agentdojo.types import text_content_block_from_string
 from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE, ORDER, PLANS, Plan
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.ground_truth.playbook import run_calls, scripted
+from agentsys.benchmarks.scoring import Task
 from agentsys.models.simulated.grounding import grounded_args, leaves, told
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, Way
 from agentsys.models.simulated.script_position import PLACEHOLDER
-
-Task = BaseUserTask[Any] | BaseInjectionTask[Any]
 
 _PATTERNS = {
     CODE: r"(?:OTP\s+is|approve\s+it):\s+(\d{6})\b",
@@ -45,17 +44,11 @@ def ways_of(suite: TaskSuite[Any]) -> Callable[[Task], Way | None]:
         suite: A suite of AgentDyn, as the harness runs it.
     """
 
-    @lru_cache(maxsize=None)
+    @cache
     def way(task: Task) -> Way | None:
         return next((way for plan in _plans(suite, task) if (way := _accepted(suite, task, plan))), None)
 
     return way
-
-
-def unsolved(suite: TaskSuite[Any]) -> list[str]:
-    """Ids of the tasks to which no way is known, user tasks first."""
-    way: Callable[[Task], Way | None] = vars(suite)["way"]
-    return [task.ID for task in (*suite.user_tasks.values(), *suite.injection_tasks.values()) if not way(task)]
 
 
 def _plans(suite: TaskSuite[Any], task: Task) -> Iterator[Plan]:
@@ -96,9 +89,7 @@ def _accepted(suite: TaskSuite[Any], task: Task, plan: Plan) -> Way | None:
     return way if passed else None
 
 
-def _walked(
-    suite: TaskSuite[Any], task: Task, plan: Plan, environment: TaskEnvironment, answer: str
-) -> Way:
+def _walked(suite: TaskSuite[Any], task: Task, plan: Plan, environment: TaskEnvironment, answer: str) -> Way:
     """Make a plan's calls one by one, and find where each number in them was read."""
     calls: list[ScriptedCall] = []
     drawn: list[Fact] = []
@@ -111,7 +102,8 @@ def _walked(
             drawn.append(Fact(fact.field, number, source, fact.pattern))
             args = _put(args, hole, number)
         calls.append(ScriptedCall(function, args))
-        outputs += run_calls(suite, [ScriptedCall(function, grounded_args(args, drawn, outputs))], environment)
+        made = ScriptedCall(function, grounded_args(args, drawn, outputs))
+        outputs += run_calls(suite, [made], environment)
     return Way(tuple(calls), answer, tuple(drawn))
 
 

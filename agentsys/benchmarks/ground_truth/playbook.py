@@ -55,7 +55,7 @@ def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
 
 def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
-    way = suite.way(task) if isinstance(suite, KnowsWays) else None
+    way = _own_way(suite, task)
     if way is None:
         way = Way(scripted(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
     outputs = run_calls(suite, way.calls, environment, way.drawn)
@@ -67,11 +67,11 @@ def _goal_script(
     suite: TaskSuite[Any], task: BaseInjectionTask[Any], clean: TaskEnvironment
 ) -> GoalScript | None:
     """Script the way to one goal; None if nobody knows one."""
-    if isinstance(suite, KnowsWays):
-        way = suite.way(task)
-        known = None if way is None else (way.calls, way.answer or None, way.drawn)
-        return None if known is None else GoalScript(suite.name, task.ID, task.GOAL, *known)
-    calls = scripted(task.ground_truth(_copy(clean)))
+    way = _own_way(suite, task)
+    if way is not None:
+        return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
+    knows = isinstance(suite, KnowsWays)  # then without a way none is known: its ground truths lead nowhere
+    calls = () if knows else scripted(task.ground_truth(_copy(clean)))
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
     own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
@@ -81,6 +81,10 @@ def _goal_script(
         if words and _succeeds(suite, task, clean, (), words):
             return GoalScript(suite.name, task.ID, task.GOAL, (), words)
     return None
+
+
+def _own_way(suite: object, task: BaseUserTask[Any] | BaseInjectionTask[Any]) -> Way | None:
+    return suite.way(task) if isinstance(suite, KnowsWays) else None
 
 
 def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:

@@ -18,7 +18,7 @@ from agentsys.defense.prompts import WORKER_SECTIONS
 from agentsys.defense.reading.sections import read_sections
 from agentsys.defense.simulated.spans import instruction_spans, words_pattern
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import grounded_args
+from agentsys.models.simulated.grounding import grounded_args, told
 from agentsys.models.simulated.playbook import GoalScript, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge
 
@@ -159,7 +159,7 @@ def _value(name: str, kind: Any, seen: Seen, knowledge: SimulatedKnowledge) -> A
     if name == STATUS:
         return "done"
     fact = knowledge.fact(name)
-    text = None if fact is None else knowledge.told(fact, seen.context)
+    text = None if fact is None else told(fact, seen.context)
     if text is None:
         return NOT_AVAILABLE
     if kind == "string":

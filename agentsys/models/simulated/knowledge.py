@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agentsys.models.chat import Scene
-from agentsys.models.simulated.grounding import told
 from agentsys.models.simulated.index import PlaybookIndex, makeable
 from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
 from agentsys.models.simulated.role import SimulatedOptions
@@ -69,10 +68,6 @@ class PlaybookKnowledge:
     def grounded(self, text: str, context: str) -> bool:
         """Whether `text` stands in `context` as whole words."""
         return stands_in(fold(text), folded_reading(context))
-
-    def told(self, fact: Fact, text: str) -> str | None:
-        """What a text says of a fact; None where it does not hold it."""
-        return told(fact, text)
 
     def _case(self) -> tuple[str, ...]:
         """The part of a draw's key that differs between two cases."""

@@ -71,10 +71,6 @@ class SimulatedKnowledge(Protocol):
         """The fact of this field name, if the playbook has one."""
         ...
 
-    def told(self, fact: Fact, text: str) -> str | None:
-        """What `text` says of a fact: the fact's own text, or the number it is here; None if it says nothing."""
-        ...
-
     def grounded(self, text: str, context: str) -> bool:
         """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
         ...

@@ -1,0 +1,149 @@
+"""AgentDyn beside the installed agentdojo, from checkouts that the tests write."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.task_suite.load_suites import get_suite
+from tiny_agentdyn import tiny_checkout
+
+from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
+from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, fetched_folder
+from agentsys.benchmarks.case_random import CaseRandom, drawing
+from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
+from agentsys.benchmarks.data_hash import data_hash
+from agentsys.errors import ConfigError
+
+
+def notes(bench: AgentDyn, key: str) -> str:
+    suite = bench.suite("github")
+    runtime, environment = FunctionsRuntime(suite.tools), suite.load_and_inject_default_environment({})
+    with reading(parsed_clock(DEFAULT)), drawing(CaseRandom((key,))):
+        runtime.run_function(environment, "ask_code", {})
+        value, error = runtime.run_function(environment, "read_notes", {})
+    assert error is None
+    return str(value)
+
+
+@pytest.mark.parametrize("inside", [".", "src", "src/agentdojo", ".."])
+def test_a_checkout_is_found_from_the_repository_its_src_its_package_and_the_folder_it_lies_in(
+    tmp_path: Path, inside: str
+) -> None:
+    folder = tiny_checkout(tmp_path / "above" / "AgentDyn")
+    bench = AgentDyn(str(folder / inside))
+    assert (bench.name, list(bench.suite_names())) == ("agentdyn", ["shopping", "github", "dailylife"])
+    assert vars(bench.suite("shopping"))["system_message"] == "Do everything without asking."
+
+
+def test_loading_leaves_the_installed_package_as_it_is(tmp_path: Path) -> None:
+    before = set(sys.modules)
+    banking = get_suite("v1.2.2", "banking")
+    hashed, tools = data_hash(banking), [tool.name for tool in banking.tools]
+    AgentDyn(str(tiny_checkout(tmp_path))).suite("dailylife")
+    added = {name for name in set(sys.modules) - before if name.startswith("agentdojo")}
+    assert not added
+    assert (data_hash(banking), [tool.name for tool in banking.tools]) == (hashed, tools)
+    assert not list(tmp_path.rglob("*.pyc")), "byte code of changed source must not lie in the checkout"
+
+
+def test_two_checkouts_in_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
+    first = AgentDyn(str(tiny_checkout(tmp_path / "one", maker="first")))
+    second = AgentDyn(str(tiny_checkout(tmp_path / "two", maker="second")))
+    assert first.version != second.version
+    makers = [sys.modules[bench.suite("github").tools[0].run.__module__].MAKER for bench in (first, second)]
+    assert makers == ["first", "second"]
+    assert first.suite("github").environment_type is not second.suite("github").environment_type
+
+
+def test_the_same_files_elsewhere_are_the_same_version_and_changed_ones_are_not(tmp_path: Path) -> None:
+    folder = tiny_checkout(tmp_path / "one")
+    same = AgentDyn(str(tiny_checkout(tmp_path / "copy")))
+    assert AgentDyn(str(folder)).version == same.version
+    data = folder / "src/agentdojo/data/suites/github/environment.yaml"
+    data.write_text(data.read_text().replace("notes:", "notes:\n  - text: Added later."))
+    changed = AgentDyn(str(folder))
+    assert changed.version != same.version
+    assert "Added later." in notes(changed, "case")
+    assert "Added later." not in notes(same, "case")
+
+
+def test_the_version_names_the_commit_that_is_checked_out_and_the_files(tmp_path: Path) -> None:
+    folder = tiny_checkout(tmp_path)
+    own = AgentDyn(str(folder)).version
+    assert own.startswith("own-")
+    git = folder / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "refs" / "heads" / "main").write_text("ab" * 20 + "\n")
+    assert AgentDyn(str(folder)).version == own.replace("own-", "abababa-")
+    (git / "HEAD").write_text("not a commit\n")
+    assert AgentDyn(str(folder)).version == own
+    assert set(KNOWN.values()) == {COMMIT[:7]}
+
+
+def test_the_same_case_draws_the_same_code_and_another_case_another_one(tmp_path: Path) -> None:
+    bench = AgentDyn(str(tiny_checkout(tmp_path)))
+    assert notes(bench, "a case") == notes(bench, "a case")
+    assert notes(bench, "a case") != notes(bench, "another case")
+    assert "2025-01-01 12:00:00.5" in notes(bench, "a case")
+
+
+def broken(folder: Path, path: str, text: str | None) -> Path:
+    place = folder / "src" / "agentdojo" / path
+    if text is None:
+        place.unlink()
+    else:
+        place.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"source": "/no/such/folder"}, "there is no folder /no/such/folder; give the folder of a checkout"),
+        ({"suites": ["githb"]}, "Did you mean github?"),
+        ({"suites": []}, "leaves no suite"),
+        ({"injection": "exactly"}, "Did you mean exact?"),
+        ({"answer": "first"}, "Unknown benchmark.answer 'first'"),
+        ({"clock": "noon"}, "benchmark.clock=noon"),
+    ],
+)
+def test_a_slip_is_told_in_one_line_with_the_mend(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        AgentDyn(**{"source": str(tiny_checkout(tmp_path)), **options})
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_nothing_fetched_is_told_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="run `agentsys fetch agentdyn`"):
+        AgentDyn()
+    tiny_checkout(fetched_folder() / "AgentDyn-5353cf7")
+    assert AgentDyn().version.startswith("own-")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("default_suites/v1/shopping/task_suite.py", None, "no AgentDyn in"),
+        ("default_suites/v1/tools/client.py", "1 +", "SyntaxError"),
+        ("default_suites/v1/github/tasks.py", "import no_such_module", "ModuleNotFoundError"),
+        ("data/system_messages.yaml", "other: x", "no message named default"),
+        ("data/suites/github/environment.yaml", None, "No such file"),
+    ],
+)
+def test_a_checkout_that_is_not_whole_is_told_in_one_line(
+    tmp_path: Path, path: str, text: str | None, said: str
+) -> None:
+    folder = broken(tiny_checkout(tmp_path, maker=path), path, text)
+    with pytest.raises(ConfigError) as told:
+        AgentDyn(str(folder)).suite("github")
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
+    tiny_checkout(tmp_path, maker=path)  # mended, in the same process
+    assert AgentDyn(str(folder)).suite("github").user_tasks
