@@ -239,6 +239,14 @@ class MeasuresCases(Protocol):
 
 
 @runtime_checkable
+class DrawsAtRandom(Protocol):
+    """A suite whose tools draw at random, each case from a generator of its own."""
+
+    draws_at_random: bool
+    """Whether they do. Then a record is done again with the numbers that it tells of."""
+
+
+@runtime_checkable
 class KnowsWays(Protocol):
     """A suite with ways of its own to tasks whose ground truth leaves something out."""
 

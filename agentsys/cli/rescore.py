@@ -32,6 +32,9 @@ def rescore(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the re-scored records here; originals stay.")
     ] = None,
+    checkout: Annotated[
+        str, typer.Option(metavar="DIR", help="AgentDyn's checkout, for records of its suites.")
+    ] = "fetched",
     form: FormatOption = OutputFormat.TABLE,
     names: NamesOption = None,
 ) -> None:
@@ -42,7 +45,7 @@ def rescore(
     from agentsys.rescoring.write_rescored import write_rescored
 
     chosen = [name.strip() for name in (fixes or "").split(",") if name.strip()]
-    found = rescored(runs, version, chosen, Names(names))
+    found = rescored(runs, version, chosen, Names(names), checkout)
     for line in settled_lines(found.notes):
         print(one_line(line), file=sys.stderr)
     put(rescoring_output(found), form)

@@ -7,14 +7,22 @@ and every request that is sent is in the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError
 from agentsys.models.card import ModelCard, model_card, plain_node
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, RecordedInjections, Scene, SceneModel
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    RecordedInjections,
+    RecordedResult,
+    Scene,
+    SceneModel,
+)
 from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
 from agentsys.models.wrappers.booked import Booked
@@ -161,6 +169,15 @@ class ModelStack:
         """
         provider = self.main.provider
         return provider.recorded_injections(scene) if isinstance(provider, RecordedInjections) else None
+
+    def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
+        """Give what tools returned in a recorded run; nothing if the model replays none.
+
+        Raises:
+            ModelError: If there is no recorded run for the scene.
+        """
+        provider = self.main.provider
+        return provider.recorded_results(scene) if isinstance(provider, RecordedInjections) else ()
 
 
 def _as_it_is(model: ChatModel) -> ChatModel:

@@ -148,6 +148,24 @@ class RecordedInjections(Protocol):
         """
         ...
 
+    def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
+        """What each tool call of the recorded run returned, in order.
+
+        Raises:
+            ModelError: If there is no recorded run for the scene.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RecordedResult:
+    """One tool call of a recorded run."""
+
+    function: str
+    args: Mapping[str, Any]
+    text: str
+    """What the agent was shown: the error in place of the content, where there was one."""
+
 
 def text_of(message: ChatMessage) -> str:
     """The text of a message: its blocks joined by newlines; `""` where it has none."""

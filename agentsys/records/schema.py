@@ -206,6 +206,8 @@ class CaseRecord(_Stored):
     """`folded`: AgentDojo's own substitution; `exact`: the literal text."""
     clock: datetime | None = None
     """Where the clock that the case's tools read began; None where they read the machine's."""
+    drawn: tuple[str, ...] = ()
+    """One-time codes and order numbers that the case's tools drew at random, in order."""
     written: dict[str, str] = {}
     """Injection vector -> text as the attack wrote it (what is read may be folded: see the messages)."""
     versions: dict[str, str] = {}

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.errors import ConfigError
-from agentsys.rescoring.reexecute import reexecute, retold, same_text, stamps
+from agentsys.rescoring.reexecute import drawn_then, reexecute, retold, same_text, stamps
 from agentsys.rescoring.score import checked, score
-from agentsys.rescoring.tasks import suite_for, tasks_for, versions
+from agentsys.rescoring.tasks import is_agentdyn, suite_for, tasks_for, versions
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import Unusable
 
@@ -27,6 +27,8 @@ class Reason(StrEnum):
     the file names none)."""
     CLOCK = "clock"
     """They score as recorded once the stamps of today are replaced by the record's."""
+    DRAWN = "numbers drawn anew"
+    """Tools drew a one-time code or an order number of which the record does not tell."""
     DATA = "data changed"
     """The suite's data has another hash than the record's; or, where no hash is recorded, a tool returns
     another text today. That is a difference found, not a cause proven."""
@@ -72,13 +74,17 @@ def explain(trajectory: Trajectory, version: str, which: Score) -> Explanation:
         return Explanation(Reason.CHECKER, _agreeing(agreeing) + _prompt_changed(trajectory, version))
     if _with_the_records_clock(trajectory, version, which) == recorded:
         return Explanation(Reason.CLOCK, "as recorded with the record's own time stamps")
+    suite = suite_for(trajectory, version)
+    unknown = drawn_then(trajectory, tasks_for(trajectory, suite, version), suite).count(None)
+    if unknown:
+        return Explanation(Reason.DRAWN, f"the record does not tell {unknown} of them")
     difference = _difference_in_data(trajectory, version)
     return Explanation(Reason.DATA, difference) if difference else Explanation(Reason.NOT_EXPLAINED)
 
 
 def _versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
     """The recorded version; every other one where the file names none, or one that is not installed."""
-    known = versions()
+    known = [] if is_agentdyn(trajectory.benchmark) else versions()
     if trajectory.version in known:
         return [trajectory.version] if trajectory.version != version else []
     return [name for name in known if name != version]

@@ -13,9 +13,10 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.benchmarks.fixes.catalog import ALL, CHECKER_ONLY, FIXES, expanded
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.fixes.repeats import repeats
+from agentsys.benchmarks.recorded_draws import as_executed
 from agentsys.errors import ConfigError
 from agentsys.models.trace import Tracer
-from agentsys.rescoring.reexecute import Reexecution, as_calls, as_executed
+from agentsys.rescoring.reexecute import Reexecution, as_calls
 from agentsys.rescoring.score import Scores
 from agentsys.rescoring.tasks import Tasks, denies_service
 from agentsys.rescoring.trajectories.trajectory import Trajectory
@@ -88,9 +89,10 @@ def fixed_verdict(
         fixes: Names of fixes, from `fixes_of_checks`.
 
     Returns:
-        None for an injection task that was run alone: fixes are of user tasks and attacks.
+        None for an injection task that was run alone: fixes are of user tasks and attacks; and on suites that
+        no fix is of.
     """
-    if not isinstance(tasks.user, BaseUserTask):
+    if not isinstance(tasks.user, BaseUserTask) or "measured" not in vars(suite):
         return None
     scores = vars(suite)["measured"].under(fixes)
     assert isinstance(scores, FixedScores)

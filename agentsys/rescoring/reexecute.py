@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from ast import literal_eval
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentdojo.agent_pipeline.tool_execution import is_string_list
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
+from agentsys.benchmarks.recorded_draws import as_executed, draws, recorded_draws, results_again
 from agentsys.models.tool_text import tool_text
 from agentsys.payload_lines import squeeze
 from agentsys.rescoring.tasks import Tasks
@@ -29,6 +29,8 @@ class Reexecution:
     after: TaskEnvironment
     failed: tuple[bool, ...] = ()
     """Of each call that was executed, whether its tool returned an error."""
+    unknown_draws: int = 0
+    """How many codes or numbers tools drew of which the record tells nothing."""
 
 
 def reexecute(
@@ -40,7 +42,7 @@ def reexecute(
         trajectory: A record from `read_trajectory`. Where it does not know what was injected, the vectors
             keep their defaults: then tools return other texts, and the checks judge the same calls.
         tasks: The record's tasks in the suite's version.
-        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`.
+        suite: A suite as the harness runs it.
         clock: Time at which the clock that tools read begins; None: where the record's began, or, if it does
             not say, where any case's begins.
 
@@ -49,9 +51,12 @@ def reexecute(
         InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
     """
     before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
-    with reading(clock or _clock(trajectory)):
-        failed = tuple(error is not None for _, error in _results(trajectory.executed, suite, after))
-    return Reexecution(before, after, failed)
+    numbers = drawn_then(trajectory, tasks, suite)
+    with reading(clock or _clock(trajectory)), drawing(CaseRandom(("again",), numbers)) as generator:
+        results = results_again(suite, after, _calls(trajectory))
+        failed = tuple(error is not None for _, error in results)
+    unknown = [number for number in numbers if number is None] + generator.drawn[len(numbers) :]
+    return Reexecution(before, after, failed, len(unknown))
 
 
 def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
@@ -62,10 +67,27 @@ def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[
         tasks: The record's tasks in the suite's version.
         suite: The suite, as `reexecute` takes it, which raises the same.
     """
-    environment = _fresh(trajectory, tasks, suite)
-    with reading(_clock(trajectory)):
-        results = _results(trajectory.executed, suite, environment)
-        return [error or tool_text(value) for value, error in results]
+    numbers = drawn_then(trajectory, tasks, suite)
+    with reading(_clock(trajectory)), drawing(CaseRandom(("again",), numbers)):
+        return _texts(trajectory, tasks, suite)
+
+
+def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Sequence[str | None]:
+    """What the tools of a recorded case drew at random; None for a number that the record does not tell."""
+    if not draws(suite) or trajectory.drawn:
+        return trajectory.drawn
+    recorded = [call.text for call in trajectory.executed]
+    return recorded_draws(lambda: _texts(trajectory, tasks, suite), recorded)
+
+
+def _texts(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
+    results = results_again(suite, _fresh(trajectory, tasks, suite), _calls(trajectory))
+    # At once: a later call may change the very object that an earlier one returned.
+    return [error or tool_text(value) for value, error in results]
+
+
+def _calls(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(call.function, call.args) for call in trajectory.executed]
 
 
 def _clock(trajectory: Trajectory) -> datetime | None:
@@ -77,30 +99,6 @@ def _fresh(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> TaskE
     user_task: BaseUserTask[Any] | BaseInjectionTask[Any] = tasks.user
     # An injection task run alone is no user task, and AgentDojo then leaves the environment as it is.
     return user_task.init_environment(loaded) if isinstance(user_task, BaseUserTask) else loaded
-
-
-def _results(
-    calls: Sequence[RecordedCall], suite: TaskSuite[Any], environment: TaskEnvironment
-) -> Iterator[tuple[Any, str | None]]:
-    """Value and error of each call; the environment changes as they are taken."""
-    runtime = FunctionsRuntime(suite.tools)
-    for call in calls:
-        if call.function in runtime.functions:
-            yield runtime.run_function(environment, call.function, as_executed(call.args))
-        else:  # in the executor's words: such a call never reaches the runtime
-            yield "", f"Invalid tool {call.function} provided."
-
-
-def as_executed(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as AgentDojo's executor hands them on: a text that reads as a list becomes the list."""
-    return {name: _unpacked(value) for name, value in args.items()}
-
-
-def _unpacked(value: Any) -> Any:
-    try:
-        return literal_eval(value) if isinstance(value, str) and is_string_list(value) else value
-    except (RecursionError, MemoryError):  # a text of brackets; AgentDojo would have stopped the run
-        return value
 
 
 def as_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:

@@ -6,14 +6,22 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import Names
 from agentsys.rescoring.explain import Score, ScoreFlip, explain
 from agentsys.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
 from agentsys.rescoring.score import Scores, score_and_execution
-from agentsys.rescoring.tasks import benchmark, suite_for, tasks_for, versions
+from agentsys.rescoring.tasks import (
+    benchmark,
+    is_agentdyn,
+    suite_for,
+    tasks_for,
+    version_of_checkout,
+    versions,
+)
 from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
 from agentsys.rescoring.trajectories.read import SkippedRecord, records
 from agentsys.rescoring.trajectories.trajectory import Trajectory
@@ -53,6 +61,7 @@ def rescore(
     version: str | None = None,
     fixes: Sequence[str] = (),
     names: Names | None = None,
+    checkout: str = FETCHED,
 ) -> Rescoring:
     """Score stored records again.
 
@@ -61,6 +70,7 @@ def rescore(
         version: The benchmark's version; None takes the one that each record names.
         fixes: Fixes to score under beside the official checks; empty means every fix of a check.
         names: The user's word on other people's folders.
+        checkout: Folder of AgentDyn's checkout, for records of its suites; `version` is not for these.
 
     Raises:
         ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
@@ -75,7 +85,8 @@ def rescore(
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):
         for record in stored:
-            _add(found, record, version)
+            known = replace(record, checkout=checkout) if isinstance(record, Trajectory) else record
+            _add(found, known, version)
     if not found.cases and not found.skipped:
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
@@ -89,9 +100,15 @@ def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: s
         found.skipped.append(record)
     else:
         try:
-            found.cases.append(rescored(record, version or recorded_version(record), found.fixes))
+            found.cases.append(rescored(record, _version_for(record, version), found.fixes))
         except Unusable as fault:
             found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
+
+
+def _version_for(record: Trajectory, version: str | None) -> str:
+    if is_agentdyn(record.benchmark):
+        return version_of_checkout(record)
+    return version or recorded_version(record)
 
 
 def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:

@@ -32,6 +32,7 @@ _EXPLAINED = (
 _REASONS = {
     Reason.CHECKER: "the same calls score as recorded under the versions named",
     Reason.CLOCK: "they score as recorded with the record's own time stamps",
+    Reason.DRAWN: "tools drew a code or a number of which the record does not tell",
     Reason.DATA: "a tool returns another text today, or the data has another hash: found, not a proven cause",
     Reason.NOT_EXPLAINED: "no version, no clock and no difference in tool texts explains it",
 }

@@ -11,12 +11,16 @@ from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.errors import ConfigError
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 _EXACT = "exact"
 """In a benchmark's label: the way of injection. Whatever else stands in it is a fix that changes runs."""
+
+
+_AGENTDYN, _LAST_MESSAGE = "agentdyn", "last_message"
 
 
 class Tasks(NamedTuple):
@@ -47,18 +51,69 @@ def benchmark(version: str, label: str = "agentdojo") -> AgentDojo:
     return built
 
 
+@lru_cache(maxsize=4)
+def agentdyn(source: str, label: str) -> AgentDyn:
+    """AgentDyn from a checkout, loaded once per process.
+
+    Args:
+        source: `fetched`, or the checkout's folder.
+        label: The benchmark's label, as a case has it.
+
+    Raises:
+        ConfigError: If there is no checkout, or the label is not one of AgentDyn's.
+    """
+    _, *options = label.split("+")
+    rule = {"answer": _LAST_MESSAGE} if _LAST_MESSAGE in options else {}
+    built = AgentDyn(source, injection=_EXACT if _EXACT in options else "folded", **rule)
+    if built.name != label:
+        raise ConfigError(f"'{label}' is not a label of agentdyn's; the same options make '{built.name}'")
+    return built
+
+
+def is_agentdyn(label: str) -> bool:
+    """Whether a benchmark's label is one of AgentDyn's."""
+    return label.partition("+")[0] == _AGENTDYN
+
+
+def takes_last_assistant(label: str) -> bool:
+    """Whether the answer is the last assistant message, wherever that stands, under a benchmark's label."""
+    return is_agentdyn(label) and _LAST_MESSAGE not in label.split("+")
+
+
+def version_of_checkout(trajectory: Trajectory) -> str:
+    """The version that a record of AgentDyn is scored under: that of the checkout.
+
+    Raises:
+        Unusable: If there is no checkout, or a record of ours was made with another one.
+    """
+    try:
+        version = agentdyn(trajectory.checkout, trajectory.benchmark).version
+    except ConfigError as error:
+        raise Unusable(RecordFault.NOT_HERE, str(error).replace("benchmark.source", "--checkout")) from None
+    if trajectory.form == "agentsys" and trajectory.version != version:
+        reason = (
+            f"made with agentdyn {trajectory.version}; this checkout is {version}: give --checkout FOLDER"
+        )
+        raise Unusable(RecordFault.NOT_HERE, reason)
+    return version
+
+
 def versions() -> list[str]:
     """Every version the installed package registers, oldest first."""
     return [name for name, suites in load_suites._SUITES.items() if suites]
 
 
 def suite_for(trajectory: Trajectory, version: str) -> TaskSuite[Any]:
-    """The suite of a record in a version.
+    """The suite of a record in a version; of AgentDyn's in its checkout.
 
     Raises:
         Unusable: If the version has none of this name, or the record is of another benchmark.
         ConfigError: If there is no such version.
     """
+    if is_agentdyn(trajectory.benchmark):
+        version_of_checkout(trajectory)
+        suite: TaskSuite[Any] = agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
+        return suite
     benchmark(version)  # an unknown version is the user's slip, an unknown label the record's
     try:
         bench = benchmark(version, trajectory.benchmark)

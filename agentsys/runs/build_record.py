@@ -67,6 +67,7 @@ def _record(run: CaseRun) -> CaseRecord:
         seed=cell.settings.seed,
         injection_mode=cell.injection_mode,
         clock=start_of(cell.benchmark),
+        drawn=tuple(run.drawn),
         written=dict(run.written),
         versions={**_versions(), **_data(suite)},
         config_hash=cell.settings.config_hash,

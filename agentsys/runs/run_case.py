@@ -24,12 +24,14 @@ from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
+from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.benchmarks.shared_copies import alike
 from agentsys.contracts import AttackKind, Defense, FinishedCase, NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
+from agentsys.models.tool_text import tool_text
 from agentsys.models.trace import Tracer, tracing
 from agentsys.records.schema import AttemptFacts, SearchFacts
 from agentsys.runs.observed import Observed, PipelineFailed
@@ -45,6 +47,8 @@ class CaseRun:
     watch: ExposureWatch
     written: Mapping[str, str]
     """Injection vector -> text as the attack wrote it."""
+    drawn: Sequence[str] = ()
+    """Numbers that its tools drew at random, in order."""
     utility: bool = False
     security: bool = False
     """True means that the injection task was carried out, as in AgentDojo."""
@@ -180,8 +184,9 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
+    generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
     try:
-        with reading(start_of(cell.benchmark)), drawing(generator_for(run.job)):
+        with reading(start_of(cell.benchmark)), drawing(generator):
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 user_task,
@@ -191,7 +196,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
                 environment=environment,
             )
     finally:
-        run.messages, run.attempts = observed.messages, observed.attempts
+        run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn
     if injection_task is None:
         run.security = False
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
@@ -251,11 +256,25 @@ def scene_of(job: Job) -> Scene:
     return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
 
 
-def generator_for(job: Job) -> CaseRandom:
-    """What the tools of a case draw from: the same under every defense, model and attack."""
+def _draws_key(job: Job) -> tuple[object, ...]:
+    """What a case's random numbers depend on: the same under every defense, model and attack."""
     case = job.case
-    key = (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
-    return CaseRandom(key)
+    return (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
+
+
+def _recorded_draws(
+    run: CaseRun, scene: Scene, suite: TaskSuite[Any], user_task: BaseUserTask[Any]
+) -> Sequence[str | None]:
+    """What the tools drew when the case was recorded, where a recorded run is replayed."""
+    results = run.job.cell.stack.recorded_results(scene) if draws(suite) else ()
+    calls = [(result.function, result.args) for result in results]
+
+    def execute() -> list[str]:
+        loaded = suite.load_and_inject_default_environment(dict(run.written))
+        again = results_again(suite, user_task.init_environment(loaded), calls)
+        return [error or tool_text(value) for value, error in again]
+
+    return recorded_draws(execute, [result.text for result in results]) if results else ()
 
 
 def _digest(written: Mapping[str, str]) -> str:

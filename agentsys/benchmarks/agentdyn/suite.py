@@ -47,6 +47,7 @@ def adapted_suite(
         get_injection_vector_defaults=loader.defaults,
         _check_task_result=checked_on_copies(copied._check_task_result),
         system_message=system_message(checkout),
+        draws_at_random=True,
     )
     vars(copied).update(way=ways_of(copied))
     if last_assistant:

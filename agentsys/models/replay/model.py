@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
 
-from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.models.chat import ChatReply, ChatRequest, RecordedResult, Scene, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.replay.check import calls_with_a_value, check_conversation, check_demands
 from agentsys.models.replay.recorded_folder import pipeline_folder
@@ -62,6 +62,16 @@ class ReplayModel:
             ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
         """
         return dict(self._run(scene).injections)
+
+    def recorded_results(self, scene: Scene) -> list[RecordedResult]:
+        """What each tool call of the recorded run returned, in order.
+
+        Raises:
+            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
+        """
+        messages = [message for message in self._run(scene).messages if message["role"] == "tool"]
+        calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
+        return [RecordedResult(call.function, dict(call.args), text) for call, text in calls]
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Never answers: which record to read is known only inside a case.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
@@ -22,7 +22,7 @@ class ToldMessages:
     ran: tuple[RecordedCall, ...]
     """Calls that a tool message answers. The last message's calls may never have run."""
     answer: tuple[MessageContentBlock, ...] | None
-    """Content of the last message; None if that is not the assistant's."""
+    """Content of the message that is judged; None if that is not the assistant's."""
     prompt: str | None
     """The first user message."""
     tool_texts: tuple[str, ...]
@@ -32,27 +32,28 @@ class ToldMessages:
 _NOTHING_SAID = ToldMessages((), (), None, None, ())
 
 
-def conversation(stored: object, error: str | None) -> ToldMessages:
+def conversation(stored: object, error: str | None, *, last_assistant: bool = False) -> ToldMessages:
     """Take a stored list of messages apart.
 
     Args:
         stored: The messages as they stand in the file's JSON.
         error: The error that ended the run, if one did. Such a run may have said nothing.
+        last_assistant: Whether the answer is the last assistant message, wherever it stands.
 
     Raises:
         Unusable: If it is no list of messages; if a run without error has none, or no answer at the end.
     """
     if error is not None:
-        return _apart(stored) if stored else _NOTHING_SAID
+        return _apart(stored, last_assistant) if stored else _NOTHING_SAID
     if stored == []:
         raise Unusable(RecordFault.HOLLOW, "scores, but an empty list of messages")
-    told = _apart(stored)
+    told = _apart(stored, last_assistant)
     if told.answer is None:
         raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
     return told
 
 
-def _apart(stored: object) -> ToldMessages:
+def _apart(stored: object, last_assistant: bool) -> ToldMessages:
     try:
         messages = recorded_messages(stored)
     except UnreadableRun as fault:
@@ -61,7 +62,7 @@ def _apart(stored: object) -> ToldMessages:
     return ToldMessages(
         tuple(_asked(messages)),
         tuple(RecordedCall(m["tool_call"].function, m["tool_call"].args, _shown(m)) for m in tools),
-        _answer(messages[-1]),
+        _answer(messages, last_assistant),
         next((text_of(message) for message in messages if message["role"] == "user"), None),
         tuple(text for message in tools for text in (text_of(message), message["error"]) if text),
     )
@@ -74,8 +75,10 @@ def _asked(messages: tuple[ChatMessage, ...]) -> Iterator[RecordedCall]:
                 yield RecordedCall(call.function, call.args)
 
 
-def _answer(last: ChatMessage) -> tuple[MessageContentBlock, ...] | None:
-    return tuple(last["content"] or ()) if last["role"] == "assistant" else None
+def _answer(messages: Sequence[ChatMessage], last_assistant: bool) -> tuple[MessageContentBlock, ...] | None:
+    judged = reversed(messages) if last_assistant else messages[-1:]
+    last = next((message for message in judged if message["role"] == "assistant"), None)
+    return None if last is None else tuple(last["content"] or ())
 
 
 def _shown(message: ChatToolResultMessage) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentsys.records.case_row import NO_ATTACK
-from agentsys.records.formats.agentdojo import AgentDojoRecord, agentdojo_record
+from agentsys.records.formats.agentdojo import AgentDojoRecord, agentdojo_record, benchmark_of
 from agentsys.records.formats.drift import DriftRecord, drift_record
 from agentsys.records.stored_file import Producer
+from agentsys.rescoring.tasks import takes_last_assistant
 from agentsys.rescoring.trajectories.conversation import ToldMessages, conversation
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
@@ -30,7 +31,7 @@ def agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         Unusable: If its messages or injections cannot be used.
     """
     record = agentdojo_record(stored)
-    told = conversation(record.messages, record.error)
+    told = conversation(record.messages, record.error, last_assistant=takes_last_assistant(_label(record)))
     texts = {vector: text for vector, text in record.injections.items() if isinstance(text, str)}
     if len(texts) < len(record.injections):
         raise Unusable(RecordFault.UNREADABLE, "injections: not all are texts")
@@ -49,8 +50,12 @@ def drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         Unusable: If its messages cannot be used.
     """
     record = drift_record(stored)
-    told = conversation(record.messages, None)
+    told = conversation(record.messages, None, last_assistant=takes_last_assistant(_label(record)))
     return _trajectory("drift", record, told, source, None if record.injection_task_id else {}, None)
+
+
+def _label(record: AgentDojoRecord | DriftRecord) -> str:
+    return benchmark_of(record.suite_name)
 
 
 def _trajectory(
@@ -66,7 +71,7 @@ def _trajectory(
     return Trajectory(
         source=source,
         form=form,
-        benchmark="agentdojo",
+        benchmark=_label(record),
         version=record.benchmark_version,
         pipeline=record.pipeline_name,
         suite=record.suite_name,

@@ -11,6 +11,7 @@ from agentsys.benchmarks.scoring import calls_to_score
 from agentsys.models.trace import REFUSED, Tracer
 from agentsys.records.formats.agentsys import stored_block
 from agentsys.records.schema import StoredBlock
+from agentsys.rescoring.tasks import takes_last_assistant
 from agentsys.rescoring.trajectories.conversation import ToldMessages, conversation
 from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
@@ -32,8 +33,8 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     """
     block = stored_block(stored)
     error = None if block.status == "ok" else block.error_kind or "unknown"
-    told = conversation(stored.get("messages"), error)
     case = block.case
+    told = conversation(stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark))
     return Trajectory(
         source=source,
         form="agentsys",
@@ -55,6 +56,7 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         error=error,
         data_hash=block.versions.get("data"),
         clock=block.clock,
+        drawn=block.drawn,
         simulated=block.simulated,
         exposed_raw=block.exposure.exposed_raw,
     )

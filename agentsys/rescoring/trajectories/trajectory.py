@@ -9,6 +9,7 @@ from typing import Any
 
 from agentdojo.types import MessageContentBlock
 
+from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.records.case_row import SIMULATED_MARK
 from agentsys.records.short_names import short_name
 from agentsys.records.stored_file import Producer
@@ -63,6 +64,10 @@ class Trajectory:
     """Hash of the suite's data when the case was run; only our own records have it."""
     clock: datetime | None = None
     """Where the clock that its tools read began; None where that is not known, or was the machine's."""
+    drawn: tuple[str, ...] = ()
+    """Codes and numbers that its tools drew at random, in order; empty where the file does not say."""
+    checkout: str = FETCHED
+    """Folder of AgentDyn's checkout to score with, for records of its suites."""
     simulated: bool = False
     """Whether a simulated model was behind it: no LLM's result."""
     exposed_raw: bool | None = None
