@@ -39,6 +39,8 @@ class Entry:
     """None where the model has no price; 0 for a request without an answer: nothing was reported."""
     error: str | None = None
     """Why its answer could not be used (an `ErrorKind`); None: it could."""
+    uncounted: int = 0
+    """Answers in it that came without a count of tokens: 0 or 1."""
 
 
 class Ledger:
@@ -87,6 +89,8 @@ class Spent:
     failed_usd: float = 0.0
     unpriced: int = 0
     """Requests whose price is not known."""
+    uncounted: int = 0
+    """Requests whose tokens are not known."""
 
     def add(self, entry: Entry) -> None:
         """Count one request."""
@@ -94,6 +98,7 @@ class Spent:
         self.failed += entry.error is not None
         self.tokens += entry.prompt + entry.completion
         self.unpriced += entry.cost_usd is None
+        self.uncounted += entry.uncounted
         self.cost_usd += entry.cost_usd or 0.0
         self.failed_usd += (entry.cost_usd or 0.0) if entry.error is not None else 0.0
 
@@ -103,9 +108,10 @@ class Spent:
         if not self.requests:
             return ""
         unpriced = f" ({self.unpriced} without a price)" if self.unpriced else ""
+        uncounted = f" ({self.uncounted} requests without a count)" if self.uncounted else ""
         failed = f" {self.failed} had no usable answer (${self.failed_usd:.2f})." if self.failed else ""
         return (
-            f"Sent in all, by the ledger: {self.requests:,} requests, {self.tokens:,} tokens, "
+            f"Sent in all, by the ledger: {self.requests:,} requests, {self.tokens:,} tokens{uncounted}, "
             f"${self.cost_usd:.2f}{unpriced}; cases that were run again or dropped are in it.{failed}"
         )
 
@@ -148,7 +154,7 @@ def _ledgers(folder: Path) -> Iterator[tuple[Path, str]]:
 def _entry(line: bytes) -> Entry | None:
     try:
         entry = Entry(**json.loads(line))
-        counts = (entry.prompt, entry.completion, entry.cached, entry.reasoning)
+        counts = (entry.prompt, entry.completion, entry.cached, entry.reasoning, entry.uncounted)
         whole = all(isinstance(count, int) for count in counts) and isinstance(entry.case, str)
         priced = entry.cost_usd is None or math.isfinite(entry.cost_usd)
         return entry if whole and priced else None

@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
-    get_text_content_as_str,
     text_content_block_from_string,
 )
 
@@ -30,7 +29,10 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one call or of many. `prompt` includes `cached`; `completion` includes `reasoning`."""
+    """Tokens of one call or of many.
+
+    `prompt` includes `cached` and `written`; `completion` includes `reasoning`.
+    """
 
     prompt: int = 0
     """Input tokens, cached ones included."""
@@ -40,6 +42,10 @@ class Usage:
     """Input tokens that the provider read from its prompt cache."""
     reasoning: int = 0
     """Output tokens spent on hidden reasoning."""
+    uncounted: int = 0
+    """Replies that came without a count; where there are any, the tokens (and the cost) are not known."""
+    written: int = 0
+    """Input tokens that the provider wrote to its prompt cache, where it charges for that."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -47,6 +53,8 @@ class Usage:
             self.completion + other.completion,
             self.cached + other.cached,
             self.reasoning + other.reasoning,
+            self.uncounted + other.uncounted,
+            self.written + other.written,
         )
 
 
@@ -91,6 +99,10 @@ class ChatReply:
     """Whether the reply was read from our own cache and cost nothing."""
     notes: tuple[str, ...] = ()
     """What the provider adapter wants in the record (e.g. where a replay diverged)."""
+    empty_before: int = 0
+    """Empty replies that were asked for again before this one."""
+    cut: bool = False
+    """Whether the reply ended at a bound on its tokens and not by itself."""
 
 
 @dataclass(frozen=True)
@@ -167,10 +179,17 @@ class RecordedResult:
     """What the agent was shown: the error in place of the content, where there was one."""
 
 
+UNCOUNTED = Usage(uncounted=1)
+"""Usage of a reply that says nothing, or nothing that can be read, about its tokens."""
+
+
 def text_of(message: ChatMessage) -> str:
-    """The text of a message: its blocks joined by newlines; `""` where it has none."""
-    content = message["content"]
-    return "" if content is None else get_text_content_as_str(content)
+    """The text of a message: its text blocks joined by newlines; `""` where it has none.
+
+    A model's thoughts are no part of what it says: they stand in blocks of their own.
+    """
+    blocks = message["content"] or ()
+    return "\n".join([b["content"] for b in blocks if b["type"] == "text" and b["content"] is not None])
 
 
 def system(text: str) -> ChatMessage:

@@ -29,7 +29,8 @@ _TOOL_SIZES: dict[tuple[str, int], tuple[JsonSchema, int]] = {}
 
 def usage_of(request: ChatRequest, reply: ChatReply) -> Usage:
     """The usage that a model reported, or else an estimate."""
-    return reply.usage if reply.usage != Usage() else estimated_usage(request, reply.message)
+    counted = reply.usage != Usage() and not reply.usage.uncounted
+    return reply.usage if counted else estimated_usage(request, reply.message)
 
 
 def estimated_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:

@@ -36,6 +36,8 @@ class ModelCall:
     notes: tuple[str, ...] = ()
     error: str | None = None
     """Why there was no reply (an `ErrorKind`); None: there was one."""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    """What was odd about it and about those asked for again before: see agentsys.models.odd_reply."""
 
 
 @dataclass
@@ -141,8 +143,8 @@ class Tracer:
         for watcher in self.watchers:
             watcher.model_asked(request)
 
-    def model_answered(self, role: str, reply: ChatReply) -> None:
-        """Book a reply under the current span."""
+    def model_answered(self, role: str, reply: ChatReply, odd: Mapping[str, int] | None = None) -> None:
+        """Book a reply under the current span, with what is odd about it."""
         call = ModelCall(
             role=role,
             usage=reply.usage,
@@ -152,6 +154,7 @@ class Tracer:
             attempts=reply.attempts,
             from_cache=reply.from_cache,
             notes=reply.notes,
+            odd=odd or {},
         )
         self._book(call)
 

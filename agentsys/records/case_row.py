@@ -97,6 +97,9 @@ class CaseRow:
     """The same of its workers' contexts, all together; 0 where the defense has none."""
     notes: tuple[str, ...] = ()
     """What the runner noted about the model calls."""
+    odd_replies: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Model id -> kind -> replies: `empty` ones, and `unparsed_call`, a tool call as text that the server did
+    not parse. Empty in foreign files."""
     config_hash: str | None = None
     """Hash of the resolved config; None in foreign files."""
     data_hash: str | None = None

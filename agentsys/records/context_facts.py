@@ -73,13 +73,17 @@ def own_words(messages: Sequence[Any]) -> list[str]:
     return said
 
 
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+
 def text_of(content: object) -> str:
-    """The text of a message's content, old form (a string) or new (a list of blocks)."""
+    """The text of a message's content, old form (a string) or new (a list of blocks); no thoughts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         return ""
-    parts = [block.get("content") for block in content if isinstance(block, dict)]
+    blocks = [block for block in content if isinstance(block, dict) and block.get("type") not in _THOUGHTS]
+    parts = [block.get("content") for block in blocks]
     return "\n".join(part for part in parts if isinstance(part, str))
 
 

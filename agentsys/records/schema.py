@@ -63,6 +63,10 @@ class RoleUsage(_Stored):
     reasoning: int = 0
     cost_usd: float | None = None
     """None where the model has no price; then the cost is unknown, not 0."""
+    uncounted: int = 0
+    """Replies that came without a count of tokens; where there are any, tokens and cost are unknown."""
+    written: int = 0
+    """Of `prompt`, tokens written to the provider's prompt cache, where it charges for that."""
     latency_s: float = 0.0
 
 
@@ -82,6 +86,11 @@ class StoredCall(_Stored):
     notes: tuple[str, ...] = ()
     error: str | None = None
     """Why there was no reply (an `ErrorKind`); None: there was one."""
+    uncounted: int = 0
+    """Whether it came without a count of tokens: 1, or more where it was asked for again."""
+    written: int = 0
+    odd: dict[str, int] = {}
+    """Kind (`empty`, `unparsed_call`) -> replies, those asked for again before this one included."""
 
 
 class StoredSpan(_Stored):

@@ -157,6 +157,8 @@ def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
         reasoning=usage.reasoning,
         cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
         latency_s=sum(call.latency_s for call in calls),
+        uncounted=usage.uncounted,
+        written=usage.written,
     )
 
 
@@ -196,6 +198,9 @@ def _stored_call(call: ModelCall) -> StoredCall:
         from_cache=call.from_cache,
         notes=call.notes,
         error=call.error,
+        uncounted=usage.uncounted,
+        written=usage.written,
+        odd=dict(call.odd),
     )
 
 

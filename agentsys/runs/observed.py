@@ -69,6 +69,8 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
     ) -> QueryResult:
         """One attempt.
 
+        AgentDojo's checks read the last message, thoughts and all; they are given what was said alone.
+
         Raises:
             AbortAgentError: As the pipeline does; AgentDojo scores the messages it carries.
             ModelError, ModelCodeFailed, ConfigError: As the pipeline does.
@@ -82,7 +84,9 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
                 result = self._turn(
                     root, self.pipeline, (query, runtime, env, list(messages), extra_args or {})
                 )
-                return result if talker is None else self._go_on(root, talker, runtime, result)
+                if talker is not None:
+                    result = self._go_on(root, talker, runtime, result)
+                return (*result[:3], _spoken(result[3]), result[4])
             except AbortAgentError as abort:
                 root.messages = self.messages = abort.messages
                 self.environment = abort.task_environment
@@ -118,6 +122,17 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         root.messages = self.messages = result[3]
         self.environment = result[2]
         return result
+
+
+def _spoken(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The conversation, its last message less a model's thoughts; one of thoughts alone has no content."""
+    last = messages[-1] if messages else None
+    if last is None or last["role"] != "assistant":
+        return messages
+    said = [block for block in last["content"] or () if block["type"] == "text"]
+    if len(said) == len(last["content"] or ()):
+        return messages
+    return [*messages[:-1], {**last, "content": said or None}]
 
 
 class EndlessUser(Exception):

@@ -10,6 +10,7 @@ from agentsys.models.budget import Books
 from agentsys.models.chat import ChatModel
 from agentsys.models.connection_test import QUESTION, called
 from agentsys.models.errors import ErrorKind, ModelCodeFailed, ModelError
+from agentsys.models.odd_reply import is_unparsed_call
 from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
@@ -112,6 +113,14 @@ def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, 
         return Unavailable(f"{text} ({_MENDS[error.kind]})", needs=_NEEDS[error.kind]), ""
     if called(reply):
         return None, ""
+    if is_unparsed_call(QUESTION, reply):
+        text = (
+            f"Model '{server.name}' cannot be used: it wrote its tool call as text, which its server did not "
+            "parse, so no task can be solved. Start the server with the model's tool-call parser (vLLM: "
+            "--enable-auto-tool-choice --tool-call-parser NAME; which one: docs/models.md), or set "
+            "model.tools=text; preflight=false goes on all the same."
+        )
+        return Unavailable(text, needs="a server that parses tool calls"), ""
     return None, (
         f"Model '{server.name}' answered without the tool call it was asked for: does its server parse "
         "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser ...)?"

@@ -29,7 +29,8 @@ class RunningTotals:
     """Attacked cases whose injection task was carried out."""
     attempts: int = 0
     """Attempts that searches made."""
-    tokens: int = 0
+    tokens: int | None = 0
+    """None as soon as one reply came without a count."""
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
     started: float = field(default=0.0)
@@ -59,7 +60,8 @@ class RunningTotals:
 
     def _spend(self, record: CaseRecord) -> None:
         for usage in record.usage.values():
-            self.tokens += usage.prompt + usage.completion
+            counted = self.tokens is not None and not usage.uncounted
+            self.tokens = (self.tokens or 0) + usage.prompt + usage.completion if counted else None
             known = self.cost_usd is not None and usage.cost_usd is not None
             self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
 
@@ -88,7 +90,7 @@ class RunningTotals:
             f"ASR {_share(self.hit, self.attacked)}",
             f"errors {self.errors}",
             *([f"attempts {self.attempts}"] if self.attempts else []),
-            f"tokens {_short(self.tokens)}",
+            "tokens unknown" if self.tokens is None else f"tokens {_short(self.tokens)}",
             "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
         ]
         return ", ".join(parts)

@@ -37,7 +37,7 @@ class SpanView(TypedDict):
     detail: NotRequired[int]
     """Number of the text: the whole decision as JSON."""
     tokens: NotRequired[tuple[int, int]]
-    """Prompt and completion tokens of this span's own model calls."""
+    """Prompt and completion tokens of this span's own model calls; absent where one was not counted."""
     calls: NotRequired[int]
     """Its model calls."""
     duration_s: NotRequired[float]
@@ -116,7 +116,8 @@ def _view(span: Mapping[str, Any], writer: Writer) -> SpanView:
     if decision and decision != {"finished": True}:
         view["detail"] = writer.text(decision)
     if calls := objects(span.get("calls")):
-        view["tokens"] = (_sum(calls, "prompt"), _sum(calls, "completion"))
+        if not _sum(calls, "uncounted"):
+            view["tokens"] = (_sum(calls, "prompt"), _sum(calls, "completion"))
         view["calls"] = len(calls)
     if (duration := number(span.get("duration_s"))) is not None:
         view["duration_s"] = round(duration, 4)

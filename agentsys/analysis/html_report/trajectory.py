@@ -25,8 +25,10 @@ class RoleView(TypedDict):
 
     role: str
     calls: int
-    prompt: int
-    completion: int
+    prompt: int | None
+    """None: a reply came without a count."""
+    completion: int | None
+    cached: int | None
     cost_usd: float | None
 
 
@@ -125,8 +127,9 @@ def _roles(usage: Mapping[str, RoleUsage]) -> list[RoleView]:
         {
             "role": name(role),
             "calls": _count(used.calls),
-            "prompt": _count(used.prompt),
-            "completion": _count(used.completion),
+            "prompt": None if used.uncounted else _count(used.prompt),
+            "completion": None if used.uncounted else _count(used.completion),
+            "cached": None if used.uncounted else _count(used.cached),
             "cost_usd": number(used.cost_usd),
         }
         for role, used in usage.items()

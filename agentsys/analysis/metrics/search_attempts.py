@@ -17,6 +17,7 @@ from agentsys.records.schema import (
     OWN_KEY,
     UNFINISHED,
     AttemptFacts,
+    RoleUsage,
     SearchFacts,
     StoredBlock,
 )
@@ -42,14 +43,16 @@ class SearchState(NamedTuple):
 class SearchSpending:
     """Resources that one side of a search used."""
 
-    tokens: int = 0
+    tokens: int | None = 0
+    """None where a reply came without a count of its tokens."""
     cost_usd: float | None = 0.0
     """None where a call had no price: the cost is unknown."""
 
     def __add__(self, other: SearchSpending) -> SearchSpending:
         known = self.cost_usd is not None and other.cost_usd is not None
         cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
-        return SearchSpending(self.tokens + other.tokens, cost)
+        unknown = self.tokens is None or other.tokens is None
+        return SearchSpending(None if unknown else (self.tokens or 0) + (other.tokens or 0), cost)
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,11 @@ def _succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
 
 def _spent(attempts: Iterable[StoredBlock], ours: Any) -> SearchSpending:
     used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
-    return sum((SearchSpending(one.prompt + one.completion, one.cost_usd) for one in used), SearchSpending())
+    return sum((SearchSpending(_tokens(one), one.cost_usd) for one in used), SearchSpending())
+
+
+def _tokens(used: RoleUsage) -> int | None:
+    return None if used.uncounted else used.prompt + used.completion
 
 
 def _attempt(block: StoredBlock) -> AttemptFacts:

@@ -194,8 +194,8 @@ def _measures(searches: Sequence[Search]) -> dict[str, Number]:
         sum(search.attempts for search in searches),
         sum(search.refused for search in searches),
         sum(search.by_start for search in searches),
-        attacker.tokens,
-        target.tokens,
+        math.nan if attacker.tokens is None else attacker.tokens,
+        math.nan if target.tokens is None else target.tokens,
         math.nan if attacker.cost_usd is None else attacker.cost_usd,
         math.nan if target.cost_usd is None else target.cost_usd,
     )

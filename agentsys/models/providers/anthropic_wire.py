@@ -14,9 +14,11 @@ from agentsys.models.price import Price, priced_reply
 from agentsys.models.providers.openai_wire import as_object
 from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.wire_text import (
+    OPENAI_ITEM,
     CallIds,
     call_of,
     count_of,
+    counted,
     encode,
     malformed,
     mapping_of,
@@ -85,16 +87,32 @@ def _blocks(message: ChatMessage, ids: CallIds) -> list[Block]:
     if message["role"] == "assistant":
         for call in message["tool_calls"] or ():
             blocks.append(_tool_use(call, ids))
+        # Thoughts alone, whose text or calls a defense took away, are refused: a turn may not end on them.
+        if not any(block["type"] in ("text", "tool_use") for block in blocks):
+            return []
     return blocks
+
+
+def calls_without_thinking(wired: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last assistant turn calls tools and does not begin with thoughts of the model's own.
+
+    So it is where a defense made up the calls, or rebuilt the turn without its thoughts. With thinking
+    switched on by a budget (`type: enabled`) the API refuses such a conversation; adaptive thinking takes it.
+    """
+    last: Sequence[Block] = next(
+        (turn["content"] for turn in reversed(wired) if turn["role"] == "assistant"), []
+    )
+    calls = any(block["type"] == "tool_use" for block in last)
+    return calls and last[0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _block(block: MessageContentBlock) -> Block | None:
     # Empty text is refused; reasoning goes back as it came, signed, or not at all.
     if block["type"] == "thinking":
         signature = block["id"]
-        return (
-            {"type": "thinking", "thinking": block["content"], "signature": signature} if signature else None
-        )
+        if not signature or signature.startswith(OPENAI_ITEM):
+            return None
+        return {"type": "thinking", "thinking": block["content"], "signature": signature}
     if block["type"] == "redacted_thinking":
         return {"type": "redacted_thinking", "data": block["content"]}
     text = block["content"]
@@ -120,7 +138,11 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> Cha
     if body.get("type") == "error":
         raise http_error(500, body, None, key)
     usage = _usage(mapping_of(body.get("usage")))
-    return priced_reply(lambda: _reply_message(body), usage, price, body.get("model"))
+    cut = body.get("stop_reason") in _CUT
+    return priced_reply(lambda: _reply_message(body), usage, price, body.get("model"), cut=cut)
+
+
+_CUT = ("max_tokens", "model_context_window_exceeded")
 
 
 def _reply_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
@@ -162,9 +184,11 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     cached = count_of(usage.get("cache_read_input_tokens"))
     written = count_of(usage.get("cache_creation_input_tokens"))
     details = mapping_of(usage.get("output_tokens_details"))
-    return Usage(
-        prompt=count_of(usage.get("input_tokens")) + cached + written,
-        completion=count_of(usage.get("output_tokens")),
+    return counted(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        extra=cached + written,
         cached=cached,
+        written=written,
         reasoning=count_of(details.get("reasoning_tokens") or details.get("thinking_tokens")),
     )

@@ -35,6 +35,13 @@ class GoogleModel(SdkModel):
     """Variable that holds its location; Vertex AI only."""
     api_version: str | None = None
     """API version in the address; None for the SDK's default."""
+    thinking_level: str | None = None
+    """`minimal`, `low`, `medium` or `high` (Gemini 3); None: not sent, the model's own applies."""
+    thinking_budget: int | None = None
+    """Most tokens of thoughts, 0 for none, -1 for as many as the model likes (Gemini 2.5); None: not sent."""
+    demands_signatures: bool = False
+    """Whether calls without a thought signature are refused, as Gemini 3 does: those that a defense made up
+    are then sent with Google's stand-in."""
 
     def __post_init__(self) -> None:
         self._signatures: dict[str, str] = {}
@@ -109,7 +116,7 @@ class GoogleModel(SdkModel):
         )
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {"contents": wire_contents(request.messages, self._signatures)}
+        body: dict[str, Any] = {"contents": self._contents(request)}
         if prompt := system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
@@ -118,8 +125,16 @@ class GoogleModel(SdkModel):
         body["generationConfig"] = self._generation(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}
 
+    def _contents(self, request: ChatRequest) -> list[dict[str, Any]]:
+        demands = self.demands_signatures
+        return wire_contents(request.messages, self._signatures, demands_signatures=demands)
+
     def _generation(self, request: ChatRequest) -> dict[str, Any]:
         config: dict[str, Any] = {**self._temperature(request)}
+        if self.thinking_level is not None:
+            config["thinkingConfig"] = {"thinkingLevel": self.thinking_level}
+        elif self.thinking_budget is not None:
+            config["thinkingConfig"] = {"thinkingBudget": self.thinking_budget}
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             config["maxOutputTokens"] = max_tokens

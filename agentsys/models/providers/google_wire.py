@@ -18,6 +18,7 @@ from agentsys.models.providers.wire_text import (
     arguments_json,
     call_of,
     count_of,
+    counted,
     malformed,
     mapping_of,
     parse_arguments,
@@ -43,12 +44,20 @@ def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [{"functionDeclarations": declarations}]
 
 
-def wire_contents(messages: Sequence[ChatMessage], signatures: Mapping[str, str]) -> list[dict[str, Any]]:
+UNSIGNED = "skip_thought_signature_validator"
+"""Google's stand-in for the thought signature of a call that no Gemini made: a defense did, or it is the
+first of a turn whose signed call a defense took away."""
+
+
+def wire_contents(
+    messages: Sequence[ChatMessage], signatures: Mapping[str, str], *, demands_signatures: bool = False
+) -> list[dict[str, Any]]:
     """The conversation without system messages.
 
     Args:
         messages: The conversation in AgentDojo's types.
         signatures: Tool call id -> the thought signature it came with, which goes back with it.
+        demands_signatures: Whether the first call of each turn must have a signature, as Gemini 3 wants it.
 
     Returns:
         Contents; the results of one turn's calls stand in one, as the API demands.
@@ -66,7 +75,11 @@ def wire_contents(messages: Sequence[ChatMessage], signatures: Mapping[str, str]
                 contents.append({"role": "user", "parts": [part]})
         else:
             role = "model" if message["role"] == "assistant" else "user"
-            contents.append({"role": role, "parts": _parts(message, signatures)})
+            parts = _parts(message, signatures)
+            first = next((part for part in parts if "functionCall" in part), None)
+            if demands_signatures and first is not None:
+                first.setdefault("thoughtSignature", UNSIGNED)
+            contents.append({"role": role, "parts": parts})
         in_results = message["role"] == "tool"
     return contents
 
@@ -118,8 +131,15 @@ def read_reply(data: object, price: Price | None, key: str | None = None) -> tup
     body = as_object(data, key)
     usage = _usage(mapping_of(body.get("usageMetadata")))
     signatures: dict[str, str] = {}
-    reply = priced_reply(lambda: _message(body, signatures), usage, price, body.get("modelVersion"))
+    cut = _finish(body) == "MAX_TOKENS"
+    reply = priced_reply(lambda: _message(body, signatures), usage, price, body.get("modelVersion"), cut=cut)
     return reply, signatures
+
+
+def _finish(body: Mapping[str, Any]) -> str:
+    candidates = body.get("candidates")
+    first = candidates[0] if isinstance(candidates, list) and candidates else None
+    return str(mapping_of(first).get("finishReason") or "")
 
 
 def _message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatAssistantMessage:
@@ -138,7 +158,7 @@ def _message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatAssista
         elif part.get("text") and not part.get("thought"):
             said.append(str(part["text"]))
     if not calls and not said:
-        _check_finish(str(candidate.get("finishReason") or ""))
+        _check_finish(_finish(body))
     return reply_message("".join(said), calls)
 
 
@@ -168,9 +188,11 @@ def _call(raw: Mapping[str, Any]) -> FunctionCall:
 def _usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
     thoughts = count_of(usage.get("thoughtsTokenCount"))
-    return Usage(
-        prompt=count_of(usage.get("promptTokenCount")) + count_of(usage.get("toolUsePromptTokenCount")),
-        completion=count_of(usage.get("candidatesTokenCount")) + thoughts,
+    said = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
+    return counted(
+        usage.get("promptTokenCount"),
+        said + thoughts if isinstance(said, int) else said,
+        extra=count_of(usage.get("toolUsePromptTokenCount")),
         cached=count_of(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,
     )

@@ -10,12 +10,14 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price, priced_reply
+from agentsys.models.providers.said import joined_parts, without_think
 from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.wire_text import (
     CallIds,
     arguments_json,
     call_of,
     count_of,
+    counted,
     encode,
     malformed,
     mapping_of,
@@ -83,55 +85,83 @@ def _wire_message(message: ChatMessage, system_role: str, ids: CallIds) -> dict[
 
 def response_format(schema: JsonSchema) -> dict[str, Any]:
     """The field that makes a server enforce a JSON schema on the reply's text."""
-    named = {"name": "reply", "schema": dict(schema), "strict": _is_strict(schema)}
+    named = {"name": "reply", "schema": dict(schema), "strict": is_closed(schema)}
     return {"type": "json_schema", "json_schema": named}
 
 
-def _is_strict(schema: Any) -> bool:
-    # Strict mode, and with it the guarantee, is open only to closed objects all of whose keys are required.
+def is_closed(schema: Any) -> bool:
+    """Whether every object in a schema is closed and all its keys are required.
+
+    Strict mode, and with it the guarantee, is open only to such schemas.
+    """
     if isinstance(schema, list):
-        return all(map(_is_strict, schema))
+        return all(map(is_closed, schema))
     if not isinstance(schema, Mapping):
         return True
     if schema.get("type") == "object" or "properties" in schema:
         closed = schema.get("additionalProperties") is False
         if not closed or set(schema.get("required", ())) != set(schema.get("properties", ())):
             return False
-    return all(map(_is_strict, schema.values()))
+    return all(map(is_closed, schema.values()))
 
 
-def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+CUT = frozenset({"length", "max_tokens", "model_length"})
+"""Finish reasons of a reply that ended at a bound on tokens: OpenAI's, some gateways', Mistral's."""
+
+
+def read_reply(
+    data: object, price: Price | None, key: str | None = None, *, strip_think: bool = False
+) -> ChatReply:
     """A reply as our type.
 
     Args:
         data: The response body: bytes, or parsed.
         price: The model's price; None: the cost is not known.
         key: The key in use, to be cut out of whatever is kept.
+        strip_think: Whether thoughts that the server left in the text are taken out of it.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
-            under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it.
+            under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it; `CUT_REPLY`
+            if a bound on tokens cut a call's arguments.
     """
     body = as_object(data, key)
     if body.get("error"):
         raise http_error(_status_of(body["error"]), body, None, key)
     usage = _usage(mapping_of(body.get("usage")))
-    return priced_reply(lambda: _message(body), usage, price, body.get("model"))
+    cut = _finish(body) in CUT
+    return priced_reply(lambda: _message(body, strip_think), usage, price, body.get("model"), cut=cut)
 
 
-def _message(body: Mapping[str, Any]) -> ChatAssistantMessage:
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, Mapping) or not isinstance(choice.get("message"), Mapping):
+    return mapping_of(choices[0]) if isinstance(choices, list) and choices else {}
+
+
+def _finish(body: Mapping[str, Any]) -> str:
+    return str(_choice(body).get("finish_reason"))
+
+
+def _message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage:
+    message = _choice(body).get("message")
+    if not isinstance(message, Mapping):
         raise malformed("the reply has no choices[0].message")
-    message = choice["message"]
     raw_calls = message.get("tool_calls") or []
     if not isinstance(raw_calls, list):
         raise malformed("the reply's tool calls are not a list")
-    text = _text(message.get("content")) or message.get("refusal")
-    if choice.get("finish_reason") == "content_filter" and not text and not raw_calls:
+    said = joined_parts(message.get("content"))
+    if strip_think:
+        said = without_think(said)
+    text = said.text or message.get("refusal")
+    if _finish(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    return reply_message(text, [_call(call) for call in raw_calls])
+    return reply_message(text, [_call(call) for call in raw_calls], _thoughts(message) or said.thoughts)
+
+
+def _thoughts(message: Mapping[str, Any]) -> str:
+    """Thoughts that stand beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's."""
+    found = (message.get(field) for field in ("reasoning_content", "reasoning"))
+    return next((text for text in found if isinstance(text, str) and text), "")
 
 
 def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
@@ -150,14 +180,6 @@ def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
     return body
 
 
-def _text(content: object) -> object:
-    """The reply's text; some servers give it in parts, thoughts among them."""
-    if not isinstance(content, list):
-        return content
-    parts = [mapping_of(part) for part in content]
-    return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
-
-
 def _status_of(error: object) -> int:
     code = mapping_of(error).get("code")
     return code if isinstance(code, int) and 400 <= code < 600 else 500
@@ -171,9 +193,11 @@ def _call(raw: object) -> Any:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    return Usage(
-        prompt=count_of(usage.get("prompt_tokens")),
-        completion=count_of(usage.get("completion_tokens")),
-        cached=count_of(mapping_of(usage.get("prompt_tokens_details")).get("cached_tokens")),
+    return counted(
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        # DeepSeek counts what it read from its cache beside the others and not among their details.
+        cached=count_of(mapping_of(usage.get("prompt_tokens_details")).get("cached_tokens"))
+        or count_of(usage.get("prompt_cache_hit_tokens")),
         reasoning=count_of(mapping_of(usage.get("completion_tokens_details")).get("reasoning_tokens")),
     )

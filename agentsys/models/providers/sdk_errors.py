@@ -26,6 +26,12 @@ _CONTEXT = re.compile(
     r"|inputs.{0,3} tokens \+ .{0,3}max_new_tokens.{0,3} must be",
     re.IGNORECASE | re.DOTALL,
 )
+_OVERFLOW_UNDER_500 = re.compile(
+    # Older llama.cpp and llama-cpp-python
+    r"exceed_context_size|exceeds? the available context size|context size (has been )?exceeded"
+    r"|requested tokens \(\d+\) exceed context window",
+    re.IGNORECASE,
+)
 _REFUSED = re.compile(
     # Azure; OpenAI's chat, its reasoning models and its safety checks; Anthropic; Bedrock
     r"content[_ -]?filter|content[_ ]policy|content management policy|responsible[_ ]?ai"
@@ -79,6 +85,8 @@ def kind_of(status: int, body: str) -> ErrorKind:
         ):
             if status not in (408, 409, 425) and pattern.search(body):
                 return kind
+    if status == 500 and _OVERFLOW_UNDER_500.search(body):
+        return ErrorKind.CONTEXT_LENGTH
     if "overloaded_error" in body:
         return ErrorKind.OVERLOADED
     return _BY_STATUS.get(status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR)

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.price import Price
+from agentsys.models.errors import ModelError
+from agentsys.models.price import Price, cut_reply
 from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, ExchangeBounds, bounded_client
+from agentsys.models.providers.refused_fields import refused_field
 from agentsys.models.providers.sdk_errors import transport_error
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
@@ -62,14 +64,24 @@ class SdkModel(ABC):
     def complete(self, request: ChatRequest) -> ChatReply:
         """Send one HTTP request.
 
+        A bound on tokens that the request itself asks for is meant; at any other, the reply is not whole.
+
         Raises:
-            ModelError: If it fails or the reply is not one.
+            ModelError: If it fails or the reply is not one; `CUT_REPLY` if it is not whole.
+            ConfigError: If the model does not take one of the YAML's settings.
         """
         try:
             answer = self._send(request)
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            raise self._translated(error) from None
-        return self._read(answer, request)
+            found = self._translated(error)
+            refused = refused_field(self.name, found) if isinstance(found, ModelError) else None
+            raise refused or found from None
+        reply = self._read(answer, request)
+        if reply.cut and request.max_tokens is None:
+            cut = cut_reply(reply.usage)
+            cut.usage, cut.cost_usd = reply.usage, reply.cost_usd
+            raise cut
+        return reply
 
     @abstractmethod
     def _connected(self) -> Any:

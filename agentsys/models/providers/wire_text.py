@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+from agentdojo.types import (
+    ChatAssistantMessage,
+    ChatMessage,
+    ChatToolResultMessage,
+    MessageContentBlock,
+)
 
-from agentsys.models.chat import assistant
+from agentsys.models.chat import UNCOUNTED, Usage, assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.secrets import without_key
 from agentsys.storable import as_json
@@ -64,6 +69,9 @@ def arguments_json(call: FunctionCall) -> str:
     """A call's arguments as JSON text."""
     return encode(call.args).decode()
 
+
+OPENAI_ITEM = "openai:"
+"""Begins the id of a thinking block that holds an item of OpenAI's Responses API, which no other takes."""
 
 MOST_LEVELS = 100
 """Objects and lists inside each other in a reply; what is deeper no request or file could carry back."""
@@ -142,9 +150,19 @@ def call_of(name: object, args: dict[str, Any], call_id: object) -> FunctionCall
     return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
 
 
-def reply_message(text: object, calls: list[FunctionCall]) -> ChatAssistantMessage:
-    """The assistant message; content and calls are None where there are none."""
-    return assistant(text if isinstance(text, str) and text else None, calls or None)
+def reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
+    """The assistant message; content and calls are None where there are none.
+
+    Args:
+        text: What the model said, or nothing.
+        calls: Its tool calls.
+        thoughts: What it thought before, as far as the server tells; in a block of its own, unsigned.
+    """
+    message = assistant(text if isinstance(text, str) and text else None, calls or None)
+    if not thoughts:
+        return message
+    thought: MessageContentBlock = {"type": "thinking", "content": thoughts, "id": None}
+    return {**message, "content": [thought, *(message["content"] or ())]}
 
 
 def malformed(what: str) -> ModelError:
@@ -154,7 +172,41 @@ def malformed(what: str) -> ModelError:
 
 def count_of(value: object) -> int:
     """A token count from a reply; 0 where there is none."""
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if _is_count(value) else 0
+
+
+def counted(
+    prompt: object,
+    completion: object,
+    *,
+    extra: int = 0,
+    cached: int = 0,
+    reasoning: int = 0,
+    written: int = 0,
+) -> Usage:
+    """The usage that a reply tells.
+
+    Args:
+        prompt: Its count of input tokens, whatever that is.
+        completion: Its count of output tokens.
+        extra: Further input tokens, which the provider counts apart from `prompt`.
+        cached: Input tokens read from the provider's cache.
+        reasoning: Output tokens of reasoning.
+        written: Input tokens written to the provider's cache.
+
+    Returns:
+        `UNCOUNTED` unless both counts are whole numbers and some input was read: a prompt of 0 tokens is
+        how some servers say that they do not count.
+    """
+    if not _is_count(prompt) or not _is_count(completion) or prompt + extra == 0:
+        return UNCOUNTED
+    whole = prompt + extra
+    cached = min(cached, whole)
+    return Usage(whole, completion, cached, min(reasoning, completion), written=min(written, whole - cached))
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:

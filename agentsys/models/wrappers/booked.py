@@ -66,4 +66,7 @@ class Booked:
         if books.ledger is not None and self._sent:
             counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
             case = current_tracer().case
-            books.ledger.add(Entry(time.time(), case, self.name, request.role, *counts, cost_usd, error))
+            told = Entry(
+                time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted
+            )
+            books.ledger.add(told)

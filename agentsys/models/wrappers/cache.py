@@ -16,10 +16,10 @@ from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ConfigDict
 
 from agentsys.atomic_file import write_atomically
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
+from agentsys.models.chat import UNCOUNTED, ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
+from agentsys.models.odd_reply import is_empty
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
-from agentsys.models.wrappers.retry import is_empty
 
 _LOG = logging.getLogger(__name__)
 
@@ -201,7 +201,9 @@ def _reply_from(value: object) -> ChatReply:
         ValueError: If it is none.
     """
     kept = _KeptReply.model_validate(value)
-    reply = ChatReply(kept.message, kept.usage, cost_usd=0.0, model_id=kept.model_id)
+    # No reply takes no token: one was stored before a missing count was told from none.
+    usage = UNCOUNTED if kept.usage == Usage() else kept.usage
+    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id)
     if is_empty(reply):
         raise ValueError("an empty reply is never stored")
     return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.odd_reply import odd_reply
 from agentsys.models.trace import Tracer, current_tracer
 
 
@@ -32,7 +33,7 @@ class Recorded:
         except ModelError as error:
             tracer.model_failed(request.role, error)
             raise
-        tracer.model_answered(request.role, reply)
+        tracer.model_answered(request.role, reply, odd_reply(request, reply))
         return reply
 
 

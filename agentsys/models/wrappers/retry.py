@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
 from agentsys.models.errors import Consequence, ModelError
+from agentsys.models.odd_reply import is_empty
 
 
 class RetryPolicy(BaseModel):
@@ -106,6 +107,7 @@ class Retried:
             try:
                 reply = self.model.complete(request)
                 if not is_empty(reply) or self._enough(attempt, empties):
+                    reply = replace(reply, empty_before=empties)
                     return _total(reply, wasted, attempt, self._timing.clock() - start)
                 empties += 1
                 wasted.add(reply.usage, reply.cost_usd)
@@ -144,14 +146,6 @@ class Retried:
         asked = error.retry_after_s
         if asked and asked <= self.policy.total_s and error.kind.consequence is Consequence.RETRY:
             self._gate.close_until(self._timing.clock() + asked)
-
-
-def is_empty(reply: ChatReply) -> bool:
-    """Whether a reply says nothing and calls nothing."""
-    if reply.message["tool_calls"]:
-        return False
-    blocks = reply.message["content"] or ()
-    return not any(block["type"] == "text" and (block["content"] or "").strip() for block in blocks)
 
 
 @dataclass

@@ -31,6 +31,8 @@ class AgentTree:
     results of its own calls. None where a worker's span does not say how much it was given."""
     replies: dict[str, str] = field(default_factory=dict)
     """Model id that replies named -> the role that was answered first."""
+    odd_replies: dict[str, dict[str, int]] = field(default_factory=dict)
+    """See `CaseRow.odd_replies`."""
 
 
 def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
@@ -54,8 +56,29 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
             chars += seen.result_chars + _whole(decision.get("output_chars"))
             known = known and "output_chars" in decision
     return AgentTree(
-        dict(sorted(calls.items())), dict(decisions), rounds, chars if known else None, replies(spans)
+        dict(sorted(calls.items())),
+        dict(decisions),
+        rounds,
+        chars if known else None,
+        replies(spans),
+        odd_replies(spans),
     )
+
+
+def odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Model id that replies named -> kind of oddity -> replies.
+
+    Args:
+        spans: The spans of a `StoredBlock`.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for span in spans:
+        for call in span.get("calls") or ():
+            odd = call.get("odd")
+            for kind, count in odd.items() if isinstance(odd, dict) else ():
+                of_model = found.setdefault(str(call.get("model_id")), {})
+                of_model[str(kind)] = of_model.get(str(kind), 0) + _whole(count)
+    return found
 
 
 def replies(spans: Sequence[Any]) -> dict[str, str]:

@@ -84,6 +84,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     messages = messages if isinstance(messages, list) else []
     lines = () if benign else without_own_words(payload_lines(block.written.values()), own_words(messages))
     tree = agent_tree(block.spans, lines)
+    counted = not any(role.uncounted for role in block.usage.values())
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
@@ -105,12 +106,14 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         shown_round=block.exposure.shown_round,
         read_by=block.exposure.read_by,
         duration_s=float(duration) if isinstance(duration, int | float) else None,
-        prompt_tokens=sum(role.prompt for role in block.usage.values()),
-        completion_tokens=sum(role.completion for role in block.usage.values()),
+        prompt_tokens=sum(role.prompt for role in block.usage.values()) if counted else None,
+        completion_tokens=sum(role.completion for role in block.usage.values()) if counted else None,
         cost_usd=_cost(block.usage),
         source=source,
         foreign=False,
-        tokens_by_role={name: role.prompt + role.completion for name, role in block.usage.items()},
+        tokens_by_role=(
+            {name: role.prompt + role.completion for name, role in block.usage.items()} if counted else {}
+        ),
         cost_by_role={name: role.cost_usd for name, role in block.usage.items()},
         notes=(*block.notes, *unknown_fields_note(stored[OWN_KEY].keys() - _KNOWN)),
         config_hash=block.config_hash or None,
@@ -122,6 +125,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         ground_truth_length=_ground_truth_length(block),
         **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
+        odd_replies=tree.odd_replies,
         **_of_spans(tree, benign=benign),
     )
 
@@ -166,5 +170,5 @@ def _ground_truth_length(block: StoredBlock) -> int | None:
 def _cost(usage: Mapping[str, RoleUsage]) -> float | None:
     costs = [role.cost_usd for role in usage.values()]
     known = [cost for cost in costs if cost is not None]
-    # One role without a price makes the case's cost unknown, not smaller.
+    # One role without a price, or without a count, makes the case's cost unknown, not smaller.
     return sum(known) if costs and len(known) == len(costs) else None

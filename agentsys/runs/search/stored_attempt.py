@@ -86,7 +86,14 @@ def span_of(stored: StoredSpan) -> Span:
 def _call(stored: StoredCall) -> ModelCall:
     return ModelCall(
         role=stored.role,
-        usage=Usage(stored.prompt, stored.completion, stored.cached, stored.reasoning),
+        usage=Usage(
+            stored.prompt,
+            stored.completion,
+            stored.cached,
+            stored.reasoning,
+            stored.uncounted,
+            stored.written,
+        ),
         cost_usd=stored.cost_usd,
         latency_s=stored.latency_s,
         model_id=stored.model_id,
@@ -94,4 +101,5 @@ def _call(stored: StoredCall) -> ModelCall:
         from_cache=stored.from_cache,
         notes=stored.notes,
         error=stored.error,
+        odd=stored.odd,
     )

@@ -143,7 +143,7 @@ def test_anthropic_usage_counts_cached_input_and_thinking_goes_back_signed() -> 
     body = {"type": "message", "content": content, "usage": usage, "stop_reason": "tool_use", "model": "c"}
     with answering(200, json.dumps(body).encode()) as server:
         reply = model_at("anthropic", server.base_url).complete(ASK)
-    assert reply.usage == Usage(prompt=14, completion=3, cached=7)
+    assert reply.usage == Usage(prompt=14, completion=3, cached=7, written=2)
     assert wire_messages([reply.message])[0]["content"] == content
 
 

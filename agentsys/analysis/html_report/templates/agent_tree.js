@@ -10,7 +10,8 @@ function spanHead(span, trajectory) {
     const [prompt, completion] = span.tokens;
     head.push(element("span", "quiet", `${amount(prompt)} → ${amount(completion)} tokens, ${count(span.calls, "call")}`));
   }
-  if (span.duration_s >= 0.001 && (span.tokens || span.kind === "tool")) {
+  if (span.calls && !span.tokens) head.push(element("span", "quiet", `tokens unknown, ${count(span.calls, "call")}`));
+  if (span.duration_s >= 0.001 && (span.calls || span.kind === "tool")) {
     head.push(element("span", "quiet", seconds(span.duration_s)));
   }
   return head;

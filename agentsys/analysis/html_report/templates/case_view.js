@@ -32,11 +32,12 @@ function facts(row) {
 }
 
 function usageTable(roles) {
-  const head = ["Role", "Calls", "Prompt tokens", "Completion tokens", "Cost"];
+  const head = ["Role", "Calls", "Prompt tokens", "of them cached", "Completion tokens", "Cost"];
+  const known = (number) => (number === null ? "unknown" : amount(number));
   const rows = roles.map((role) => element(
     "tr", "",
     element("th", "", oneLine(role.role)),
-    ...[amount(role.calls), amount(role.prompt), amount(role.completion),
+    ...[amount(role.calls), known(role.prompt), known(role.cached), known(role.completion),
       role.cost_usd === null ? "unknown" : `$${role.cost_usd.toFixed(4)}`].map((text) => element("td", "number", text)),
   ));
   const columns = head.map((label, index) => element("th", index ? "number" : "", label));
