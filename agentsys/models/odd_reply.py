@@ -27,7 +27,7 @@ _LONGEST = 20_000
 
 
 def odd_reply(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
-    """Count what is odd about a reply and those asked for again before it: kind -> replies; mostly nothing."""
+    """Count what is odd about a reply and those asked for again before it, by kind; mostly nothing."""
     found = {
         EMPTY: reply.empty_before + is_empty(reply),
         UNPARSED_CALL: int(is_unparsed_call(request, reply)),

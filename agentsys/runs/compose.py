@@ -193,15 +193,32 @@ def _in_name(node: DictConfig) -> set[str]:
     return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
 
 
+_STATED = {
+    "effort",
+    "extra_body.chat_template_kwargs.enable_thinking",
+    "extra_body.thinking.type",
+    "reasoning_effort",
+    "thinking",
+    "thinking_budget",
+    "thinking_level",
+}
+"""A model's options that its label names even where the YAML itself sets them: how much it thinks. Two efforts
+of one model are two models, whatever a later YAML of the same name says."""
+
+
 def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine, in_name: set[str]) -> str:
-    """The YAML's own name, followed by every option that differs from that YAML and is not in the name."""
+    """The YAML's own name, followed by how much a model thinks and every option that differs from that YAML.
+
+    What the YAML writes into the name itself is not told twice.
+    """
     hidden = not_in_name(group, values[group]) | in_name
     before = _leaves(without(pristine[group, choice], hidden))
     after = _leaves(without(values[group], hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
-    differing = [k for k in keys if k not in opened and before.get(k) != after.get(k)]
+    stated = {k for k in _STATED if group == "model" and after.get(k) is not None} - hidden
+    differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
     name = values[group].get("name") or name_from_file(choice, values[group]) or choice
     return replayed_name(str(name), values[group]) + "".join(changed) + artefact_mark(values[group])

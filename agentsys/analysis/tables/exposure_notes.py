@@ -94,8 +94,8 @@ def _mute(lines: _Lines) -> Iterator[str]:
         ran = [case for case in cases if case.status == "ok" and case.trajectory_length is not None]
         if ran and not any(case.calls or case.trajectory_length for case in ran):
             yield (
-                f"{_name(*line)}: no tool was called in any of {len(ran)} cases. Does the model's server parse "
-                "tool calls (docs/models.md)?"
+                f"{_name(*line)}: no tool was called in any of {len(ran)} cases. Does the model's server "
+                "parse tool calls (docs/models.md)?"
             )
 
 

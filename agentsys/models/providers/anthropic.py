@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.providers.anthropic_wire import (
@@ -39,10 +39,6 @@ class AnthropicModel(PostingModel):
     structured: bool = False
     """Whether the model can be held to `ChatRequest.reply_schema` (where every object in it is closed)."""
 
-    # The SDK's own `post` also because, for `messages.create`, 2.x has no `temperature` keyword any more and
-    # 0.125 refuses large `max_tokens` without streaming.
-    _path: ClassVar[str] = "/v1/messages"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         thinking: dict[str, Any] | None = None
@@ -52,6 +48,12 @@ class AnthropicModel(PostingModel):
             thinking = {"type": self.thinking}
         if thinking is not None:
             self._fixed.setdefault("thinking", thinking)
+
+    @property
+    def _path(self) -> str:
+        # The SDK's own `post` also because, for `messages.create`, 2.x has no `temperature` keyword any more
+        # and 0.125 refuses large `max_tokens` without streaming.
+        return "/v1/messages"
 
     def _connected(self) -> Any:
         import anthropic  # 1.5 s of CPU: only where a model is really built

@@ -1,13 +1,13 @@
-"""`OpenAIModel`: OpenAI's chat completions, and every server that speaks them (vLLM, Ollama, ...)."""
+"""`OpenAIModel`: OpenAI's two APIs, and every server that speaks one of them (vLLM, Ollama, ...)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers.openai_wire import read_reply, response_format, wire_messages, wire_tools_json
+from agentsys.models.providers import openai_wire, responses_wire
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
 from agentsys.models.providers.wire_text import encode
 
@@ -16,19 +16,33 @@ from agentsys.models.providers.wire_text import encode
 class OpenAIModel(PostingModel):
     """A model behind OpenAI's SDK. Its `base_url` includes `/v1`."""
 
+    api: Literal["chat", "responses"] = "chat"
+    """Chat completions, which every server speaks, or OpenAI's newer API, which keeps a model's reasoning
+    from one tool call to the next and which `gpt-5.4` and later demand for tools together with reasoning."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the server calls the bound on output tokens; newer OpenAI models know only the second."""
+    """What chat completions call the bound on output tokens; newer OpenAI models know only the second."""
     system_role: Literal["system", "developer"] = "system"
     """Role under which system messages go."""
     reasoning_effort: str | None = None
-    """Sent as it is; None: not sent."""
-
-    _path: ClassVar[str] = "/chat/completions"
+    """`none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`, as far as the model knows it; None: not
+    sent, and the model's own default applies."""
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """Whether the reply's record tells what was thought, with `api: responses`; None: no."""
+    reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
+    """Field in which a server of chat completions wants a model's thoughts back with its tool calls, empty
+    ones too (DeepSeek V4, Kimi, GLM: `reasoning_content`); None: they are read and never sent."""
+    strip_think: bool = False
+    """Whether `<think>` at the beginning of a text is taken for thoughts, for servers without a reasoning
+    parser; with chat completions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reasoning_effort is not None:
+        if self.reasoning_effort is not None and self.api == "chat":
             self._fixed["reasoning_effort"] = self.reasoning_effort
+
+    @property
+    def _path(self) -> str:
+        return "/responses" if self.api == "responses" else "/chat/completions"
 
     def _connected(self) -> Any:
         import openai  # 0.9 s of CPU: only where a model is really built
@@ -36,24 +50,51 @@ class OpenAIModel(PostingModel):
         return openai.OpenAI(**self._client_options("https://api.openai.com/v1", openai.DefaultHttpxClient))
 
     def _wire_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        return wire_tools_json(tools)
+        if self.api == "responses":
+            return responses_wire.wire_tools_json(tools)
+        return openai_wire.wire_tools_json(tools)
 
     def _read(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        return read_reply(answer, self.price, self._key)
+        if self.api == "responses":
+            return responses_wire.read_reply(answer, self.price, self._key)
+        return openai_wire.read_reply(answer, self.price, self._key, strip_think=self.strip_think)
 
     def _body(self, request: ChatRequest) -> bytes:
+        body = self._response(request) if self.api == "responses" else self._completion(request)
+        body.update(self._fixed)
+        if not request.tools:
+            return encode(body)
+        body["tool_choice"] = request.tool_choice
+        return with_tools(body, self._tools.get(request.tools))
+
+    def _completion(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "messages": wire_messages(request.messages, self.system_role),
+            "messages": openai_wire.wire_messages(request.messages, self.system_role, self.reasoning_field),
             **self._temperature(request),
         }
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body[self.max_tokens_field] = max_tokens
         if request.reply_schema is not None:
-            body["response_format"] = response_format(request.reply_schema)
-        body.update(self._fixed)
-        if not request.tools:
-            return encode(body)
-        body["tool_choice"] = request.tool_choice
-        return with_tools(body, self._tools.get(request.tools))
+            body["response_format"] = openai_wire.response_format(request.reply_schema)
+        return body
+
+    def _response(self, request: ChatRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.model_id,
+            "input": responses_wire.wire_items(request.messages, self.system_role),
+            "store": False,
+            **self._temperature(request),
+        }
+        if self.reasoning_effort is not None:
+            asked = {"effort": self.reasoning_effort, "summary": self.reasoning_summary}
+            body["reasoning"] = {name: value for name, value in asked.items() if value is not None}
+            # Refused by models that do not reason; without it nothing could be sent back.
+            body["include"] = ["reasoning.encrypted_content"]
+        max_tokens = request.max_tokens or self.max_tokens
+        if max_tokens is not None:
+            body["max_output_tokens"] = max_tokens
+        if request.reply_schema is not None:
+            body["text"] = responses_wire.text_format(request.reply_schema)
+        return body

@@ -26,6 +26,7 @@ from agentsys.models.providers.wire_text import (
     reply_message,
     result_text,
     speakable,
+    thoughts_of,
     visible_text,
 )
 
@@ -46,13 +47,23 @@ def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     return encode(wire_tools(tools))
 
 
-def wire_messages(messages: Sequence[ChatMessage], system_role: str) -> list[dict[str, Any]]:
-    """The conversation; system messages go under `system_role`."""
+def wire_messages(
+    messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
+) -> list[dict[str, Any]]:
+    """The conversation.
+
+    Args:
+        messages: The conversation in AgentDojo's types.
+        system_role: Role of system messages.
+        reasoning_field: Field for a model's thoughts beside its tool calls; None: they are not sent.
+    """
     ids = CallIds()
-    return [_wire_message(message, system_role, ids) for message in messages]
+    return [_wire_message(message, system_role, ids, reasoning_field) for message in messages]
 
 
-def _wire_message(message: ChatMessage, system_role: str, ids: CallIds) -> dict[str, Any]:
+def _wire_message(
+    message: ChatMessage, system_role: str, ids: CallIds, reasoning_field: str | None
+) -> dict[str, Any]:
     match message["role"]:
         case "system":
             return {"role": system_role, "content": visible_text(message)}
@@ -79,7 +90,8 @@ def _wire_message(message: ChatMessage, system_role: str, ids: CallIds) -> dict[
                 }
                 for call in message["tool_calls"]
             ]
-            return {"role": "assistant", "content": text or None, "tool_calls": calls}
+            thoughts = {reasoning_field: thoughts_of(message)} if reasoning_field else {}
+            return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
 

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
@@ -131,8 +131,10 @@ class PostingModel(SdkModel):
     time: 4.6 ms of CPU for Workspace's 24 tools, against 0.7 ms for `post`.
     """
 
-    _path: ClassVar[str]
-    """Path of the address that requests go to, behind the client's base address."""
+    @property
+    @abstractmethod
+    def _path(self) -> str:
+        """Path of the address that requests go to, behind the client's base address."""
 
     @abstractmethod
     def _body(self, request: ChatRequest) -> bytes:

@@ -27,6 +27,12 @@ def visible_text(message: ChatMessage) -> str:
     return "\n".join([block["content"] for block in blocks if block["type"] == "text" and block["content"]])
 
 
+def thoughts_of(message: ChatMessage) -> str:
+    """A model's thoughts as a server told them in the open; signed and encrypted ones are other vendors'."""
+    blocks = message["content"] or ()
+    return "\n".join([b["content"] for b in blocks if b["type"] == "thinking" and not b["id"]])
+
+
 def result_text(message: ChatToolResultMessage) -> str:
     """The text that a model reads as the result of a tool call: the error where there was one."""
     return message["error"] or visible_text(message)

@@ -23,6 +23,7 @@ from agentsys.models.serving.anthropic_wire import ANTHROPIC
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.gemini_wire import GEMINI
+from agentsys.models.serving.openai_responses_wire import RESPONSES
 from agentsys.models.serving.openai_wire import OPENAI, models
 from agentsys.models.serving.responses import Delivery, Response, problem_response
 from agentsys.models.serving.wire import Problem, WireFormat
@@ -234,6 +235,8 @@ def _endpoint(path: str) -> WireFormat | None:
     """
     if path == "/v1/chat/completions":
         return OPENAI
+    if path == "/v1/responses":
+        return RESPONSES
     if path == "/v1/messages":
         return ANTHROPIC
     if path.startswith("/v1") and "/models/" in path and path.endswith(":generateContent"):

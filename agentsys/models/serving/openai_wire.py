@@ -61,10 +61,11 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
 
 
 def _call(call: Json) -> FunctionCall:
-    return function_call(call.get("id"), call["function"].get("name"), _arguments(call["function"]))
+    return function_call(call.get("id"), call["function"].get("name"), arguments_of(call["function"]))
 
 
-def _arguments(function: Json) -> dict[str, Any]:
+def arguments_of(function: Json) -> dict[str, Any]:
+    """The arguments of a call, given as JSON text; none where that is no object."""
     # OpenAI accepts any text here and so do we: a client may show the model its own broken call.
     try:
         arguments = orjson.loads(function.get("arguments") or "{}")

@@ -72,7 +72,7 @@ class WireFormat:
     """One vendor's format as four functions."""
 
     name: str
-    """`openai`, `anthropic` or `gemini`."""
+    """`openai`, `openai-responses`, `anthropic` or `gemini`."""
     read: Callable[[Json, str], ChatRequest]
     """(body, role) -> request. Raises WireError, or TypeError and its like on misshapen JSON."""
     write: Callable[[Answer], Json]

@@ -1,0 +1,203 @@
+"""OpenAI's Responses API on the wire: request bodies and replies, without any SDK.
+
+Nothing is stored at the provider. A model's reasoning comes as opaque items, encrypted, each of which must
+be sent back right before the item it led to and is refused alone. They stand in the message's content as
+thinking blocks that know what they led to; so whoever rewrites a conversation, and drops a call or a whole
+message, drops its reasoning too, and no item is ever an orphan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
+
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.price import Price, priced_reply
+from agentsys.models.providers.openai_wire import as_object, is_closed
+from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.wire_text import (
+    OPENAI_ITEM,
+    CallIds,
+    arguments_json,
+    call_of,
+    count_of,
+    counted,
+    encode,
+    malformed,
+    mapping_of,
+    parse_arguments,
+    read_json,
+    result_text,
+    visible_text,
+)
+
+Item = dict[str, Any]
+
+MESSAGE = "message"
+"""What a reasoning item led to where it was no call."""
+_KEPT = ("type", "id", "summary", "content", "encrypted_content")
+
+
+def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
+    """The tools on offer, as JSON. Not strict: the schemas of benchmarks are no closed ones."""
+    return encode(
+        [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+            for tool in tools
+        ]
+    )
+
+
+def text_format(schema: JsonSchema) -> Item:
+    """The field `text`, which makes the server enforce a JSON schema on the reply's text."""
+    named = {"name": "reply", "schema": dict(schema), "strict": is_closed(schema)}
+    return {"format": {"type": "json_schema", **named}}
+
+
+def wire_items(messages: Sequence[ChatMessage], system_role: str) -> list[Item]:
+    """The conversation; system messages go under `system_role`."""
+    ids = CallIds()
+    return [item for message in messages for item in _items(message, system_role, ids)]
+
+
+def _items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[Item]:
+    match message["role"]:
+        case "system":
+            yield {"role": system_role, "content": visible_text(message)}
+        case "user":
+            yield {"role": "user", "content": visible_text(message)}
+        case "tool":
+            output = result_text(message)
+            yield {"type": "function_call_output", "call_id": ids.of_result(message), "output": output}
+        case "assistant":
+            yield from _turn(message, ids)
+        case role:
+            raise ValueError(f"a message of role {role!r}; known: system, user, assistant, tool")
+
+
+def _turn(message: ChatAssistantMessage, ids: CallIds) -> Iterator[Item]:
+    opaque = list(_opaque(message["content"] or ()))
+    if text := visible_text(message):
+        yield from _led_to(MESSAGE, opaque)
+        phase = next((note["phase"] for note in opaque if note.get("phase")), None)
+        yield {"role": "assistant", "content": text, **({"phase": phase} if phase else {})}
+    for call in message["tool_calls"] or ():
+        call_id = ids.of_call(call)
+        yield from _led_to(call_id, opaque)
+        # Without the item's own id, by which the API would demand the reasoning that it knows for it.
+        arguments = arguments_json(call)
+        yield {"type": "function_call", "call_id": call_id, "name": call.function, "arguments": arguments}
+
+
+def _opaque(blocks: Sequence[MessageContentBlock]) -> Iterator[Mapping[str, Any]]:
+    for block in blocks:
+        mark = block["id"] if block["type"] == "thinking" else None
+        if mark and mark.startswith(OPENAI_ITEM):
+            yield mapping_of(read_json(mark.removeprefix(OPENAI_ITEM)))
+
+
+def _led_to(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
+    return (dict(note["item"]) for note in opaque if note.get("before") == target and note.get("item"))
+
+
+def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+    """A reply as our type.
+
+    Args:
+        data: The response body: bytes, or parsed.
+        price: The model's price; None: the cost is not known.
+        key: The key in use, to be cut out of whatever is kept.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;
+            `CONTENT_REFUSED` if a filter stopped it; `CUT_REPLY` if a bound on tokens cut a call's arguments.
+    """
+    body = as_object(data, key)
+    if body.get("error"):
+        raise http_error(_STATUS.get(str(mapping_of(body["error"]).get("code")), 500), body, None, key)
+    usage, reason = _usage(mapping_of(body.get("usage"))), _incomplete(body)
+    cut = reason == "max_output_tokens"
+    return priced_reply(lambda: _message(body, reason), usage, price, body.get("model"), cut=cut)
+
+
+_STATUS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "context_length_exceeded": 400}
+
+
+def _incomplete(body: Mapping[str, Any]) -> str:
+    if body.get("status") != "incomplete":
+        return ""
+    return str(mapping_of(body.get("incomplete_details")).get("reason"))
+
+
+def _message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMessage:
+    output = body.get("output")
+    if not isinstance(output, list):
+        raise malformed("the reply has no list of output items")
+    items = [mapping_of(item) for item in output]
+    calls = [_call(item) for item in items if item.get("type") == "function_call"]
+    text = "\n".join(filter(None, (_text(item) for item in items if item.get("type") == "message")))
+    if incomplete == "content_filter" and not text and not calls:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
+    blocks = [*_thoughts(items), *([_text_block(text)] if text else [])]
+    return {"role": "assistant", "content": blocks or None, "tool_calls": calls or None}
+
+
+def _text_block(text: str) -> MessageContentBlock:
+    return {"type": "text", "content": text}
+
+
+def _call(item: Mapping[str, Any]) -> Any:
+    name = item.get("name")
+    return call_of(name, parse_arguments(str(name), item.get("arguments")), item.get("call_id"))
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    parts = item.get("content")
+    listed = [mapping_of(part) for part in parts] if isinstance(parts, list) else []
+    found = [part.get("text") or part.get("refusal") for part in listed]
+    return "".join(text for text in found if isinstance(text, str))
+
+
+def _thoughts(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageContentBlock]:
+    """A block for each reasoning item, and one for the phase of a message, which newer models want back."""
+    for place, item in enumerate(items):
+        if item.get("type") == "reasoning":
+            kept = {name: item[name] for name in _KEPT if item.get(name) is not None}
+            led_to = next((later for later in items[place + 1 :] if later.get("type") != "reasoning"), {})
+            before = led_to.get("call_id") if led_to.get("type") == "function_call" else led_to.get("type")
+            # Without its content the provider would look for it in its store, where nothing is.
+            usable = kept.get("encrypted_content") or kept.get("content")
+            note = {"item": kept, "before": before} if usable else {}
+            yield {"type": "thinking", "content": _summary(item), "id": _marked(note)}
+        elif item.get("type") == "message" and isinstance(item.get("phase"), str):
+            yield {"type": "thinking", "content": "", "id": _marked({"phase": item["phase"]})}
+
+
+def _summary(item: Mapping[str, Any]) -> str:
+    lists = (item.get("summary"), item.get("content"))
+    parts = [mapping_of(part).get("text") for one in lists if isinstance(one, list) for part in one]
+    return "\n".join(text for text in parts if isinstance(text, str))
+
+
+def _marked(note: Mapping[str, Any]) -> str:
+    return OPENAI_ITEM + encode(note).decode()
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    details = mapping_of(usage.get("input_tokens_details"))
+    return counted(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        cached=count_of(details.get("cached_tokens")),
+        written=count_of(details.get("cache_write_tokens")),
+        reasoning=count_of(mapping_of(usage.get("output_tokens_details")).get("reasoning_tokens")),
+    )

@@ -1,0 +1,193 @@
+"""OpenAI's Responses API: requests in, replies and errors out.
+
+As strict about reasoning as the real one: every reply begins with a reasoning item, and one that comes back
+without the very item it led to is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.serving.conversation import WireConversation, function_call
+from agentsys.models.serving.openai_wire import arguments_of, error
+from agentsys.models.serving.wire import (
+    KEPT_TOOLS,
+    Answer,
+    Json,
+    WireCall,
+    WireError,
+    WireFormat,
+    listed,
+    optional_count,
+    optional_number,
+    tool_spec,
+)
+
+_MESSAGE = "message"
+"""What a reasoning item says it led to where that was no call; of a call it says the id."""
+
+
+def read(body: Json, role: str) -> ChatRequest:
+    """A request for a response as a `ChatRequest`."""
+    conversation = _Items()
+    conversation.said.system(body.get("instructions"))
+    given = body.get("input")
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else listed(given, "input"):
+        conversation.add(item)
+    conversation.end()
+    if not conversation.said.messages:
+        raise WireError("'input' must hold at least one item")
+    return ChatRequest(
+        messages=conversation.said.messages,
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
+        role=role,
+        temperature=optional_number(body, "temperature"),
+        max_tokens=optional_count(body, "max_output_tokens"),
+        reply_schema=_reply_schema(body.get("text")),
+        tool_choice="none" if body.get("tool_choice") == "none" else "auto",
+    )
+
+
+@dataclass
+class _Items:
+    """Collects items; neighbouring items of the model are one assistant message."""
+
+    said: WireConversation = field(default_factory=WireConversation)
+    _content: Any = None
+    _calls: list[FunctionCall] = field(default_factory=list)
+    _thought: Json | None = None
+    """The reasoning item just read."""
+
+    def add(self, item: Json) -> None:
+        """Add one item.
+
+        Raises:
+            WireError: If it is unknown, or stands where it may not.
+        """
+        kind = item.get("type", "message")
+        if kind == "reasoning":
+            self._check_led_to("")
+            self._thought = item
+            return
+        if kind == "message" and item.get("role") == "assistant":
+            self._check_led_to(_MESSAGE)
+            self._flush()
+            self._content = item.get("content")
+        elif kind == "function_call":
+            self._check_led_to(str(item.get("call_id")))
+            self._calls.append(function_call(item.get("call_id"), item.get("name"), arguments_of(item)))
+        else:
+            self.end()
+            self._add_other(kind, item)
+
+    def end(self) -> None:
+        """End the assistant message that is being collected."""
+        self._check_led_to("")
+        self._flush()
+
+    def _add_other(self, kind: object, item: Json) -> None:
+        match kind, item.get("role"):
+            case "function_call_output", _:
+                self.said.result(item.get("call_id"), item.get("output"))
+            case "message", "user":
+                self.said.user(item.get("content"))
+            case "message", "system" | "developer":
+                self.said.system(item.get("content"))
+            case other:
+                raise WireError(f"unknown item {other!r}")
+
+    def _flush(self) -> None:
+        if self._content is not None or self._calls:
+            self.said.assistant(self._content, self._calls)
+        self._content, self._calls = None, []
+
+    def _check_led_to(self, found: str) -> None:
+        thought, self._thought = self._thought, None
+        if thought is None:
+            return
+        if thought.get("encrypted_content") != found:
+            name = f"Item '{thought.get('id')}' of type 'reasoning'"
+            raise WireError(f"{name} was provided without its required following item.")
+
+
+@lru_cache(maxsize=KEPT_TOOLS)
+def _tool(raw: bytes) -> ToolSpec:
+    tool = orjson.loads(raw)
+    return tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
+
+
+def _reply_schema(text: object) -> JsonSchema | None:
+    wanted = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return None
+    schema: JsonSchema | None = wanted.get("schema")
+    return schema
+
+
+def write(answer: Answer) -> Json:
+    """A response: a reasoning item, then text and calls."""
+    text = [] if answer.text is None else [_message(answer)]
+    output = [*text, *(_call(call) for call in answer.calls)]
+    if output:
+        output.insert(0, _reasoning(answer))
+    return {
+        "id": f"resp_{answer.number}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": answer.model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": _usage(answer),
+    }
+
+
+def _reasoning(answer: Answer) -> Json:
+    led_to = _MESSAGE if answer.text is not None else answer.calls[0].id
+    return {"type": "reasoning", "id": f"rs_{answer.number}", "summary": [], "encrypted_content": led_to}
+
+
+def _message(answer: Answer) -> Json:
+    part: Json = {"type": "output_text", "text": answer.text, "annotations": []}
+    about = {"type": "message", "id": f"msg_{answer.number}", "role": "assistant", "status": "completed"}
+    return {**about, "content": [part]}
+
+
+def _call(call: WireCall) -> Json:
+    given = call.arguments
+    arguments = given if isinstance(given, str) else orjson.dumps(given).decode()
+    about = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "status": "completed"}
+    return {**about, "name": call.name, "arguments": arguments}
+
+
+def _usage(answer: Answer) -> Json:
+    usage = answer.usage
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.written},
+        "output_tokens": usage.completion,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.prompt + usage.completion,
+    }
+
+
+RESPONSES = WireFormat(
+    name="openai-responses",
+    read=read,
+    write=write,
+    error=error,
+    context_overflow="Your input exceeds the context window of this model. Please adjust your input.",
+)
