@@ -202,8 +202,8 @@ _STATED = {
     "thinking_budget",
     "thinking_level",
 }
-"""A model's options that its label names even where the YAML itself sets them: how much it thinks. Two efforts
-of one model are two models, whatever a later YAML of the same name says."""
+"""A model's options that its label names even where the YAML itself sets them: how much it thinks. Two
+efforts of one model are two models, whatever a later YAML of the same name says."""
 
 
 def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine, in_name: set[str]) -> str:

@@ -13,7 +13,7 @@ from agentsys.records.listing import Skipped
 from agentsys.records.load import case_rows, load_runs
 from agentsys.records.reading import nothing_found, read_cases
 from agentsys.records.reading_notes import skipped_lines
-from agentsys.records.schema import Exposure, RoleUsage
+from agentsys.records.schema import Exposure, RoleUsage, StoredCall, StoredSpan
 
 
 def test_our_record_keeps_every_field_that_analysis_needs(tmp_path: Path) -> None:
@@ -41,6 +41,32 @@ def test_one_role_without_a_price_makes_the_cost_unknown(tmp_path: Path) -> None
     usage = {"main": RoleUsage(cost_usd=0.5), "worker": RoleUsage(cost_usd=None)}
     store_own(tmp_path, case_of(), usage=usage)
     assert read_cases([tmp_path]).cases[0].cost_usd is None
+
+
+def test_one_reply_without_a_count_makes_the_tokens_unknown_and_not_small(tmp_path: Path) -> None:
+    usage = {"main": RoleUsage(prompt=9, completion=1, cost_usd=0.5), "worker": RoleUsage(uncounted=1)}
+    store_own(tmp_path, case_of(), usage=usage)
+    (found,) = read_cases([tmp_path]).cases
+    assert (found.prompt_tokens, found.completion_tokens, found.cost_usd) == (None, None, None)
+    assert found.tokens_by_role == {}
+
+
+def test_odd_replies_are_counted_by_the_model_that_gave_them(tmp_path: Path) -> None:
+    def asked(model_id: str, **odd: int) -> StoredCall:
+        counts = dict.fromkeys(("prompt", "completion", "cached", "reasoning", "attempts"), 1)
+        about = {"role": "agent", "cost_usd": None, "latency_s": 0.0, "from_cache": False}
+        return StoredCall.model_validate({**counts, **about, "model_id": model_id, "odd": odd})
+
+    calls = [asked("m-1", empty=2), asked("m-1", empty=1, unparsed_call=1), asked("m-2")]
+    span = StoredSpan(
+        id=0, parent_id=None, kind="main", name=None, attempt=0, messages=[], calls=calls, decision={},
+        duration_s=0.0,
+    )  # fmt: skip
+    store_own(tmp_path, case_of(), spans=[span])
+    (found,) = read_cases([tmp_path]).cases
+    assert found.odd_replies == {"m-1": {"empty": 3, "unparsed_call": 1}}
+    (again,) = case_rows(load_runs(tmp_path))
+    assert again == found
 
 
 def test_benign_security_is_never_read_as_an_attack(tmp_path: Path) -> None:

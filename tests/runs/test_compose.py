@@ -61,6 +61,26 @@ def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
     assert (here.labels, here.config_hash) == (there.labels, there.config_hash)
 
 
+def test_how_much_a_model_thinks_stands_in_its_label_and_two_efforts_have_two_hashes() -> None:
+    (plain,) = compose(["model=gpt-5.1"])
+    (more,) = compose(["model=gpt-5.1", "model.reasoning_effort=high"])
+    assert plain.labels["model"] == "gpt-5.1+reasoning_effort=none"
+    assert more.labels["model"] == "gpt-5.1+reasoning_effort=high"
+    assert plain.config_hash != more.config_hash
+    labels = {name: compose([f"model={name}"])[0].labels["model"] for name in THINKERS}
+    assert labels == {name: f"{name}+{stated}" for name, stated in THINKERS.items()}
+
+
+THINKERS = {
+    "claude-haiku-4.5": "thinking=disabled",
+    "claude-opus-4.8": "effort=high+thinking=adaptive",
+    "gemini-3-flash": "thinking_level=high",
+    "gemini-2.5-flash": "thinking_budget=-1",
+    "deepseek-v4-flash": "extra_body.thinking.type=enabled",
+    "qwen3-32b": "extra_body.chat_template_kwargs.enable_thinking=False",
+}
+
+
 def test_another_server_has_the_same_label_and_another_hash() -> None:
     (here,) = compose(["model=qwen2.5-7b-instruct"])
     (there,) = compose(["model=qwen2.5-7b-instruct", "model.base_url=http://127.0.0.1:8321/v1"])

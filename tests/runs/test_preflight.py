@@ -157,6 +157,31 @@ def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_rea
         assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
 
 
+TEXT_CALL = '<tool_call>{"name": "ready", "arguments": {"word": "yes"}}</tool_call>'
+
+
+def test_a_server_that_passes_calls_on_as_text_stops_the_run_before_the_first_case(tmp_path: Path) -> None:
+    with paid_server(lambda *_: says(TEXT_CALL)) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        with pytest.raises(
+            Unavailable, match=r"as text, .*--enable-auto-tool-choice --tool-call-parser NAME"
+        ):
+            session.looked_at()
+    assert len(server.asked) == 1
+
+
+def test_without_the_look_such_a_run_says_what_is_wrong_under_its_table(tmp_path: Path) -> None:
+    with paid_server(lambda *_: says(TEXT_CALL.replace("ready", "get_channels"))) as server:
+        confs = ["--config-dir", str(paid_model(tmp_path, server.url))]
+        chosen = ["model=paid", "preflight=false", *ONE, f"logdir={tmp_path / 'runs'}", *confs]
+        done = CliRunner().invoke(app, ["run", *chosen])
+    assert done.exit_code == 0, done.output
+    shown = " ".join(done.output.split())
+    assert "none: no tool was called in any of 1 cases." in shown
+    assert "Replies of paid-1 that were a tool call as text that its server did not parse: 1" in shown
+
+
 class Crashing:
     """A model with a bug."""
 

@@ -1,0 +1,243 @@
+"""Replies as servers really send them: in parts, cut, without a count, with thoughts beside the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from providers_under_test import answering, model_at
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import UNCOUNTED, ChatReply, ChatRequest, Usage, assistant, text_of, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.price import Price
+from agentsys.models.providers.said import Said, joined_parts, without_think
+
+ASK = ChatRequest([user("Hi")])
+PRICE = Price.model_validate({"prompt": 1.0, "completion": 2.0, "as_of": "2026-01-01"})
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+COUNTED = {"prompt_tokens": 10, "completion_tokens": 4}
+
+
+def chat(message: Any, usage: Any = COUNTED, finish: str = "stop") -> dict[str, Any]:
+    body = {"model": "m", "choices": [{"message": message, "finish_reason": finish}]}
+    return body if usage is None else {**body, "usage": usage}
+
+
+def answered(body: Any, vendor: str = "openai", request: ChatRequest = ASK, **options: Any) -> ChatReply:
+    with answering(200, json.dumps(body).encode()) as server:
+        reply = model_at(vendor, server.base_url, price=PRICE, **options).complete(request)
+    assert server.requests == 1
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ([{"text": "a"}, "b", 5, None, {"type": "image_url"}], "ab"),
+        ([{"type": "output_text", "text": "ab"}], "ab"),
+        ({"type": "text", "text": "ab"}, "ab"),
+        ([{"type": "thinking", "thinking": [{"type": "text", "text": "h"}]}, {"text": "ab"}], "ab"),
+    ],
+)  # fmt: skip
+def test_content_in_parts_is_joined(content: Any, said: str) -> None:
+    assert text_of(answered(chat({"content": content})).message) == said
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        True,
+        {"prompt_tokens": "9", "completion_tokens": 1},
+        {"prompt_tokens": 9},
+        {"prompt_tokens": 9, "completion_tokens": -5},
+        {"prompt_tokens": True, "completion_tokens": True},
+        {"prompt_tokens": 0, "completion_tokens": 0},
+    ],
+)
+def test_a_missing_or_malformed_count_is_unknown_and_so_is_its_cost(usage: Any) -> None:
+    reply = answered(chat({"content": "x"}, usage))
+    assert (reply.usage, reply.cost_usd) == (UNCOUNTED, None)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "body"),
+    [
+        ("anthropic", {"type": "message", "content": [{"type": "text", "text": "x"}]}),
+        ("google", {"candidates": [{"content": {"parts": [{"text": "x"}]}}], "usageMetadata": {}}),
+    ],
+)
+def test_other_vendors_missing_counts_are_unknown_too(vendor: str, body: Any) -> None:
+    assert answered(body, vendor).usage == UNCOUNTED
+
+
+def test_counts_that_are_there_are_priced() -> None:
+    reply = answered(chat({"content": "x"}))
+    assert reply.usage == Usage(10, 4)
+    assert reply.cost_usd == pytest.approx(18e-6)
+
+
+CUT = {
+    "openai": chat({"content": "The answer is"}, finish="length"),
+    "anthropic": {
+        "type": "message",
+        "content": [{"type": "text", "text": "The answer is"}],
+        "stop_reason": "max_tokens",
+        "usage": {"input_tokens": 10, "output_tokens": 4},
+    },
+    "google": {
+        "candidates": [{"content": {"parts": [{"text": "The answer is"}]}, "finishReason": "MAX_TOKENS"}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 4},
+    },
+}
+
+
+@pytest.mark.parametrize("vendor", CUT)
+def test_a_cut_answer_is_an_error_of_its_own_that_was_paid_for(vendor: str) -> None:
+    with pytest.raises(ModelError, match=r"cut at a bound on output tokens after 4 tokens; raise") as caught:
+        answered(CUT[vendor], vendor)
+    assert caught.value.kind is ErrorKind.CUT_REPLY
+    assert (caught.value.usage, caught.value.cost_usd) == (Usage(10, 4), pytest.approx(18e-6))
+
+
+@pytest.mark.parametrize("vendor", CUT)
+def test_a_reply_that_was_asked_to_be_short_may_be_cut_and_says_so(vendor: str) -> None:
+    reply = answered(CUT[vendor], vendor, ChatRequest([user("Hi")], max_tokens=4))
+    assert text_of(reply.message) == "The answer is"
+    assert reply.notes == ("a reply ended at the bound on its tokens that was asked for",)
+
+
+def test_cut_arguments_are_no_malformed_reply_to_be_asked_for_eight_times() -> None:
+    cut = {**CALL, "function": {"name": "f", "arguments": '{"a": "lo'}}
+    for finish, kind in (("length", ErrorKind.CUT_REPLY), ("stop", ErrorKind.MALFORMED_REPLY)):
+        with pytest.raises(ModelError) as caught:
+            answered(chat({"content": None, "tool_calls": [cut]}, finish=finish))
+        assert caught.value.kind is kind
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thoughts_beside_the_content_are_read_and_are_no_part_of_the_answer(field: str) -> None:
+    reply = answered(chat({"content": "Done.", field: "hm"}))
+    assert text_of(reply.message) == "Done."
+    assert reply.message["content"] == [
+        {"type": "thinking", "content": "hm", "id": None},
+        {"type": "text", "content": "Done."},
+    ]
+
+
+def sent_back(**options: Any) -> dict[str, Any]:
+    """The assistant message of the second request, after a reply with thoughts and a call."""
+    with answering(
+        200, json.dumps(chat({"reasoning_content": "hm", "tool_calls": [CALL]})).encode()
+    ) as server:
+        model = model_at("openai", server.base_url, **options)
+        first = model.complete(ASK).message
+        result: Any = {
+            "role": "tool", "content": [], "tool_call": first["tool_calls"][0],  # type: ignore[index]
+            "tool_call_id": "c", "error": None,
+        }  # fmt: skip
+        rebuilt = assistant(None, first["tool_calls"])
+        model.complete(ChatRequest([user("Hi"), first, result, rebuilt, result]))
+        messages = json.loads(server.last)["messages"]
+    assert messages[3].get("reasoning_content", "absent") == ("" if options else "absent")
+    found: dict[str, Any] = messages[1]
+    return found
+
+
+def test_thoughts_go_back_with_their_calls_where_the_server_wants_them_and_empty_ones_too() -> None:
+    assert sent_back(reasoning_field="reasoning_content")["reasoning_content"] == "hm"
+
+
+def test_without_the_option_the_field_is_absent() -> None:
+    assert "reasoning_content" not in sent_back()
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "thoughts"),
+    [
+        ("<think>hm</think>\n\nDone.", "Done.", "hm"),
+        ("\n<think>\nhm\n</think>Done.", "Done.", "hm"),
+        ("hm\n</think>\n\nDone.", "Done.", "hm"),
+        ("<think>hm and no end", "", "hm and no end"),
+        ("Done.", "Done.", ""),
+        ("Say <think> and go on", "Say <think> and go on", ""),
+    ],
+)
+def test_thoughts_left_in_the_text_can_be_taken_out(text: str, answer: str, thoughts: str) -> None:
+    assert without_think(Said(text)) == Said(answer, thoughts)
+    kept, stripped = (answered(chat({"content": text}), strip_think=on).message for on in (False, True))
+    assert (text_of(kept), text_of(stripped)) == (text, answer)
+
+
+def test_parts_that_are_nothing_are_no_text() -> None:
+    for content in (None, 5, [], [5], {"a": 1}, [{"type": "thinking"}]):
+        assert joined_parts(content) == Said(None)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "message", "mend"),
+    [
+        ("anthropic", "`temperature` is deprecated for this model.", "model.temperature=null"),
+        (
+            "openai",
+            "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) "
+            "value is supported.",
+            "model.temperature=null",
+        ),
+        (
+            "openai",
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+            "'max_completion_tokens' instead.",
+            "model.max_tokens_field=max_completion_tokens",
+        ),
+        (
+            "openai",
+            "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions. "
+            "Please use /v1/responses instead.",
+            "model.api=responses",
+        ),
+        (
+            "anthropic",
+            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
+            '"output_config.effort" to control thinking behavior.',
+            "model.thinking=adaptive model.thinking_budget=null",
+        ),
+    ],
+)
+def test_a_refused_setting_is_a_config_error_that_names_the_yamls_field(
+    vendor: str, message: str, mend: str
+) -> None:
+    body = json.dumps({"error": {"type": "invalid_request_error", "message": message}}).encode()
+    with answering(400, body) as server, pytest.raises(ConfigError) as caught:
+        model_at(vendor, server.base_url).complete(ASK)
+    assert str(caught.value).endswith(f"; set {mend}")
+    assert server.requests == 1
+
+
+def test_another_bad_request_is_none_of_the_yaml() -> None:
+    with answering(400, b'{"error": {"message": "temperature of the sun is not a number"}}') as server:
+        with pytest.raises(ModelError) as caught:
+            model_at("openai", server.base_url).complete(ASK)
+        assert caught.value.kind is ErrorKind.BAD_REQUEST
+
+
+def test_a_context_that_overflows_in_llama_cpp_is_told_under_400_and_under_500() -> None:
+    text = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
+    for status in (400, 500):
+        body = json.dumps({"error": {"code": status, "message": text, "type": "exceed_context_size_error"}})
+        with answering(status, body.encode()) as server, pytest.raises(ModelError) as caught:
+            model_at("openai", server.base_url).complete(ASK)
+        assert caught.value.kind is ErrorKind.CONTEXT_LENGTH
+
+
+@pytest.mark.parametrize("detail", ["Not allowed here", [{"loc": ["body"], "msg": "Not allowed here"}]])
+def test_what_a_fastapi_server_says_is_shown(detail: Any) -> None:
+    with (
+        answering(422, json.dumps({"detail": detail}).encode()) as server,
+        pytest.raises(ModelError, match="Not allowed here"),
+    ):
+        model_at("openai", server.base_url).complete(ASK)
