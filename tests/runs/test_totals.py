@@ -36,10 +36,10 @@ def test_tokens_are_unknown_as_soon_as_one_reply_came_without_a_count() -> None:
     totals = RunningTotals(3, clock=lambda: 0.0)
     known = record(attacked=False, utility=True)
     totals.add(known)
-    assert "tokens 1.0k" in totals.line
+    assert "tokens 1.0k" in totals.figures()
     totals.add(known.model_copy(update={"usage": {"agent": RoleUsage(uncounted=1)}}))
     totals.add(known)
-    assert "tokens unknown, cost unknown" in totals.line
+    assert "tokens unknown, cost unknown" in totals.figures()
 
 
 def test_rates_leave_errors_out_and_costs_add_up() -> None:

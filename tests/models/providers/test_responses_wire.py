@@ -79,7 +79,7 @@ PARALLEL = read_reply(
     ),
     None,
 ).message
-FIRST, SECOND = PARALLEL["tool_calls"] or ()
+FIRST, SECOND = list(PARALLEL["tool_calls"] or [])
 
 
 def kinds(items: list[dict[str, Any]]) -> list[str]:
