@@ -84,7 +84,6 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     messages = messages if isinstance(messages, list) else []
     lines = () if benign else without_own_words(payload_lines(block.written.values()), own_words(messages))
     tree = agent_tree(block.spans, lines)
-    counted = not any(role.uncounted for role in block.usage.values())
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
@@ -106,15 +105,8 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         shown_round=block.exposure.shown_round,
         read_by=block.exposure.read_by,
         duration_s=float(duration) if isinstance(duration, int | float) else None,
-        prompt_tokens=sum(role.prompt for role in block.usage.values()) if counted else None,
-        completion_tokens=sum(role.completion for role in block.usage.values()) if counted else None,
-        cost_usd=_cost(block.usage),
         source=source,
         foreign=False,
-        tokens_by_role=(
-            {name: role.prompt + role.completion for name, role in block.usage.items()} if counted else {}
-        ),
-        cost_by_role={name: role.cost_usd for name, role in block.usage.items()},
         notes=(*block.notes, *unknown_fields_note(stored[OWN_KEY].keys() - _KNOWN)),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
@@ -126,6 +118,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         odd_replies=tree.odd_replies,
+        **_of_usage(block.usage),
         **_of_spans(tree, benign=benign),
     )
 
@@ -147,6 +140,18 @@ def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -
         "answer_chars": seen.answer_chars,
         "exposure_rounds": rounds,
         "untrusted_tokens": estimated_tokens(seen.result_chars),
+    }
+
+
+def _of_usage(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+    cost = {"cost_usd": _cost(usage), "cost_by_role": {name: role.cost_usd for name, role in usage.items()}}
+    if any(role.uncounted for role in usage.values()):
+        return {**cost, "prompt_tokens": None, "completion_tokens": None}
+    return {
+        **cost,
+        "prompt_tokens": sum(role.prompt for role in usage.values()),
+        "completion_tokens": sum(role.completion for role in usage.values()),
+        "tokens_by_role": {name: role.prompt + role.completion for name, role in usage.items()},
     }
 
 
