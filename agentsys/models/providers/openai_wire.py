@@ -10,8 +10,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price, priced_reply
-from agentsys.models.providers.said import joined_parts, without_think
 from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.spoken_text import joined_parts, without_think
 from agentsys.models.providers.wire_text import (
     CallIds,
     arguments_json,

@@ -14,9 +14,9 @@ from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, T
 from agentsys.models.simulated.text_matching import fold, folded_reading
 
 DONE = "Done."
-"""Said where the ground truth has no words; an empty reply would count as no answer at all."""
+"""SpokenText where the ground truth has no words; an empty reply would count as no answer at all."""
 NOTHING_ASKED = "I have nothing to add."
-"""Said where no known request stands in the conversation."""
+"""SpokenText where no known request stands in the conversation."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`Said`: text and thoughts of a reply whose server gives them in one piece, or in many."""
+"""`SpokenText`: text and thoughts of a reply whose server gives them in one piece, or in many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _END = "</think>"
 
 
 @dataclass(frozen=True)
-class Said:
+class SpokenText:
     """What a model said, apart from what it thought."""
 
     text: str | None
@@ -21,20 +21,20 @@ class Said:
     thoughts: str = ""
 
 
-def joined_parts(content: object) -> Said:
+def joined_parts(content: object) -> SpokenText:
     """The content of a reply: a text, or the list of parts that some models and gateways send.
 
     Parts are texts, or objects with a text; their kind is often left out. Anything else is passed over.
     """
     if isinstance(content, str):
-        return Said(content)
+        return SpokenText(content)
     if isinstance(content, Mapping):
         content = [content]
     if not isinstance(content, list):
-        return Said(None)
+        return SpokenText(None)
     parts = [part for part in content if isinstance(part, str | Mapping)]
     thoughts = "".join(_text(part) for part in parts if _is_thought(part))
-    return Said("".join(_text(part) for part in parts if not _is_thought(part)) or None, thoughts)
+    return SpokenText("".join(_text(part) for part in parts if not _is_thought(part)) or None, thoughts)
 
 
 def _is_thought(part: str | Mapping[str, Any]) -> bool:
@@ -52,7 +52,7 @@ def _text(part: object) -> str:
     return next((_text(value) for value in found if isinstance(value, str | list)), "")
 
 
-def without_think(said: Said) -> Said:
+def without_think(said: SpokenText) -> SpokenText:
     """Take thoughts out of a text that a server without a reasoning parser left in it.
 
     They stand at its beginning between `<think>` and `</think>`. Many templates put the opening tag into the
@@ -62,8 +62,8 @@ def without_think(said: Said) -> Said:
         return said
     opened = _THINK.match(said.text)
     if opened:
-        return Said(said.text[opened.end() :], said.thoughts + opened.group(1).strip())
+        return SpokenText(said.text[opened.end() :], said.thoughts + opened.group(1).strip())
     thought, closed, text = said.text.partition(_END)
     if not closed:
         return said
-    return Said(text.lstrip(), said.thoughts + thought.strip())
+    return SpokenText(text.lstrip(), said.thoughts + thought.strip())
