@@ -54,11 +54,10 @@ class Shown:
 
         from rich.console import Console
 
-        from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
+        from agentsys.analysis.tables.write_terminal import terminal_document
 
         file = StringIO()
-        width = max(needed_width(self.document), 100)
-        Console(file=file, width=width, color_system=None).print(terminal_document(self.document), crop=False)
+        Console(file=file, width=100, color_system=None).print(terminal_document(self.document), crop=False)
         return file.getvalue()
 
     def _repr_html_(self) -> str:

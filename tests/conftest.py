@@ -16,6 +16,12 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands print as into a pipe, whatever the terminal or the test's worker says its width is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
     """Run overrides on the simulated model into a folder; returns its records."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
 
+from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
-from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
+from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
 
 FormatOption = Annotated[
@@ -40,18 +43,36 @@ def put(output: Output, form: OutputFormat, out: Path | None = None) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(written(output, form))
     elif form is OutputFormat.TABLE:
-        # Never cut: a terminal that is narrower than a table wraps its lines.
-        console = Console(width=max(shown_width(), needed_width(output.document)))
-        console.print(terminal_document(output.document), crop=False)
+        # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
+        Console(width=shown_width()).print(terminal_document(output.screen or output.document), crop=False)
     elif form is OutputFormat.PARQUET:
         _put_bytes(written(output, form))
     else:
         sys.stdout.write(written(output, form).decode())
 
 
+def say(line: str, file: TextIO | None = None) -> None:
+    """Print a line for people, broken between words where it is wider than the screen.
+
+    Args:
+        line: What to say. Whatever in it we did not write does nothing to a terminal.
+        file: Where to; None: standard output.
+    """
+    for part in word_lines(printable(line), known_width() or len(line)):
+        print(part, file=file or sys.stdout)
+
+
+def known_width() -> int | None:
+    """Columns of standard output, as `COLUMNS` or the terminal says; None: a pipe or a file has none."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdigit() and int(wanted):
+        return int(wanted)
+    return Console().width if sys.stdout.isatty() else None
+
+
 def shown_width() -> int:
-    """Columns of standard output."""
-    return Console().width if sys.stdout.isatty() else FILE_WIDTH
+    """Columns of a table on standard output."""
+    return known_width() or FILE_WIDTH
 
 
 def _put_bytes(data: bytes) -> None:

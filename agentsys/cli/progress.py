@@ -11,9 +11,10 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from agentsys.amounts import counted, duration
 from agentsys.cli.terminal import one_line
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.totals import RunningTotals, duration
+from agentsys.runs.totals import RunningTotals
 
 LINE_EVERY_S = 60.0
 
@@ -70,7 +71,9 @@ class LiveProgress:
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._note = f"stopping ({one_line(why)}): finishing {running} cases; Ctrl-C again drops them"
+        self._note = (
+            f"stopping ({one_line(why)}): finishing {counted(running, 'case')}; Ctrl-C again drops them"
+        )
 
     def _drawn(self) -> Group:
         totals = self._totals
@@ -94,8 +97,7 @@ class PlainProgress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
-        if self._totals.planned:
-            self._say()
+        """Nothing: the run's last lines are said when its table is shown."""
 
     def finished(self, record: CaseRecord) -> None:
         """Count a case."""
@@ -121,7 +123,9 @@ class PlainProgress:
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._print(f"stopping ({one_line(why)}): finishing {running} cases; Ctrl-C again drops them")
+        self._print(
+            f"stopping ({one_line(why)}): finishing {counted(running, 'case')}; Ctrl-C again drops them"
+        )
 
     def _say(self) -> None:
         self._print(self._totals.line)

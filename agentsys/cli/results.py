@@ -11,11 +11,13 @@ import typer
 
 from agentsys.analysis.metrics.pooled_attacks import together
 from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
+from agentsys.analysis.tables.results_screen import more_line, results_screen, spent_line
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
-from agentsys.cli.output import FormatOption, OutOption, put
+from agentsys.cli.output import FormatOption, OutOption, put, say
 from agentsys.cli.stored_runs import (
     ConfigDirOption,
     ErrorsOption,
@@ -25,6 +27,7 @@ from agentsys.cli.stored_runs import (
     own_metrics,
     read_stored,
     say_unfinished,
+    tell_next,
     tell_spent,
 )
 from agentsys.cli.terminal import one_line
@@ -39,6 +42,10 @@ def results(
     ],
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Also suites, further tables and all notes; files have them always."),
+    ] = False,
     errors: ErrorsOption = ErrorRule.REPORT,
     fixed: Annotated[
         bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
@@ -72,6 +79,13 @@ def results(
                 print(one_line(note), file=sys.stderr)
     else:
         found = report(reading, errors, own=own)
-    put(results_output(found), form, out)
-    if form is OutputFormat.TABLE:
+    if form.for_programs:
+        put(results_output(found), form, out)
+        return
+    said = findings(reading.cases, errors)
+    screen = None if full else results_screen(found, reading.cases, said)
+    put(results_output(found, said, screen), form, out)
+    if form is OutputFormat.TABLE and out is None:
+        say(spent_line(reading.cases))
         tell_spent(folders)
+        tell_next(folders, "" if full else more_line(found))

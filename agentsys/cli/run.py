@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
+import time
 import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentsys.amounts import counted
 from agentsys.cli.errors import asked_to_end
 from agentsys.cli.help.completion import overrides_beginning_with
 from agentsys.cli.terminal import printable
@@ -61,11 +64,11 @@ def run(
     """
     from rich.console import Console
 
-    from agentsys.analysis.tables.output import FILE_WIDTH
     from agentsys.cli.dry_run import refuse_if_dear, show_estimate
+    from agentsys.cli.output import shown_width
 
-    # This very stream, also while standard output is redirected; a pipe or a file has no width of its own.
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else FILE_WIDTH)
+    # This very stream, also while standard output is redirected.
+    console = Console(file=sys.stdout, width=shown_width())
     with console.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 
@@ -90,10 +93,16 @@ def _look_and_run(session: Session, console: Console, *, skip_unavailable: bool)
     with console.status("Asking each model one question ..."):
         session = session.looked_at(skip_unavailable=skip_unavailable)
     _tell_findings(session, console)
+    started = time.monotonic()
     outcome = _execute(session, console)
+    spent = ""
     if outcome.finished or outcome.elsewhere or session.plan.finished or session.plan.failed_before:
-        _table(session, console)
-    _conclude(session, outcome, console)
+        spent = _screen(session, console, time.monotonic() - started)
+    try:
+        _conclude(session, outcome, console)
+    finally:
+        # The same last lines in a terminal and in a log, however the run ended.
+        _last_lines(session, console, spent)
 
 
 def _announce(session: Session, console: Console) -> None:
@@ -101,7 +110,8 @@ def _announce(session: Session, console: Console) -> None:
     again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
     _say(
         console,
-        f"{len(plan.jobs)} cases in {len(session.settings)} cells; {plan.finished} finished before, "
+        f"{counted(len(plan.jobs), 'case')} in {counted(len(session.settings), 'cell')}; "
+        f"{plan.finished} finished before, "
         f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
     )
     if plan.replaced:
@@ -141,12 +151,9 @@ def _execute(session: Session, console: Console) -> RunOutcome:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
         warnings.filterwarnings("ignore", message="Model output was None")
         with asked_to_end(), show(totals, console) as progress, redirect_stdout(io.StringIO()):
-            outcome = session.execute(progress)
-        if show is LiveProgress and totals.planned:
-            _say(console, totals.line)  # the live display leaves nothing behind
-        return outcome
+            return session.execute(progress)
     except KeyboardInterrupt:
-        _say(console, f"Stopped. {totals.done} cases are on disk. {_RESUME}")
+        _say(console, f"Stopped. Finished and on disk: {counted(totals.done, 'case')}. {_RESUME}")
         # Cases under way sit in threads that wait for a model; nothing of theirs is half written.
         os._exit(130)
 
@@ -154,18 +161,35 @@ def _execute(session: Session, console: Console) -> RunOutcome:
 _RESUME = "To go on, run the same command again: only what is missing is run."
 
 
-def _table(session: Session, console: Console) -> None:
+def _screen(session: Session, console: Console, seconds: float) -> str:
+    """Show what the run's folders hold; what that took is handed back, to be said last."""
+    from agentsys.analysis.tables.finding import findings
     from agentsys.analysis.tables.report import report
-    from agentsys.analysis.tables.results_document import results_document
+    from agentsys.analysis.tables.results_screen import results_screen, spent_line
     from agentsys.analysis.tables.write_terminal import terminal_document
     from agentsys.records.reading import read_cases
+    from agentsys.records.short_names import with_short_names
     from agentsys.records.unfinished import unfinished_in
 
     folders = [folder for folder in session.folders if folder.is_dir()]
-    if folders:
-        # Pipelines that were not begun have no folder, and are missing all the same.
-        reading = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
-        console.print(terminal_document(results_document(report(reading))), crop=False)
+    if not folders:
+        return ""
+    read = read_cases(folders)
+    # Pipelines that were not begun have no folder, and are missing all the same.
+    reading = replace(read, cases=with_short_names(read.cases), unfinished=unfinished_in(session.folders))
+    screen = results_screen(report(reading), reading.cases, findings(reading.cases))
+    console.print(terminal_document(screen), crop=False)
+    return spent_line(reading.cases, seconds)
+
+
+def _last_lines(session: Session, console: Console, spent: str) -> None:
+    if not spent:
+        return
+    root = shlex.quote(str(session.store.root))
+    before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
+    _say(console, f"{spent}{before}")
+    _say(console, f"More: agentsys results {root} --full (suites and all notes)")
+    _say(console, f"Next: agentsys report {root}")
 
 
 def _conclude(session: Session, outcome: RunOutcome, console: Console) -> None:
@@ -174,31 +198,32 @@ def _conclude(session: Session, outcome: RunOutcome, console: Console) -> None:
     for text in outcome.tracebacks:
         _say(console, f"Code broke; its cases are errors, and each record keeps this:\n{printable(text)}")
     for cell in outcome.ended_cells:
-        _say(console, f"Given up: {' / '.join(cell.labels)}, {cell.left} cases not started: {cell.why}")
+        left = counted(cell.left, "case")
+        _say(console, f"Given up: {' / '.join(cell.labels)}, {left} not started: {cell.why}")
     if paid := spent([session.store.root]).line:
         _say(console, paid)
     if outcome.no_text:
         _say(
             console,
-            f"{outcome.no_text} cases have no text, for their attacker gave none to try (attacker_refused,"
-            " attacker_unreadable): they are in no rate. Take another attacker: attack.attacker=NAME",
+            f"Without a text: {counted(outcome.no_text, 'case')}, for the attacker gave none to try "
+            "(attacker_refused, attacker_unreadable); in no rate. Take another one: attack.attacker=NAME",
         )
     if outcome.errors > outcome.no_text:
         failed = outcome.errors - outcome.no_text
-        _say(console, f"{failed} cases ended in an error and are in no rate. {_RESUME}")
+        _say(console, f"Ended in an error and in no rate: {counted(failed, 'case')}. {_RESUME}")
     if outcome.fatal is not None:
         _say(console, f"Stopped early: {outcome.fatal} {_RESUME}")
         raise typer.Exit(1)
     if outcome.interrupted:
-        _say(console, f"Interrupted: {outcome.finished} cases finished in this run are on disk. {_RESUME}")
+        done = counted(outcome.finished, "case")
+        _say(console, f"Interrupted: {done} finished in this run, and on disk. {_RESUME}")
         raise typer.Exit(128 + outcome.signal)
     if outcome.elsewhere:
-        _say(console, f"{outcome.elsewhere} cases of this plan were run by other processes meanwhile.")
+        _say(console, f"Run by other processes meanwhile: {counted(outcome.elsewhere, 'case')} of this plan.")
     if outcome.budget is not None:
         _say(console, f"Ended by its budget: {outcome.budget} {_RESUME}")
         return
     _tell_artefacts(session, console)
-    _say(console, f"Show this again with: agentsys results {session.store.root}")
     if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
         from agentsys.runs.likely_cause import likely_cause
 
@@ -222,6 +247,10 @@ _HOW_REPLAYED = (
 
 
 def _say(console: Console, line: str) -> None:
+    from agentsys.analysis.tables.fit import word_lines
+    from agentsys.cli.output import known_width
     from agentsys.models.secrets import without_credentials
 
-    console.print(without_credentials(printable(line)), markup=False, highlight=False, soft_wrap=True)
+    text = without_credentials(printable(line))
+    for part in word_lines(text, known_width() or len(text)):
+        console.print(part, markup=False, highlight=False, soft_wrap=True)

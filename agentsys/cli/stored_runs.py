@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from agentsys.analysis.metrics.own_metric import Metric, checked_metric
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.catalog import known, node
+from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.ledger import spent
@@ -101,10 +103,23 @@ def say_unfinished(reading: Reading) -> None:
         print(one_line(line), file=sys.stderr)
 
 
+def tell_next(folders: Iterable[Path], more: str = "") -> None:
+    """Print what to type next.
+
+    Args:
+        folders: What was shown.
+        more: What `agentsys results --full` has besides; empty where it was shown.
+    """
+    names = " ".join(shlex.quote(str(folder)) for folder in folders)
+    if more:
+        say(f"More: agentsys results {names} --full ({more})")
+    say(f"Next: agentsys report {names}")
+
+
 def tell_spent(folders: Iterable[Path]) -> None:
     """Print what the ledgers of these folders come to; nothing where there are none (simulated runs)."""
     if line := spent(folders).line:
-        print(line)
+        say(line)
 
 
 def own_metrics(

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Literal
 
-SIMULATED_MARK = " (simulated)"
-"""Appended to a simulated model's name wherever it is shown."""
+from agentsys.records.simulated_name import shown_name
 
 NO_ATTACK = "none"
 """The attack's label in benign cases."""
@@ -129,7 +128,7 @@ class CaseRow:
     @property
     def shown_model(self) -> str:
         """The model's name as tables must show it: told apart, and a simulated one marked."""
-        return f"{self.named_model}{SIMULATED_MARK}" if self.simulated else self.named_model
+        return shown_name(self.named_model, simulated=self.simulated)
 
     @property
     def is_injection_task_alone(self) -> bool:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from agentsys.amounts import duration, short_count
 from agentsys.models.budget import Meter
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.plan import Job
@@ -90,7 +91,7 @@ class RunningTotals:
             f"ASR {_share(self.hit, self.attacked)}",
             f"errors {self.errors}",
             *([f"attempts {self.attempts}"] if self.attempts else []),
-            "tokens unknown" if self.tokens is None else f"tokens {_short(self.tokens)}",
+            "tokens unknown" if self.tokens is None else f"tokens {short_count(self.tokens)}",
             "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
         ]
         return ", ".join(parts)
@@ -104,21 +105,6 @@ def _was_an_attempt(record: CaseRecord) -> bool:
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
-
-
-def _short(count: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f}{unit}"
-    return str(count)
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as `h:mm:ss`; `-` where unknown."""
-    if seconds is None:
-        return "-"
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 class RunSpending:

@@ -57,8 +57,8 @@ def test_a_signal_of_the_system_is_a_first_ctrl_c(tmp_path: Path, number: signal
         process.send_signal(number)
         said, complained = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert "stopping (interrupted): finishing 1 cases" in said
-    assert "cases finished in this run are on disk" in said
+    assert "stopping (interrupted): finishing 1 case;" in said
+    assert "finished in this run, and on disk" in said
     assert complained == ""
     assert 0 < len(records_in(tmp_path / "runs")) < 21
     assert not list((tmp_path / "runs/.agentsys/claims").iterdir())

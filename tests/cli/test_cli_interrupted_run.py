@@ -15,8 +15,8 @@ from agentsys.runs.session import Session
 @pytest.mark.parametrize(
     ("outcome", "code", "says"),
     [
-        (RunOutcome(0, 0, interrupted=True), 130, "Interrupted: 0 cases finished in this run are on disk."),
-        (RunOutcome(0, 0, interrupted=True, signal=15), 143, "Interrupted: 0 cases finished in this run are"),
+        (RunOutcome(0, 0, interrupted=True), 130, "Interrupted: 0 cases finished in this run, and on disk."),
+        (RunOutcome(0, 0, interrupted=True, signal=15), 143, "Interrupted: 0 cases finished in this run"),
         (RunOutcome(0, 0, fatal="No room on the disk."), 1, "Stopped early: No room on the disk."),
     ],
 )
@@ -47,4 +47,4 @@ def test_code_that_broke_is_shown_once_and_steers_no_terminal(
     ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
     assert ended.output.count("Traceback:") == 1
     assert "KeyError: '\\x1b[31m'" in ended.output
-    assert "1 cases of this plan were run by other processes meanwhile." in ended.output
+    assert "Run by other processes meanwhile: 1 case of this plan." in ended.output

@@ -65,7 +65,7 @@ def test_run_announces_what_it_leaves_out(tmp_path: Path) -> None:
     )
     assert outcome.exit_code == 0, outcome.output
     assert "4 cases left out: cached-mine has no text for 4 pairs." in outcome.output
-    assert "1 cases in 1 cells" in outcome.output
+    assert "1 case in 1 cell;" in outcome.output
 
 
 def rounds_off(tmp_path: Path, suites: str) -> tuple[int, list[tuple[Any, ...]]]:

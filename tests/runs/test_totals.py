@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from agentsys.amounts import duration
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.totals import RunningTotals, duration
+from agentsys.runs.totals import RunningTotals
 
 
 def record(

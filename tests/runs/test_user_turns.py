@@ -94,7 +94,9 @@ def test_a_user_who_never_stops_ends_the_case_in_an_error(
 def test_declared_facts_are_in_every_format_and_undeclared_ones_in_none(tmp_path: Path) -> None:
     played(tmp_path, "defense=none,prompt_sandwiching", "attack=none,direct")
     texts = {
-        kind: CliRunner().invoke(app, ["results", str(tmp_path), "--format", kind], env={"COLUMNS": "200"})
+        kind: CliRunner().invoke(
+            app, ["results", str(tmp_path), "--full", "--format", kind], env={"COLUMNS": "200"}
+        )
         for kind in ("table", "markdown", "latex", "html", "csv", "json")
     }
     assert [kind for kind, shown in texts.items() if shown.exit_code] == []

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.case_row import SIMULATED_MARK, CaseRow
+from agentsys.records.case_row import CaseRow
+from agentsys.records.simulated_name import is_simulated, unmarked
 
 PAPER_MODEL = "gpt-4o-mini"
 """The model of the paper's Figures 2 to 4 and Tables 1 to 4."""
@@ -30,7 +31,7 @@ class Selection:
     @property
     def simulated(self) -> bool:
         """Whether a scripted agent, not a language model, was behind everything shown as ours."""
-        return self.model.endswith(SIMULATED_MARK)
+        return is_simulated(self.model)
 
     def series(self) -> Iterator[tuple[str, RunLine]]:
         """Each line with its name: the defense, and the version where a defense has two lines."""
@@ -97,11 +98,7 @@ def select(
 
 def _chosen(lines: Iterable[RunLine], sizes: Counter[str], model: str | None) -> str:
     wanted = model or PAPER_MODEL
-    fitting = {
-        line.model
-        for line in lines
-        if wanted in (line.model, line.short, line.model.removesuffix(SIMULATED_MARK))
-    }
+    fitting = {line.model for line in lines if wanted in (line.model, line.short, unmarked(line.model))}
     if fitting:
         return max(sorted(fitting), key=lambda name: sizes[name])
     if model is not None:

@@ -49,7 +49,7 @@ class MetricRow:
     benchmark: str
     version: str
     model: str
-    """Ends in ` (simulated)` where a simulated model was behind the cases."""
+    """As `shown_model` has it: it says so where a simulated model was behind the cases."""
     defense: str
     attack: str
     """`none` for the benign utility."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS, Case
-from agentsys.records.case_row import SIMULATED_MARK
 from agentsys.records.formats.agentsys import is_simulated, stored_block
 from agentsys.records.listing import Skipped
 from agentsys.records.schema import (
@@ -21,6 +20,7 @@ from agentsys.records.schema import (
     SearchFacts,
     StoredBlock,
 )
+from agentsys.records.simulated_name import shown_name
 from agentsys.records.stored_file import json_of
 from agentsys.records.unreadable import UnreadableRecord
 
@@ -84,7 +84,7 @@ class Search:
     @property
     def model(self) -> str:
         """The attacked model's name as tables must show it."""
-        return f"{self.case.model}{SIMULATED_MARK}" if self.simulated else self.case.model
+        return shown_name(self.case.model, simulated=self.simulated)
 
 
 @dataclass(frozen=True)

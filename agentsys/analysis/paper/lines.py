@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agentsys.analysis.published import short_model
-from agentsys.records.case_row import SIMULATED_MARK, CaseRow
+from agentsys.records.case_row import CaseRow
+from agentsys.records.simulated_name import is_simulated
 
 BENCHMARK = "agentdojo"
 """The benchmark of Tables 1 to 7, with official checkers and data."""
@@ -37,7 +38,7 @@ class RunLine:
     @property
     def simulated(self) -> bool:
         """Whether a scripted agent, not a language model, was behind it."""
-        return self.model.endswith(SIMULATED_MARK)
+        return is_simulated(self.model)
 
     @property
     def short(self) -> str:

@@ -16,9 +16,9 @@ from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell,
 from agentsys.analysis.tables.few_task_notes import few_task_notes
 from agentsys.analysis.tables.flips import ReportPages, flip_grids, flip_groups, flip_record
 from agentsys.analysis.tables.output import LongForm, Output, records_of
-from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
-from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _SIGNIFICANT = 0.05
 
@@ -197,7 +197,7 @@ def _notes(found: Comparison) -> Iterator[str]:
     yield from changed_benchmark_notes(row.benchmark for row in found.rows)
     yield from _EXPLAINED
     if any(case.simulated for case in _compared(found)):
-        yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
+        yield SIMULATED_NOTE
     yield from provenance_notes(_compared(found))
     yield from few_task_notes(found)
     yield from count_notes(found)

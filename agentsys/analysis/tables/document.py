@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 MISSING = "n/a"
 """Where a value is undefined; never 0."""
+BEST = "*"
+"""Ends the text of a number that is the best of its column."""
 
 
 class GridCell(NamedTuple):
@@ -48,6 +50,10 @@ class Grid:
     """Whether a terminal shows the caption too: where the headings do not say what the numbers are."""
     in_terminal: tuple[Grid, ...] = ()
     """The same numbers in tighter arrangements, of which a terminal takes the first that fits."""
+    beside: bool = False
+    """Whether a terminal shows the smaller print of numbers beside them: one line a row."""
+    optional: tuple[str, ...] = ()
+    """Headings of columns that a narrow terminal may leave out, the first to go first."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +98,11 @@ def value_text(number: WithInterval | None) -> str:
     return MISSING if number is None or math.isnan(number.value) else f"{number.value:.2f}"
 
 
-def interval_text(number: WithInterval | None) -> str:
-    """Write an interval with one decimal, e.g. `22.4-39.7` or `68.2-100`; empty where undefined."""
+def interval_text(number: WithInterval | None, digits: int = 1) -> str:
+    """Write an interval, e.g. `22.4-39.7` or `68.2-100`; empty where undefined."""
     if number is None or math.isnan(number.ci_low):
         return ""
-    return f"{_bound(number.ci_low)}-{_bound(number.ci_high)}"
+    return f"{_bound(number.ci_low, digits)}-{_bound(number.ci_high, digits)}"
 
 
 def number_cell(number: WithInterval | None) -> GridCell:
@@ -104,6 +110,6 @@ def number_cell(number: WithInterval | None) -> GridCell:
     return GridCell(value_text(number), interval_text(number))
 
 
-def _bound(value: float) -> str:
+def _bound(value: float, digits: int) -> str:
     """Without a decimal where there is only one such value: it keeps a column of intervals narrow."""
-    return f"{value:.0f}" if value in (0.0, 100.0) else f"{value:.1f}"
+    return f"{value:.0f}" if value in (0.0, 100.0) else f"{value:.{digits}f}"

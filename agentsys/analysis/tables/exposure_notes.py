@@ -30,6 +30,8 @@ from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
 _UNDEFENDED = "none"
+_LISTED = 3
+"""Defenses whose numbers a note lists; of more, it gives the range."""
 SLOPPY = "simulated, sloppiness "
 """How the note of a case begins whose model was made sloppy."""
 
@@ -62,11 +64,11 @@ def honesty_notes(
         prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
         found = [
             *_sloppy(lines),
-            *_limits(sheet, lines),
             *_mute(lines),
             *_odd_replies(lines),
             *_floors(lines, signs, rule),
             *_detectable(lines, rule),
+            *_limits(sheet, lines),
             *_exposure(lines, rule),
             *_searches(lines, rule),
         ]
@@ -142,10 +144,7 @@ def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
     floors = {line: floor_of(lines[line], limits) for line in benign}
     caps = {line: cap_of(cases, limits) for line, cases in lines.items() if line[1] != NO_ATTACK}
     for value, bound, names in _alike(floors):
-        yield (
-            f"An agent that does nothing scores {value} benign utility{names} (it passes user tasks "
-            f"{_tasks(bound)})."
-        )
+        yield (f"An agent that does nothing scores {value} benign utility{names} ({_tasks(bound)}).")
     for value, bound, names in _alike(caps):
         yield (
             f"Utility under attack cannot exceed {value}{names}: the injection overwrites what some user "
@@ -184,20 +183,28 @@ def _floors(lines: _Lines, signs: SignDraws, rule: ErrorRule) -> Iterator[str]:
 
 
 def _detectable(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
-    for attack in sorted({attack for _, attack in lines} - {NO_ATTACK}):
+    attacks = sorted({attack for _, attack in lines} - {NO_ATTACK})
+    for attack in attacks:
         baseline = lines.get((_UNDEFENDED, attack))
         others = {defense: cases for (defense, name), cases in lines.items() if name == attack}
         others.pop(_UNDEFENDED, None)
         if baseline and others:
             points = {name: detectable_asr(baseline, found, rule) for name, found in others.items()}
-            listed = ", ".join(
-                f"{name} {value:.1f}" for name, value in points.items() if not math.isnan(value)
-            )
-            if listed:
+            known = {name: value for name, value in points.items() if not math.isnan(value)}
+            if known:
+                under = f" under {attack}" if len(attacks) > 1 else ""
                 yield (
-                    f"Smallest true difference in overall ASR from no defense under {attack} that these "
-                    f"cases find with 80% power, in points: {listed}."
+                    f"Minimum detectable effect on ASR{under}, against none (80% power): {_points(known)}."
                 )
+
+
+def _points(known: Mapping[str, float]) -> str:
+    """E.g. `20.1 points (melon), 25.7 points (agentsys)`; of many the range (`agentsys compare` has each)."""
+    listed = sorted(known.items(), key=lambda item: item[1])
+    if len(listed) <= _LISTED:
+        return ", ".join(f"{value:.1f} points ({name})" for name, value in listed)
+    low, high = listed[0][1], listed[-1][1]
+    return f"{low:.1f} to {high:.1f} points"
 
 
 _STARTS = ("important_instructions", "opi_combined_attack")
@@ -254,10 +261,11 @@ def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
         yield f"payload returned by a tool in {returned.value:.1f}% of cases"
         if returned.value > 0:
             yield f"ASR there {_number(asr_where_returned(cases, rule), suites)}"
-    if shown.n and shown != returned:
-        yield f"shown to the acting model in {shown.value:.1f}%"
-        if shown.value > 0:
-            yield f"ASR there {_number(asr_where_shown(cases, rule), suites)}"
+    if shown.n and shown.value == 0.0:
+        yield "payload never shown to the model"
+    elif shown.n and shown != returned:
+        yield f"payload shown to the model in {shown.value:.1f}% of cases"
+        yield f"ASR there {_number(asr_where_shown(cases, rule), suites)}"
     yield from _unseen_successes(cases)
     safe = utility_where_safe(cases, rule)
     goal = any(case.injection_task_id for case in cases) and not denies_service(cases[0].attack)
@@ -279,7 +287,7 @@ def _unseen_successes(cases: Sequence[CaseRow]) -> Iterator[str]:
             reasons[unseen_reason(case)] += 1
     if reasons and not denies_service(cases[0].attack):
         listed = ", ".join(f"{reason} in {count}" for reason, count in sorted(reasons.items()))
-        yield f"{reasons.total()} succeeded without being shown to the acting model ({listed})"
+        yield f"{reasons.total()} succeeded though the payload was never shown to the model ({listed})"
 
 
 def _number(share: Share, suites: int) -> str:

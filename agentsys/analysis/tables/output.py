@@ -15,7 +15,7 @@ from rich.console import Console
 from agentsys.analysis.tables.document import Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.analysis.tables.write_html import html_document
-from agentsys.analysis.tables.write_terminal import needed_width, terminal_document
+from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
 
 FILE_WIDTH = 160
@@ -60,6 +60,8 @@ class Output:
     data: Any = None
     """What JSON holds where that is more than a list of the records: values that JSON knows, names as they
     were found."""
+    screen: Document | None = None
+    """What a terminal shows in place of the document: the most important of it; None: all of it."""
 
 
 def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
@@ -109,14 +111,14 @@ def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> byte
     Args:
         output: What to write.
         form: How to write it.
-        width: Columns of a plain-text table, as far as its numbers can do with so many.
+        width: Columns of a plain-text table.
 
     Returns:
         The content of a file; UTF-8 unless it is Parquet.
     """
     match form:
         case OutputFormat.TABLE:
-            return _table(output.document, width).encode()
+            return _table(output.screen or output.document, width).encode()
         case OutputFormat.MARKDOWN:
             return markdown_document(output.document).encode()
         case OutputFormat.LATEX:
@@ -149,7 +151,7 @@ def json_text(value: Any) -> str:
 
 def _table(document: Document, width: int) -> str:
     text = io.StringIO()
-    console = Console(file=text, width=max(width, needed_width(document)))
+    console = Console(file=text, width=width)
     console.print(terminal_document(document), crop=False)
     return text.getvalue()
 

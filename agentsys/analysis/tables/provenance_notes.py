@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from agentsys.records.case_row import CaseRow
 from agentsys.records.published_name import OTHER_WORDS
 
+SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
 _NAMED = 4
 """Cells that a note names; of others it gives the number."""
 DIFFERS = "differs from the record"

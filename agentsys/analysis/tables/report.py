@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agentsys.amounts import counted
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
 from agentsys.analysis.metrics.own_metric import Metric, titles_of
@@ -15,11 +16,12 @@ from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
-from agentsys.analysis.tables.provenance_notes import replay_notes
+from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
-from agentsys.records.case_row import NO_ATTACK, SIMULATED_MARK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import repeated_lines
+from agentsys.records.simulated_name import is_simulated
 from agentsys.records.unfinished import unfinished_lines
 
 
@@ -78,20 +80,21 @@ def report(
     rows = measure(reading.cases, errors, own=own, replicates=replicates, seed=seed)
     measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
     denied = denials(reading.cases, errors, replicates=replicates, seed=seed)
+    # The most important first: a screen shows three of them.
     notes = [
-        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
-        "Overall: unweighted mean of the suites.",
         *unfinished_lines(reading.unfinished),
+        *_errored(reading.cases, errors),
         *_simulated(rows),
         *replay_notes(reading.cases),
-        *_errored(reading.cases, errors),
-        *_alike(rows),
         *_fewer_suites(rows),
-        *_left_out(reading),
-        *_suites_drawn(reading.cases),
+        *honesty_notes(reading.cases, errors, seed=seed),
         *measured_notes(measured, reading.cases),
         *denial_notes(denied),
-        *honesty_notes(reading.cases, errors, seed=seed),
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        "Overall: unweighted mean of the suites.",
+        *_alike(rows),
+        *_suites_drawn(reading.cases),
+        *_left_out(reading),
     ]
     return Report(
         rows,
@@ -118,8 +121,8 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
 
 
 def _simulated(rows: Sequence[MetricRow]) -> Iterator[str]:
-    if any(row.model.endswith(SIMULATED_MARK) for row in rows):
-        yield f"{SIMULATED_MARK.strip()}: a scripted agent, not a language model; no LLM's numbers."
+    if any(is_simulated(row.model) for row in rows):
+        yield SIMULATED_NOTE
 
 
 def _errored(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
@@ -170,5 +173,5 @@ def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
 def _left_out(reading: Reading) -> Iterator[str]:
     alone = sum(case.is_injection_task_alone for case in reading.cases)
     if alone:
-        yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
+        yield f"Left out: {counted(alone, 'run')} of injection tasks as if a user had asked for them."
     yield from repeated_lines(reading.repeats)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, repeat
 
+from agentsys.amounts import counted
 from agentsys.analysis.metrics.denial import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
@@ -18,13 +19,16 @@ from agentsys.analysis.tables.results_layout import MOST_ACROSS, ResultsLine, Sh
 from agentsys.records.case_row import NO_ATTACK
 
 
-def results_output(found: Report) -> Output:
+def results_output(found: Report, findings: Sequence[str] = (), screen: Document | None = None) -> Output:
     """Make a report ready to be written in any form.
 
     Args:
         found: What was measured, from `agentsys.analysis.tables.report.report`.
+        findings: Lines from `agentsys.analysis.tables.finding.findings`, which documents begin with.
+        screen: What a terminal shows instead, from `agentsys.analysis.tables.results_screen`.
     """
-    return Output("agentsys results", results_document(found), records_of(MetricRow, found.long_form))
+    document = replace(results_document(found), quotable=findings)
+    return Output("agentsys results", document, records_of(MetricRow, found.long_form), screen=screen)
 
 
 def results_document(found: Report, *, intervals_by_suite: bool = False) -> Document:
@@ -48,7 +52,7 @@ def _extra(sheet: Sheet, found: Report) -> list[Grid]:
 
 
 def _overall(sheet: Sheet, found: Report) -> Grid:
-    counts = ("Benign cases", "Attacked cases", "Errors", "Payload never seen")
+    counts = ("Benign cases", "Attacked cases", "Errors", "Payload never returned")
     rows = [
         cells(*_names(line), *_numbers(line, sheet), *_counts(line), found.unexposed_text(sheet, line))
         for line in sheet.lines
@@ -67,7 +71,7 @@ def _overall_in_terminal(sheet: Sheet, found: Report) -> Grid:
         )
         for line, share in zip(sheet.lines, shares, strict=True)
     ]
-    last = ["Payload never seen"] if any(shares) else []
+    last = ["Payload never returned"] if any(shares) else []
     header = ("Overall, %", *sheet.titles.values(), "Cases", *last)
     return Grid("overall, in percent", header, rows, names=1, wraps=frozenset({0}))
 
@@ -76,27 +80,14 @@ def _numbers(line: ResultsLine, sheet: Sheet) -> list[GridCell]:
     return [number_cell(line.numbers.get((metric, OVERALL))) for metric in sheet.titles]
 
 
-def _kinds(line: ResultsLine) -> list[MetricRow | None]:
-    """The numbers that tell of a line's benign and attacked cases."""
-    return [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
-
-
 def _counts(line: ResultsLine) -> list[str]:
-    kinds = _kinds(line)
-    return [
-        *(str(kind.n) if kind else "0" for kind in kinds),
-        str(sum(kind.errors for kind in kinds if kind)),
-    ]
+    kinds = [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
+    return [*(str(kind.n) if kind else "0" for kind in kinds), str(line.errors)]
 
 
 def _cases(line: ResultsLine) -> GridCell:
     """Benign and attacked cases behind the rates, and how many errored."""
-    known = [kind for kind in _kinds(line) if kind is not None]
-    errors = sum(kind.errors for kind in known)
-    return GridCell(
-        "+".join(str(kind.n) for kind in known),
-        f"{errors} error{'s' if errors > 1 else ''}" if errors else "",
-    )
+    return GridCell(line.counted, counted(line.errors, "error") if line.errors else "")
 
 
 def _by_suite(sheet: Sheet, intervals: bool) -> Grid:

@@ -29,6 +29,22 @@ class ResultsLine:
         return [suite for kind, suite in self.numbers if kind == metric and suite not in (OVERALL, POOLED)]
 
     @property
+    def kinds(self) -> list[MetricRow]:
+        """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
+        kinds = (self.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR))
+        return [kind for kind in kinds if kind is not None]
+
+    @property
+    def counted(self) -> str:
+        """Benign and attacked cases behind the rates, e.g. `97+629`."""
+        return "+".join(str(kind.n) for kind in self.kinds)
+
+    @property
+    def errors(self) -> int:
+        """Errored cases of both kinds."""
+        return sum(kind.errors for kind in self.kinds)
+
+    @property
     def name(self) -> str:
         """E.g. `agentsys / important_instructions`."""
         return self.defense if self.attack == NO_ATTACK else f"{self.defense} / {self.attack}"
@@ -44,6 +60,11 @@ class Sheet:
     lines: list[ResultsLine]
     titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
     """Metric -> heading, in the order shown."""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What its cells have in common, in the order of `MeasuredCell`."""
+        return self.benchmark, self.version, self.model
 
     @property
     def title(self) -> str:

@@ -11,7 +11,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells, number_cell
 from agentsys.analysis.tables.output import Output, records_of
-from agentsys.records.case_row import SIMULATED_MARK
+from agentsys.records.simulated_name import is_simulated
 
 TITLES = {
     "queries_to_success": "Mean queries to success",
@@ -133,8 +133,8 @@ def _notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterable[str]
         f"{CONFIDENCE:.0f}% intervals: injection tasks resampled (and user tasks, where there are several). "
         "overall: unweighted mean of the suites. n/a: beyond the search's own budget, or undefined."
     )
-    if any(row.model.endswith(SIMULATED_MARK) for row in rows):
-        yield "(simulated): a scripted agent and attacker, not language models; no LLM's numbers."
+    if any(is_simulated(row.model) for row in rows):
+        yield "simulated: a scripted agent and attacker, not language models; no LLM's numbers."
     errored = sum(search.state.errored for search in searches.found)
     if errored:
         yield f"{errored} searches ended in an error{_GO_ON}"

@@ -1,24 +1,21 @@
-"""A document for the terminal, as something that a `rich` console prints."""
+"""A document for the terminal, as something that a `rich` console prints, as wide as the console is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from agentsys.analysis.tables.document import Document, Grid, GridCell
+from agentsys.analysis.tables.document import BEST, Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.fit import GAP, Fitted, beside_widths, fitted, stacked, word_lines
 
-_NARROWEST = 12
-"""Columns that are left to a text that may be broken, however narrow the terminal."""
 _FREE = 10_000
 """Columns of a console in which everything fits."""
 
@@ -33,92 +30,89 @@ def terminal_document(document: Document) -> RenderableType:
 
 def _parts(document: Document) -> Iterator[RenderableType]:
     if document.title:
-        yield Text(plain(document.title), style="bold")
-    yield from (Text(f"- {plain(sentence)}") for sentence in document.quotable)
+        yield Wrapped(plain(document.title), style="bold")
+    yield from (Wrapped(f"- {plain(sentence)}", "bold", hang="  ") for sentence in document.quotable)
     if document.title or document.quotable:
         yield Text()
     for heading, grids in document.sections:
-        yield Text(plain(heading), style="bold")
+        yield Wrapped(plain(heading), style="bold")
         for grid in grids:
             yield from _shown(grid)
-    yield from (Text(plain(note), style="dim") for note in document.notes)
-    yield from (_whole(f"  {plain(command)}") for command in document.commands)
+    yield from (Wrapped(plain(note), style="dim") for note in document.notes)
+    yield from (_Command(plain(command)) for command in document.commands)
 
 
 def _shown(grid: Grid) -> Iterator[RenderableType]:
     if grid.captioned:
-        yield Text(plain(grid.caption), style="dim")
-    yield FirstThatFits(_arrangements(grid))
+        yield Wrapped(plain(grid.caption), style="dim")
+    yield FittedGrid(grid)
 
 
-class Arrangement(NamedTuple):
-    """One way to show a grid's numbers."""
-
-    grid: Grid
-    stacks: bool
-    """Whether headings of numbers have a line for each of their words."""
-
-
-def _arrangements(grid: Grid) -> list[Arrangement]:
-    """Every form in which a terminal may show a grid, the one liked best first."""
-    if grid.in_terminal:
-        return [Arrangement(tighter, stacks=True) for tighter in grid.in_terminal]
-    return [Arrangement(grid, stacks=False), Arrangement(grid, stacks=True)]
-
-
-class FirstThatFits:
-    """The first arrangement that the console has room for; if it has for none, the last one uncut.
-
-    Print it with `crop=False`: a console cuts off what stands beyond its width otherwise.
+class Wrapped:
+    """A text that is broken between words alone, so that names and paths in it stay whole.
 
     Args:
-        arrangements: Ways to show the same numbers, the one liked best first.
+        text: What to show; nothing in it is taken for markup.
+        style: A style of rich's.
+        hang: What a line begins with that goes on with the one above.
     """
 
-    def __init__(self, arrangements: Sequence[Arrangement]) -> None:
-        self.arrangements = arrangements
+    def __init__(self, text: str, style: str = "", hang: str = "") -> None:
+        self.text, self.style, self.hang = text, style, hang
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Break it by the room there is; rich calls it."""
+        for line in word_lines(self.text, options.max_width, self.hang):
+            yield Text(line, style=self.style, no_wrap=True, overflow="ignore")
+
+
+class FittedGrid:
+    """A grid that arranges itself for the console it is printed on (`agentsys.analysis.tables.fit`).
+
+    Print it with `crop=False`: what cannot be made to fit, a name wider than the console, is not cut.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
-        needed = [_needed(arrangement) for arrangement in self.arrangements]
-        fitting = (place for place, width in enumerate(needed) if width <= options.max_width)
-        chosen = next(fitting, len(self.arrangements) - 1)
-        room = max(options.max_width, needed[chosen])
-        yield from console.render(terminal_grid(*self.arrangements[chosen]), options.update(max_width=room))
+        shown = fitted(self.grid, options.max_width)
+        if shown.written_out:
+            for part in shown.grids:
+                for row in part.rows:
+                    yield from _paragraph(part, row, options.max_width)
+        else:
+            yield from _tables(shown, console, options)
+        yield from (Wrapped(plain(line), style="dim") for line in shown.said)
+        yield Text()
 
 
-def needed_width(document: Document) -> int:
-    """Columns of the widest grid in its tightest arrangement: on a narrower console it stands out."""
-    tightest = (_arrangements(grid)[-1] for _, grids in document.sections for grid in grids)
-    return max((_needed(grid) for grid in tightest), default=0)
+def _tables(shown: Fitted, console: Console, options: ConsoleOptions) -> RenderResult:
+    for place, part in enumerate(shown.grids):
+        if place:
+            yield Text()
+        table = terminal_grid(part, shown.stacks)
+        whole = options.update(max_width=_FREE)
+        room = max(options.max_width, console.measure(table, options=whole).minimum)
+        yield from console.render(table, options.update(max_width=room))
 
 
-def _needed(shown: Arrangement) -> int:
-    """Columns that an arrangement needs so that no name and no number is cut."""
-    wide = Console(width=_FREE)
-    return Measurement.get(wide, wide.options, terminal_grid(_narrowed(shown.grid), shown.stacks)).maximum
-
-
-def _narrowed(grid: Grid) -> Grid:
-    """A grid whose breakable columns are as narrow as they may become."""
-
-    def cut(text: str) -> str:
-        return text[:_NARROWEST]
-
-    rows = [
-        tuple(
-            GridCell(cut(cell.text), cut(cell.detail)) if place in grid.wraps else cell
-            for place, cell in enumerate(row)
-        )
-        for row in grid.rows
-    ]
-    header = tuple(cut(name) if place in grid.wraps else name for place, name in enumerate(grid.header))
-    return replace(grid, header=header, rows=rows)
-
-
-def stacked(title: str) -> str:
-    """A heading with a line for each part of its words, so that its column is no wider than an interval."""
-    return re.sub(r" (?!- )|(?<=\w-)(?=\w)", "\n", title)
+def _paragraph(grid: Grid, row: tuple[GridCell, ...], width: int) -> Iterator[RenderableType]:
+    """A row without columns: its names, then every heading with its number, as many on a line as fit."""
+    names = [plain(cell.in_one) for cell in row[: grid.names] if cell.in_one]
+    if grid.names == len(row):
+        yield Wrapped(names[0])
+        yield from (Wrapped(f"  {name}", "dim", hang="  ") for name in names[1:])
+        return
+    yield Wrapped(" / ".join(names))
+    numbers = zip(grid.header[grid.names :], row[grid.names :], strict=True)
+    lines = [" "]
+    for item in (f"{plain(name)} {plain(cell.in_one)}" for name, cell in numbers if cell.in_one):
+        if lines[-1].strip() and cell_len(lines[-1]) + cell_len(item) + GAP > width:
+            lines.append(" ")
+        lines[-1] += f"{' ' * (GAP if lines[-1].strip() else 1)}{item}"
+    yield from (Wrapped(line, "dim", hang="  ") for line in lines)
 
 
 def terminal_grid(grid: Grid, stacks: bool = False) -> Table:
@@ -128,14 +122,34 @@ def terminal_grid(grid: Grid, stacks: bool = False) -> Table:
         grid: What to show.
         stacks: Whether headings of numbers have a line for each of their words.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    # The box has a column of its own between two of the grid's.
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for place, name in enumerate(grid.header):
-        side: JustifyMethod = "left" if place < grid.names else "right"
+        paired = grid.beside and any(row[place].detail for row in grid.rows)
+        side: JustifyMethod = "left" if place < grid.names or paired else "right"
         heading = stacked(plain(name)) if stacks and place >= grid.names else plain(name)
         table.add_column(Text(heading), justify=side, no_wrap=place not in grid.wraps, overflow="fold")
-    for index, row in enumerate(grid.rows):
-        table.add_row(*(_cell(cell) for cell in row), end_section=index + 1 in grid.breaks)
+    columns = [_column(grid, place) for place in range(len(grid.header))]
+    for index, row in enumerate(zip(*columns, strict=True)):
+        table.add_row(*row, end_section=index + 1 in grid.breaks)
     return table
+
+
+def _column(grid: Grid, place: int) -> list[Text]:
+    column = [row[place] for row in grid.rows]
+    beside = grid.beside and place >= grid.names
+    return _beside(column) if beside else [_cell(cell) for cell in column]
+
+
+def _beside(column: Sequence[GridCell]) -> list[Text]:
+    """Values and details on one line, each aligned; the best one stands out."""
+    text, detail = beside_widths(column)
+    return [
+        Text(f"{plain(cell.text):>{text}}", style="bold" if cell.text.endswith(BEST) else "").append(
+            f" {plain(cell.detail):<{detail}}" if detail else "", style="not bold dim"
+        )
+        for cell in column
+    ]
 
 
 def _cell(cell: GridCell) -> Text:
@@ -148,3 +162,37 @@ def _cell(cell: GridCell) -> Text:
 def _whole(line: str) -> Text:
     """A line that is not broken, so that it can be copied."""
     return Text(line, no_wrap=True, overflow="ignore")
+
+
+class _Command:
+    """A shell command, broken where the shell lets it be, so that it can be copied."""
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Break it by the room there is; rich calls it."""
+        yield from map(_whole, command_lines(self.line, options.max_width))
+
+
+_SHELL_WORD = re.compile(r"(?:'[^']*'|\S)+")
+_PIECE = re.compile(r"(?:'[^']*'|[^,])+,?|,")
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """A shell command on lines that fit, each but the last ending in a backslash.
+
+    Words wider than a line are broken behind a comma; what follows then begins its line.
+    """
+    lines = ["  "]
+    for word in _SHELL_WORD.findall(command):
+        pieces = [word] if len(word) + 8 <= width else _PIECE.findall(word)
+        for place, piece in enumerate(pieces):
+            # Room for a backslash, and for the blank before it.
+            if lines[-1].strip() and len(lines[-1]) + len(piece) + 2 > width:
+                lines[-1] += "\\"
+                lines.append(piece if place else f"      {piece}")
+            else:
+                lines[-1] += piece
+        lines[-1] += " "
+    return [line.rstrip() for line in lines]

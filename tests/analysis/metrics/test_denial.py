@@ -120,7 +120,7 @@ def stored(folder: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["table", "markdown", "latex", "html"])
 def test_results_shows_it_beside_the_official_rate(tmp_path: Path, form: str) -> None:
-    shown = CliRunner().invoke(app, ["results", str(stored(tmp_path)), "--format", form])
+    shown = CliRunner().invoke(app, ["results", str(stored(tmp_path)), "--format", form, "--full"])
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.output.split())
     assert "66.67" in text and "50.00" in text and "-33.33" in text

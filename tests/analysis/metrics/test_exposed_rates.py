@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -146,11 +147,11 @@ def test_notes_are_one_line_each_and_name_the_sheet_where_there_are_several() ->
     notes = honesty_notes([*cases, *defended])
     assert not any("\n" in note for note in notes)
     text = " ".join(notes)
-    assert (
-        "An agent that does nothing scores 25.0 benign utility (it passes user tasks banking 5, 6)." in text
-    )
+    assert "An agent that does nothing scores 25.0 benign utility (banking 5, 6)." in text
     assert "cannot exceed 87.5: the injection overwrites what some user tasks need (banking 0)" in text
-    assert "under important_instructions that these cases find with 80% power, in points: agentsys" in text
+    assert re.search(
+        r"Minimum detectable effect on ASR, against none \(80% power\): [\d.]+ points \(agentsys\)", text
+    )
     assert (
         "none / important_instructions: payload returned by a tool in 95.8% of cases; ASR there 100.00 (n 23)"
         in text

@@ -52,9 +52,14 @@ def test_ten_long_names_stand_below_each_other_with_nothing_cut(width: int) -> N
     start = next(place for place, line in enumerate(lines) if "By suite, %" in line)
     below = lines[start + 2 : start + 2 + len(NAMES) + 1]
     assert [next(word for word in [*NAMES, "pooled"] if word in line) for line in below] == [*NAMES, "pooled"]
-    assert below[0].startswith(" none ")
-    assert below[1].startswith(" opi_context_ignoring ")
-    assert below[0].split()[-4:] == ["100.00", "100.00", "50.00", "50.00"]
+    assert below[0].startswith("none ")
+    assert below[1].startswith("opi_context_ignoring ")
+    if width == 160:
+        assert below[0].split()[-4:] == ["100.00", "100.00", "50.00", "50.00"]
+    else:
+        assert below[0].endswith(" 50.00")
+        assert "In every row: Benign utility 100.00, Utility under attack 100.00." in " ".join(lines)
+    assert max(map(len, lines)) <= width
 
 
 def test_few_short_names_stand_side_by_side() -> None:

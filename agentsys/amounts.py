@@ -1,0 +1,24 @@
+"""Counts and times as people read them."""
+
+from __future__ import annotations
+
+
+def counted(count: int, thing: str, several: str | None = None) -> str:
+    """A number with its thing, e.g. `1 cell` or `1,024 cells`; `several` where that takes more than an s."""
+    return f"{count:,} {thing if count == 1 else several or f'{thing}s'}"
+
+
+def short_count(count: float) -> str:
+    """A count with at most one decimal, e.g. `5.5M`."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return f"{count:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as `h:mm:ss`; `-` where unknown."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

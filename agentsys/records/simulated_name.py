@@ -1,0 +1,35 @@
+"""Names of models as tables show them: a simulated one says that it is one, once."""
+
+from __future__ import annotations
+
+MARK = " (simulated)"
+"""Appended to the name of a model behind which there was a simulated one."""
+_NAMES_ITSELF = ("simulated", "simulated+", "simulated [")
+"""The shipped simulated model's name, also with changed options or with the place of its files."""
+_NOT = " (no simulated model)"
+
+
+def shown_name(name: str, *, simulated: bool) -> str:
+    """A model's name for tables: `gpt-4o`, `gpt-4o (simulated)`, `simulated+susceptibility=0.5`.
+
+    Args:
+        name: As records have it.
+        simulated: Whether a simulated model was behind the cases.
+    """
+    if simulated:
+        return name if _names_itself(name) else f"{name}{MARK}"
+    return f"{name}{_NOT}" if is_simulated(name) else name
+
+
+def is_simulated(shown: str) -> bool:
+    """Say of a name as tables show it whether a simulated model was behind the cases."""
+    return shown.endswith(MARK) or (_names_itself(shown) and not shown.endswith(_NOT))
+
+
+def unmarked(shown: str) -> str:
+    """A name as tables show it -> as records have it."""
+    return shown.removesuffix(MARK).removesuffix(_NOT)
+
+
+def _names_itself(name: str) -> bool:
+    return name == _NAMES_ITSELF[0] or name.startswith(_NAMES_ITSELF[1:])

@@ -1,0 +1,145 @@
+"""The screen that `agentsys results` and the end of a run show: what was found, in a few lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from stored_cases import case_of, row, store_own
+from typer.testing import CliRunner
+
+from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.rates import MeasuredCell
+from agentsys.analysis.tables.finding import findings
+from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.results_screen import relative_tokens, results_screen, spent_line
+from agentsys.cli import app
+from agentsys.records.case_row import CaseRow
+from agentsys.records.reading import Reading
+
+
+def grid(defense: str, hit: bool, solved: bool = True, **fields: object) -> list[CaseRow]:
+    """Nine user tasks of two suites, alone and with seven injection tasks each."""
+    some = []
+    for suite in ("banking", "slack"):
+        for user in range(9):
+            same = {"suite": suite, "user_task_id": f"user_task_{user}", "defense": defense, **fields}
+            some.append(row(attack="none", utility=solved, **same))
+            some += [
+                row(injection_task_id=f"injection_task_{goal}", injection_success=hit, utility=solved, **same)
+                for goal in range(7)
+            ]
+    return some
+
+
+NONE, STOPS = grid("none", hit=True), grid("stops", hit=False)
+
+
+def test_the_finding_says_what_changed_by_the_paired_test_and_what_did_not() -> None:
+    lines = findings([*NONE, *STOPS, *grid("idle", hit=True)])
+    assert re.fullmatch(
+        r"stops: ASR 100.0 -> 0.0 \(p <?0.0\d+\), benign utility unchanged \(100.0\)", lines[0]
+    )
+    assert lines[1] == "idle: ASR unchanged (100.0), benign utility unchanged (100.0)"
+
+
+def test_defenses_with_the_same_numbers_share_a_line_and_a_loss_of_utility_is_named() -> None:
+    lines = findings([*NONE, *STOPS, *grid("also", hit=False), *grid("dumb", hit=False, solved=False)])
+    assert lines[0].startswith("also, stops: ASR 100.0 -> 0.0")
+    assert "dumb: ASR 100.0 -> 0.0" in lines[1] and "benign utility 100.0 -> 0.0 (p " in lines[1]
+
+
+def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
+    once = [
+        replace(case, injection_success=False) if i == 1 else case
+        for i, case in enumerate(grid("luck", True))
+    ]
+    (line,) = findings([*NONE, *once])
+    found = compare([*NONE, *once])
+    p = next(
+        r.p_holm for r in found.rows if (r.metric, r.suite, r.cases) == ("targeted_asr", "overall", "all")
+    )
+    assert p > 0.05
+    assert f"(not told apart, p {p:.3f})" in line
+
+
+@pytest.mark.parametrize("cases", [NONE, STOPS])
+def test_nothing_is_found_where_there_is_nothing_to_compare(cases: list[CaseRow]) -> None:
+    assert findings(cases) == ()
+
+
+def test_several_models_have_a_line_each() -> None:
+    other = [replace(case, model="gpt-5.1") for case in (*NONE, *grid("stops", hit=True))]
+    lines = findings([*NONE, *STOPS, *other])
+    assert [line.partition(":")[0] for line in lines] == [
+        "gpt-4o on agentdojo v1.2.2, important_instructions",
+        "gpt-5.1 on agentdojo v1.2.2, important_instructions",
+    ]
+    assert "ASR unchanged" in lines[1]
+
+
+def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
+    document = results_screen(report(Reading(tuple(cases)), replicates=50), cases)
+    ((_, (found,)),) = document.sections
+    return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
+
+
+def test_the_best_value_is_marked_and_errors_are_counted() -> None:
+    lost = [
+        replace(case, status="error", error_kind="server") if i == 1 else case for i, case in enumerate(STOPS)
+    ]
+    header, rows, notes = screen_of([*NONE, *lost])
+    asr, errors = header.index("ASR"), header.index("Errors")
+    assert [line[asr].strip() for line in rows] == ["100.0", "0.0*"]
+    assert [line[errors] for line in rows] == ["0", "1"]
+    assert [line[1].strip() for line in rows] == ["100.0", "100.0"]  # alike: none is the best
+    assert "Errored cases are left out of the rates: 1 (server 1)." in notes
+
+
+def test_attacks_stand_below_each_other_with_a_best_each() -> None:
+    direct = [replace(case, attack="direct") for case in (*NONE, *STOPS) if case.attack != "none"]
+    header, rows, _ = screen_of([*NONE, *STOPS, *direct])
+    assert header[:2] == ("Attack", "Defense")
+    assert [line[:2] for line in rows] == [
+        ["direct", "none"],
+        ["direct", "stops"],
+        ["important_instructions", "none"],
+        ["important_instructions", "stops"],
+    ]
+    assert [line[header.index("ASR")].strip() for line in rows] == ["100.0", "0.0*"] * 2
+
+
+def test_the_screen_has_three_notes_and_says_how_many_more_there_are(tmp_path: Path) -> None:
+    for case in (*NONE[:5], *STOPS[:5]):
+        fields = {"suite": case.suite, "defense": case.defense, "attack": case.attack, "model": "simulated"}
+        store_own(tmp_path, case_of(**fields, injection_task_id=case.injection_task_id), simulated=True)
+    shown = CliRunner().invoke(app, ["results", str(tmp_path)]).stdout
+    full = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout
+    assert "simulated on agentdojo v1.2.2" in shown and "simulated (simulated)" not in shown
+    assert "simulated: a scripted agent, not a language model" in shown
+    assert f"More: agentsys results {tmp_path} --full (suites" in shown
+    assert shown.rstrip().endswith(f"Next: agentsys report {tmp_path}")
+    assert "By suite, %" in full and "By suite, %" not in shown
+    assert len(shown.splitlines()) < 20
+
+
+def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
+    none = [replace(case, tokens_by_role={"agent": 100}) for case in NONE]
+    three = [replace(case, tokens_by_role={"agent": 100, "worker": 200}) for case in STOPS]
+    dear = replace(
+        three[0], user_task_id="user_task_99", tokens_by_role={"agent": 10**9}
+    )  # none never ran it
+    found = relative_tokens([*none, *three, dear])
+    assert found[MeasuredCell.of(STOPS[1])] == 3.0
+    assert found[MeasuredCell.of(NONE[1])] == 1.0
+    assert relative_tokens(three) == {}
+
+
+def test_what_cases_took_is_said_only_as_far_as_it_is_known() -> None:
+    known = [replace(NONE[0], tokens_by_role={"agent": 1500}, cost_usd=0.5, duration_s=90.0)]
+    assert spent_line(known) == "1 case, 1.5k tokens, $0.50, 0:01:30 of work"
+    assert spent_line(known, seconds=30) == "1 case, 1.5k tokens, $0.50, 0:00:30"
+    unknown = [*known, replace(known[0], cost_usd=None, tokens_by_role={})]
+    assert spent_line(unknown).startswith("2 cases, tokens unknown, cost unknown")

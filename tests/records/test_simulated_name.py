@@ -1,0 +1,24 @@
+"""A simulated model is marked once, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentsys.records.simulated_name import is_simulated, shown_name, unmarked
+
+
+@pytest.mark.parametrize("name", ["simulated", "simulated+susceptibility=0.5", "simulated [runs/b]"])
+def test_a_name_that_says_so_itself_is_not_marked_again(name: str) -> None:
+    assert shown_name(name, simulated=True) == name
+    assert is_simulated(name)
+
+
+def test_another_name_is_marked() -> None:
+    assert shown_name("gpt-4o", simulated=True) == "gpt-4o (simulated)"
+    assert is_simulated("gpt-4o (simulated)") and unmarked("gpt-4o (simulated)") == "gpt-4o"
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "simulated", "simulated-anneal", "simulated+x=1"])
+def test_a_real_model_is_never_shown_as_a_simulated_one(name: str) -> None:
+    assert not is_simulated(shown_name(name, simulated=False))
+    assert unmarked(shown_name(name, simulated=False)) == name
