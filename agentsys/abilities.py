@@ -115,6 +115,14 @@ class SaysWhatIsLeftOut(Protocol):
 
 
 @runtime_checkable
+class SaysWhereFrom(Protocol):
+    """An attack whose texts come from elsewhere, and that knows from where."""
+
+    provenance: Sequence[str]
+    """One line per source."""
+
+
+@runtime_checkable
 class NamesTasks(Protocol):
     """An attack that was told tasks by name, e.g. in a file of texts: a name may be misspelled."""
 

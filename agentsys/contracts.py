@@ -61,7 +61,7 @@ class Victim:
 class Attack(Protocol):
     """Writes the text that stands in the environment's injection vectors.
 
-    What it may be besides: `PicksPairs`, `SaysWhatIsLeftOut`, `NamesTasks`, `SearchesTexts`,
+    What it may be besides: `PicksPairs`, `SaysWhatIsLeftOut`, `SaysWhereFrom`, `NamesTasks`, `SearchesTexts`,
     `ReplaysTexts`, `PlaysRoles`.
     """
 

@@ -9,23 +9,36 @@ from typing import Any
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.attacks.cache_file import Key, read_cache
+from agentsys.attacks.cache_files.cache_file import Key
+from agentsys.attacks.cache_files.texts import name_of_texts, read_texts
+from agentsys.attacks.literal import written_for
+from agentsys.attacks.registered import RegisteredAttack
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import AttackKind, Benchmark, NotInjectable, Victim
-from agentsys.errors import ConfigError
+from agentsys.contracts import Attack, AttackKind, Benchmark, NotInjectable, Victim
+from agentsys.errors import ConfigError, unknown_name
+
+DEFAULTS = "defaults"
+_REST = {"goal": "direct", "important_instructions": "important_instructions"}
+"""What stands in vectors without a text -> the attack that writes it; `goal` is AgentDojo's plainest."""
 
 
 class CachedAttack:
     """Writes the file's text for a pair of tasks into every vector that the user task meets.
 
-    Pairs without a text are left out of a plan.
+    A file may have texts for single vectors, and several variants of a text. Pairs without a text are left
+    out of a plan.
 
     Args:
-        file: A JSON or JSONL file; its forms: `agentsys.attacks.cache_file`.
-        name: The attack's name in results; by default `cached-` and the file's name without its ending.
+        file: A JSON or JSONL file, or a folder with one per suite; the forms: `agentsys.attacks.cache_files`.
+        name: The attack's name in results; by default `cached-` and the file's name without its ending, for a
+            folder or another's file with the fingerprint of its texts.
+        variant: Which of several texts for one place; null: the first, and texts without a number.
+        rest: What stands in vectors that the file has no text for, where it has one for another vector:
+            `defaults` (the benchmark's own text), `important_instructions` or `goal`.
+        escape: Whether texts are written so that a model reads them letter by letter; null: AutoDojo's are.
 
     Raises:
-        ConfigError: If no file is named, or it cannot be read or has another form.
+        ConfigError: If no file is named, it cannot be read or has another form, or an option is not known.
     """
 
     kind = AttackKind.TARGETED
@@ -35,12 +48,29 @@ class CachedAttack:
     replays = True
     """Nothing is searched in this run."""
 
-    def __init__(self, file: str, name: str | None = None) -> None:
+    def __init__(
+        self,
+        file: str,
+        name: str | None = None,
+        variant: int | None = None,
+        rest: str = DEFAULTS,
+        escape: bool | None = None,
+    ) -> None:
         if not isinstance(file, str) or not file:
             raise ConfigError(f"attack.file is {file!r}; give the name of a file with texts.")
+        if rest not in (DEFAULTS, *_REST):
+            raise ConfigError(unknown_name("attack.rest", str(rest), [DEFAULTS, *_REST]))
         path = Path(file)
-        self.name = name or f"cached-{path.stem}"
-        self._texts = read_cache(path)
+        self.name = name or f"cached-{name_of_texts(path)}"
+        self._texts = read_texts(path)
+        self._variant = self._checked(variant)
+        self._rest: Attack | None = None if rest == DEFAULTS else RegisteredAttack(_REST[rest])
+        self._escape = bool(self._texts.sources) if escape is None else escape
+
+    @property
+    def provenance(self) -> list[str]:
+        """One line per foreign file."""
+        return [source.line for source in self._texts.sources]
 
     def injections(
         self,
@@ -49,33 +79,61 @@ class CachedAttack:
         injection_task: BaseInjectionTask[Any],
         victim: Victim,
     ) -> Mapping[str, str]:
-        """The text of this pair, else the injection task's text for all user tasks, in every vector.
+        """Each vector's text for this pair, and `rest` in the others.
 
         Raises:
-            NotInjectable: If the file has neither, or no vector of this user task can carry one.
+            NotInjectable: If the file has none, or no vector of this user task can carry one.
         """
-        text = self._text(suite, user_task, injection_task)
-        if text is None:
+        texts = self._own(suite, user_task, injection_task)
+        if not texts:
             raise NotInjectable(
                 f"{self.name} has no text for {suite.name} {user_task.ID} {injection_task.ID}."
             )
-        return dict.fromkeys(injectable_vectors(suite, user_task), text)
+        rest = self._rest.injections(suite, user_task, injection_task, victim) if self._rest else {}
+        own = {vector: written_for(suite, text) if self._escape else text for vector, text in texts.items()}
+        return {**rest, **own}
 
     def applies_to(
         self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
     ) -> bool:
-        """Whether the file has a text for the pair."""
-        return self._text(suite, user_task, injection_task) is not None
+        """Whether the file has a text for the pair, in a vector that the user task meets."""
+        if self._text(suite, user_task, injection_task, "") is not None:
+            return True
+        try:
+            return bool(self._own(suite, user_task, injection_task))
+        except NotInjectable:
+            return False
 
     def unmatched(self, benchmark: Benchmark) -> list[str]:
         """Tasks that texts are for and the benchmark does not have, e.g. `'bankin' user_task_0`."""
-        return [_shown(key) for key in self._texts if not _exists(key, benchmark)]
+        return list(dict.fromkeys(_shown(key) for key in self._texts.texts if not _exists(key, benchmark)))
+
+    def _own(
+        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+    ) -> dict[str, str]:
+        if not any(key.suite == suite.name for key in self._texts.texts):
+            return {}
+        tasks = suite, user_task, injection_task
+        found = {vector: self._text(*tasks, vector) for vector in injectable_vectors(suite, user_task)}
+        return {vector: text for vector, text in found.items() if text is not None}
 
     def _text(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+        self,
+        suite: TaskSuite[Any],
+        user_task: BaseUserTask[Any],
+        injection_task: BaseInjectionTask[Any],
+        vector: str,
     ) -> str | None:
-        own = self._texts.get(Key(suite.name, user_task.ID, injection_task.ID))
-        return own if own is not None else self._texts.get(Key(suite.name, None, injection_task.ID))
+        return self._texts.text(suite.name, user_task.ID, injection_task.ID, vector, self._variant)
+
+    def _checked(self, variant: object) -> int:
+        numbers = self._texts.variants
+        if variant is None:
+            return numbers[0] if numbers else 0
+        if isinstance(variant, bool) or not isinstance(variant, int) or variant not in numbers:
+            known = ", ".join(map(str, numbers)) or "none: its texts have no numbers"
+            raise ConfigError(f"attack.variant is {variant!r}; the file has {known}.")
+        return variant
 
 
 def _exists(key: Key, benchmark: Benchmark) -> bool:
@@ -83,10 +141,13 @@ def _exists(key: Key, benchmark: Benchmark) -> bool:
         suite = benchmark.suite(key.suite)
     except (ConfigError, KeyError):
         return False
-    return key.injection_task in suite.injection_tasks and (
-        key.user_task is None or key.user_task in suite.user_tasks
+    return (
+        key.injection_task in suite.injection_tasks
+        and (key.user_task is None or key.user_task in suite.user_tasks)
+        and (key.vector is None or key.vector in suite.get_injection_vector_defaults())
     )
 
 
 def _shown(key: Key) -> str:
-    return " ".join(ascii(part[:40]).strip("'") for part in key if part is not None)
+    named = (key.suite, key.user_task, key.injection_task, key.vector)
+    return " ".join(ascii(part[:40]).strip("'") for part in named if part is not None)

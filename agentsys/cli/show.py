@@ -163,7 +163,9 @@ def attack(
     import_from(plugin_path or [])
     chosen = [f"attack={name}", *(overrides or [])]
     shown = attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
-    for vector, text in shown.items():
+    for source in shown.sources:
+        print(one_line(source))
+    for vector, text in shown.texts.items():
         print(f"=== {one_line(vector)} ===\n{printable(text.written)}\n")
         if text.read != text.written:
             print(f"--- as a model reads it ---\n{printable(text.read)}\n")

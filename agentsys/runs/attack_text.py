@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentsys.abilities import SaysWhereFrom
 from agentsys.attacks.literal import read_of
 from agentsys.contracts import AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError, unknown_name
@@ -25,14 +26,24 @@ class AttackText:
     """As a model reads it: substitution into YAML folds line breaks and resolves escapes."""
 
 
+@dataclass(frozen=True)
+class AttackTexts:
+    """All that an attack writes for one pair of tasks."""
+
+    texts: Mapping[str, AttackText]
+    """Injection vector -> the text for it."""
+    sources: Sequence[str]
+    """Where the texts come from, a line each; empty where the attack wrote them."""
+
+
 def attack_texts(
     overrides: Sequence[str],
     suite_name: str,
     user_task: str,
     injection_task: str,
     config_dirs: Sequence[Path] = (),
-) -> Mapping[str, AttackText]:
-    """Injection vector -> the text for it.
+) -> AttackTexts:
+    """The texts for one pair of tasks.
 
     Args:
         overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
@@ -57,7 +68,8 @@ def attack_texts(
         written: Mapping[str, str] = attack.injections(suite, user, injection, victim)
     except NotInjectable as error:
         raise ConfigError(f"{error}") from None
-    return {vector: AttackText(text, read_of(suite, text)) for vector, text in written.items()}
+    texts = {vector: AttackText(text, read_of(suite, text)) for vector, text in written.items()}
+    return AttackTexts(texts, attack.provenance if isinstance(attack, SaysWhereFrom) else ())
 
 
 def _task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:

@@ -33,6 +33,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "attack": (
         abilities.PicksPairs,
         abilities.SaysWhatIsLeftOut,
+        abilities.SaysWhereFrom,
         abilities.NamesTasks,
         abilities.SearchesTexts,
         abilities.ReplaysTexts,

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agentsys.attacks.cache_files.texts import name_of_texts
 from agentsys.attacks.forged.families import AUTO, family_of
 from agentsys.catalog import config_path, known, node
 from agentsys.errors import ConfigError, unknown_name
@@ -84,12 +85,15 @@ def replayed_name(name: str, model: Mapping[str, Any]) -> str:
 def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
     """The label of an attack that has an option `file` and no name: `cached-mine` for `mine.json`.
 
+    Files of others are all called alike, and a folder is more than its name: these have their texts'
+    fingerprint, too.
+
     Args:
         choice: The name of the attack's YAML.
         attack: Its options.
     """
     file = attack.get("file")
-    return f"{choice}-{Path(file).stem}" if isinstance(file, str) and file else None
+    return f"{choice}-{name_of_texts(Path(file))}" if isinstance(file, str) and file else None
 
 
 def artefact_mark(attack: Mapping[str, Any]) -> str:

@@ -183,11 +183,15 @@ def is_file(path: Path) -> bool:
 
 
 def content_digest(path: Path) -> str:
-    """The beginning of the hash of a file's content.
+    """The beginning of the hash of a file's content, or of a folder's files with their places in it.
 
     Raises:
         OSError: If it cannot be read.
     """
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        listed = [f"{file.relative_to(path)} {content_digest(file)}" for file in files]
+        return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
     size = path.stat().st_size
     content = path.read_bytes() if size < _LARGE else str(size).encode()
     return hashlib.sha256(content).hexdigest()[:16]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.attacks.artefact import Artefact, ArtefactEntry
-from agentsys.attacks.cache_file import Key, read_cache
+from agentsys.attacks.cache_files.cache_file import Key, read_cache
 from agentsys.attacks.cached import CachedAttack
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo

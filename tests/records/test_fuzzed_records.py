@@ -19,7 +19,7 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.metrics.search_attempts import read_searches
 from agentsys.analysis.tables.report import report
-from agentsys.attacks.cache_file import read_cache
+from agentsys.attacks.cache_files.cache_file import read_cache
 from agentsys.errors import ConfigError
 from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 from agentsys.records.case_row import CaseRow

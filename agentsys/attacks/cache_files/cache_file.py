@@ -1,8 +1,8 @@
 """Reads a file of ready-made injection texts, in the forms in which researchers keep them.
 
 Forms (docs/attacks.md#cached): a list of objects `{suite, user_task, injection_task, text}`, the same
-objects one per line (JSONL), an object whose `entries` is such a list (what our searches save), and
-a mapping suite -> user task -> injection task -> text. Nothing in a file is ever executed.
+objects one per line (JSONL), an object whose `entries` is such a list (what our searches save), a mapping
+suite -> user task -> injection task -> text (or vector -> text), and AutoDojo's caches.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentsys.attacks.cache_files.autodojo import Provenance, is_autodojo, provenance
+from agentsys.attacks.cache_files.autodojo import entries as autodojo_entries
 from agentsys.errors import ConfigError
 
-KEYS = ("suite", "user_task", "injection_task", "text")
-"""What an entry has; `user_task` may be null or absent."""
+KEYS = ("suite", "user_task", "injection_task", "text", "vector", "variant")
+"""What an entry has; `user_task`, `vector` and `variant` may be null or absent."""
 FORMAT = 1
 """The newest format of saved searches that is known."""
 
@@ -33,6 +35,10 @@ class Key(NamedTuple):
     user_task: str | None
     """None: every user task that has no text of its own."""
     injection_task: str
+    vector: str | None = None
+    """None: every vector that has no text of its own."""
+    variant: int | None = None
+    """Which of several texts for the same place; None: it has no number."""
 
 
 class _FileEntry(NamedTuple):
@@ -46,13 +52,18 @@ class _TwiceInOneObject(ValueError):
 
 
 def read_cache(path: Path) -> dict[Key, str]:
-    """The texts in a file.
+    """The texts in a file (see `read_file`)."""
+    return read_file(path)[0]
+
+
+def read_file(path: Path) -> tuple[dict[Key, str], Provenance | None]:
+    """The texts in a file, and where those of a foreign file come from.
 
     Args:
         path: A JSON or JSONL file in UTF-8.
 
     Returns:
-        Never empty; tasks are named by their ids (`user_task_3`, also where the file says `3`).
+        Texts, never empty; tasks are named by their ids (`user_task_3`, also where the file says `3`).
 
     Raises:
         ConfigError: Naming the file, the line or entry, what is wrong there and the mend.
@@ -65,31 +76,35 @@ def read_cache(path: Path) -> dict[Key, str]:
             f"attack.file {path} cannot be read: {reason}. Give a JSON or JSONL file."
         ) from None
     try:
-        found = _collected(_entries(path, content))
+        document = _document(path, content)
+        found = _collected(_lines(content) if document is None else _in_document(document))
     except _Fault as fault:
         raise ConfigError(f"attack.file {path}, {fault}.") from None
     if not found:
         raise ConfigError(f"attack.file {path} holds no text; {_FORMS}.")
-    return found
+    return found, provenance(path, document) if is_autodojo(document) else None
 
 
 class _Fault(Exception):
     """A fault in one place of the file."""
 
 
-def _entries(path: Path, content: str) -> Iterator[_FileEntry]:
+def _document(path: Path, content: str) -> Any:
+    """The file as one JSON value; None where it is one object per line."""
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return _lines(content)
+        return None
     try:
-        document = _parsed(content)
+        found = _parsed(content)
     except _TwiceInOneObject as error:
         raise _Fault(str(error)) from None
     except (ValueError, RecursionError) as error:
         if content.lstrip().startswith("{") and "\n" in content.strip():
-            return _lines(content)  # one object per line, whatever the file is called
+            return None  # one object per line, whatever the file is called
         line = getattr(error, "lineno", 1)
         raise _Fault(f"line {line}: not valid JSON; {_FORMS}") from None
-    return _in_document(document)
+    if found is None:
+        raise _Fault(f"it holds null; {_FORMS}")
+    return found
 
 
 def _lines(content: str) -> Iterator[_FileEntry]:
@@ -119,6 +134,12 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _in_document(document: object) -> Iterator[_FileEntry]:
+    if isinstance(document, dict) and is_autodojo(document):
+        try:
+            yield from (_FileEntry(where, value) for where, value in autodojo_entries(document))
+        except ValueError as error:
+            raise _Fault(f"{error}, as an AutoDojo cache has it; {_FORMS}") from None
+        return
     if isinstance(document, dict) and "entries" in document:
         if document.get("format", FORMAT) != FORMAT:
             raise _Fault(
@@ -140,8 +161,12 @@ def _in_mapping(document: Mapping[str, Any]) -> Iterator[_FileEntry]:
         for user, injections in _level(users, f"{_shown(suite)}", "user tasks").items():
             where = f"{_shown(suite)} > {_shown(user)}"
             for injection, text in _level(injections, where, "injection tasks").items():
-                value = {"suite": suite, "user_task": user, "injection_task": injection, "text": text}
-                yield _FileEntry(f"{where} > {_shown(injection)}", value)
+                value = {"suite": suite, "user_task": user, "injection_task": injection}
+                by_vector = text if isinstance(text, dict) and text else {None: text}
+                for vector, its in by_vector.items():
+                    yield _FileEntry(
+                        f"{where} > {_shown(injection)}", {**value, "vector": vector, "text": its}
+                    )
 
 
 def _level(value: object, where: str, of: str) -> Mapping[str, Any]:
@@ -178,7 +203,20 @@ def _checked(where: str, value: object) -> tuple[Key, str]:
     if not isinstance(suite, str):
         raise _Fault(f"{where}: suite is {_kind(suite)}; give its name, e.g. banking")
     injection = _task(where, "injection_task", value["injection_task"])
-    return Key(suite, None if user is None else _task(where, "user_task", user), injection), text
+    place = _vector(where, value.get("vector")), _variant(where, value.get("variant"))
+    return Key(suite, None if user is None else _task(where, "user_task", user), injection, *place), text
+
+
+def _vector(where: str, value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise _Fault(f"{where}: vector is {_kind(value)}; give its name, or leave it out")
+
+
+def _variant(where: str, value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise _Fault(f"{where}: variant is {_kind(value)}; give a number from 0, or leave it out")
 
 
 def _task(where: str, kind: str, value: object) -> str:
