@@ -45,6 +45,15 @@ def rewrite_text(
     ]
 
 
+def saying(result: ChatToolResultMessage, text: str) -> ChatToolResultMessage:
+    """The result with another text where models read it: the error of a failed call, else the content."""
+    if result["error"]:
+        blank = rewrite_text(result["content"] or [], lambda _: "")
+        return {**result, "content": blank, "error": text}
+    others = [block for block in result["content"] or () if block["type"] != "text"]
+    return {**result, "content": [text_content_block_from_string(text), *others]}
+
+
 def _turn_start(messages: Sequence[ChatMessage]) -> int:
     assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     return assistant[-1] + 1 if assistant else 0

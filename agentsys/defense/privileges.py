@@ -21,10 +21,10 @@ from typing import Any
 
 from agentsys.atomic_file import write_atomically
 from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SECTIONS
-from agentsys.defense.reading.loose_json import loose_values
 from agentsys.defense.reading.sections import write_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, Usage, system, text_of, user
+from agentsys.models.loose_json import loose_values
 from agentsys.models.trace import Tracer, tracing
 
 ROLE = "privileges"

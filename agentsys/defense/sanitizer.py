@@ -13,11 +13,11 @@ from agentdojo.types import ChatMessage
 
 from agentsys.defense.failures import ends_subtask
 from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS
-from agentsys.defense.reading.loose_json import loose_values
 from agentsys.defense.reading.quotation import Quotable, without
 from agentsys.defense.reading.sections import write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, text_of, user
 from agentsys.models.errors import ModelError
+from agentsys.models.loose_json import loose_values
 from agentsys.models.trace import Span, span
 
 ROLE = "sanitizer"

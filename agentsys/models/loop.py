@@ -33,6 +33,7 @@ def tool_loop(
     before_tools: Sequence[BasePipelineElement] = (),
     after_results: Sequence[BasePipelineElement] = (),
     after: Sequence[BasePipelineElement] = (),
+    tools: BasePipelineElement | None = None,
     formatter: Callable[[Any], str] = tool_text,
     max_rounds: int = MAX_ROUNDS,
 ) -> AgentPipeline:
@@ -46,11 +47,13 @@ def tool_loop(
         before_tools: Elements between each reply with tool calls and their execution.
         after_results: Elements between each round of tool results and the next model call.
         after: Elements behind the final answer.
-        formatter: Turns a tool's value into the text of the tool message.
+        tools: The element that runs the calls of a reply; None: AgentDojo's executor.
+        formatter: Turns a tool's value into the text of the tool message, where `tools` is None.
         max_rounds: Most rounds of tool calls.
     """
     element = ModelElement(model)
-    loop = ToolsExecutionLoop([*before_tools, ToolsExecutor(formatter), *after_results, element], max_rounds)
+    run = ToolsExecutor(formatter) if tools is None else tools
+    loop = ToolsExecutionLoop([*before_tools, run, *after_results, element], max_rounds)
     pipeline = AgentPipeline([SystemMessage(system_message), InitQuery(), *before, element, loop, *after])
     pipeline.name = name
     return pipeline

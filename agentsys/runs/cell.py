@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,9 +105,7 @@ class CellBuilder:
         """A defense that keeps files, or one inside it, keeps them beside the runs by default."""
         if self._rehearsal:
             return config
-        placed = {
-            k: self._placed(v) if isinstance(v, dict) and "_target_" in v else v for k, v in config.items()
-        }
+        placed = _in_nodes(config, self._placed)
         kept = {option: folder for option, folder in kept_folders(config).items() if option in placed}
         unplaced = {option: folder for option, folder in kept.items() if placed[option] is None}
         return placed | {option: str(self._store.own / folder) for option, folder in unplaced.items()}
@@ -167,10 +165,22 @@ def model_node(settings: Settings) -> dict[str, Any]:
 
 
 def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A config whose `seed: null` became the run's."""
-    seeded = {**config, "seed": seed} if "seed" in config and config["seed"] is None else dict(config)
-    base = seeded.get("base")
-    return {**seeded, "base": _seeded(base, seed)} if isinstance(base, dict) else seeded
+    """A config whose `seed: null`, and those of the objects it describes inside, became the run's."""
+    inner = _in_nodes(config, lambda node: _seeded(node, seed))
+    return {**inner, "seed": seed} if "seed" in inner and inner["seed"] is None else inner
+
+
+def _in_nodes(
+    config: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """A config with each object that one of its options describes, or a list in one, changed."""
+
+    def changed(option: Any) -> Any:
+        if isinstance(option, list):
+            return [changed(one) for one in option]
+        return change(option) if isinstance(option, dict) and "_target_" in option else option
+
+    return {name: changed(option) for name, option in config.items()}
 
 
 def check_conversation(defense: Defense, benchmark: Benchmark) -> None:

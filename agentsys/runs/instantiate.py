@@ -64,7 +64,7 @@ _ALIKE = 0.8
 def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     """The object a config node describes: `_target_` called with the node's other keys.
 
-    An option that is such a node itself (an attack's `base`) is built first.
+    An option that is such a node itself (an attack's `base`), or a list with one in it, is built first.
 
     Raises:
         ConfigError: Naming the group, the target and what was wrong; an ability of the object that is
@@ -86,7 +86,9 @@ def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _built(group: str, option: Any) -> Any:
-    """An option, built if it describes an object."""
+    """An option, built if it describes an object, or is a list in which one does."""
+    if isinstance(option, list):
+        return [_built(group, one) for one in option]
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option
 
 

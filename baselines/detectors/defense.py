@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message, tool_loop
+from baselines.border.defense import BorderDefense
+from baselines.border.filter import BorderFilter
 from baselines.detectors.detector import Detector
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, Mode, OnInjection
 from baselines.package_wording import Wording, withheld_notice
 
 
-class DetectorDefense:
+class DetectorDefense(BorderDefense):
     """A defense from any detector; a subclass with a YAML makes it a config.
 
     Args:
@@ -66,8 +66,13 @@ class DetectorDefense:
         """The text in a withheld result's place."""
         return withheld_notice() if self.wording == "package" else NOTICE
 
-    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent with the detector between the tools and the next model call.
+    @property
+    def needs_conversation(self) -> bool:
+        """Whether it reads the conversation, or ends it."""
+        return self.mode == "conversation" or self.on_injection == "abort"
+
+    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+        """The detector between the tools and the agent.
 
         Raises:
             ConfigError: If the detector cannot be loaded.
@@ -80,12 +85,7 @@ class DetectorDefense:
             read_errors=self.read_errors,
             notice=self.notice,
         )
-        return tool_loop(
-            model,
-            default_system_message(suite),
-            name=f"{model.name}-{self.name}",
-            after_results=[detect],
-        )
+        return [detect]
 
     def description(self) -> str:
         """Say what is read, by which rule it is flagged, and what follows."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
-from agentsys.models.element import QueryResult
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
+from baselines.border.filter import BorderFilter, EndCase, Turn
 from baselines.detectors.detector import Detection, Detector, judge
-from baselines.tool_results import new_results, rewrite_text
+from baselines.tool_results import rewrite_text
 
 Mode = Literal["message", "conversation"]
 OnInjection = Literal["withhold", "abort"]
@@ -25,8 +22,8 @@ ABORTED = "Stopped: a tool result was taken for a prompt injection."
 """The last message of an aborted case. It does not quote what was flagged."""
 
 
-class DetectInjections(BasePipelineElement):  # type: ignore[misc]
-    """Has a detector read new tool results before the model does.
+class DetectInjections(BorderFilter):
+    """Has a detector read tool results before the agent does, all those of a turn in one batch.
 
     Blocks that are not text (which no detector here can read) stay as they are and are named in the span of
     kind `detector` that each result leaves.
@@ -58,38 +55,28 @@ class DetectInjections(BasePipelineElement):  # type: ignore[misc]
         self.read_errors = read_errors
         self.notice = notice
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
-        """Replaces flagged results; earlier turns are not read again.
+    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        """Replace flagged results.
 
         Raises:
-            AbortAgentError: If a result is flagged and the case is to be aborted.
+            EndCase: If a result is flagged and the case is to be aborted.
         """
-        places = new_results(messages)
-        texts = [self._text(messages, place) for place in places]
+        texts = [self._text(turn, results[: place + 1]) for place in range(len(results))]
         verdicts = judge(self.detector, texts, self.threshold)
-        seen = list(messages)
-        for place, verdict in zip(places, verdicts, strict=True):
-            result = messages[place]
-            assert result["role"] == "tool"
+        seen = []
+        for result, verdict in zip(results, verdicts, strict=True):
             self._note(result, verdict)
-            if verdict.injected:
-                seen[place] = self._withheld(result)
+            seen.append(self._withheld(result) if verdict.injected else result)
         if self.on_injection == "abort" and any(verdict.injected for verdict in verdicts):
-            raise AbortAgentError(ABORTED, seen, env)
-        return query, runtime, env, seen, extra_args or {}
+            raise EndCase(ABORTED, seen)
+        return seen
 
-    def _text(self, messages: Sequence[ChatMessage], place: int) -> str:
+    def _text(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> str:
+        """What is read for the last of these results."""
         if self.mode == "message":
-            return self._readable(messages[place])
-        lines = [f"{message['role']}: {self._readable(message)}" for message in messages[: place + 1]]
-        return "\n".join(lines)
+            return self._readable(results[-1])
+        messages = [*turn.messages, *results]
+        return "\n".join(f"{message['role']}: {self._readable(message)}" for message in messages)
 
     def _readable(self, message: ChatMessage) -> str:
         """A message's text, after the error text where there is one: models are sent that first or alone."""

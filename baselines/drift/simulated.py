@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
 from agentdojo.types import ChatAssistantMessage
@@ -14,14 +13,13 @@ from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.playbook import ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
+from agentsys.models.simulated.spans import words_pattern
 from agentsys.models.tagged_calls import between, read_tools
 from baselines.drift import checklist, isolator, permission, plan, validator
 from baselines.drift.checklist import CONDITIONS, NAME, REQUIRED
 
 READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
 """Names that begin with one of these count as reading."""
-# Between two words anything may stand that YAML, JSON or quoting puts there: escapes, quotes, line breaks.
-_BETWEEN = r"(?:\\[nrtNLP]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|[\W_])*?"
 
 
 def _texts(request: ChatRequest) -> tuple[str, str]:
@@ -91,13 +89,7 @@ def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
 
 def _places(text: str, goal: str) -> list[str]:
     """Literal pieces of a text in which a goal's words stand; the whole text if they do not, as in base64."""
-    return [match[0] for match in _words(goal).finditer(text)] or [text]
-
-
-@lru_cache(maxsize=512)
-def _words(text: str) -> re.Pattern[str]:
-    words = [re.escape(word) for word in re.findall(r"[0-9A-Za-z]+", text)]
-    return re.compile(_BETWEEN.join(words) + r"[.!?]?", re.IGNORECASE) if words else re.compile(r"(?!)")
+    return [match[0] for match in words_pattern(goal).finditer(text)] or [text]
 
 
 def play_permissions(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

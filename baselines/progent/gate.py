@@ -158,6 +158,7 @@ class GatedTools(BasePipelineElement):  # type: ignore[misc]
     """AgentDojo's executor behind the gate: calls run or are refused in the order they were made."""
 
     name = "progent_gate"
+    runs_tools = True
 
     def __init__(self) -> None:
         self.executor = ToolsExecutor(tool_text)

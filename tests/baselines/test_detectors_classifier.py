@@ -17,6 +17,7 @@ from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
+from baselines.border.elements import FilterResults
 from baselines.detectors.classifier import Remembered
 from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.element import NOTICE, DetectInjections
@@ -260,7 +261,7 @@ def test_the_element_withholds_what_the_model_flags(folders: Folders) -> None:
     from agentsys.models.loop import tool_loop
 
     model = ScriptedModel([calls("bill", "mail"), assistant("Done.")])
-    pipeline = tool_loop(model, "Be good.", name="x", after_results=[detect])
+    pipeline = tool_loop(model, "Be good.", name="x", after_results=[FilterResults([detect])])
     runtime: FunctionsRuntime = runtime_returning(bill=SAFE[0], mail=INJECTED[0])
     results = [m for m in pipeline.query("Go.", runtime)[3] if m["role"] == "tool"]
     assert [text_of(result) for result in results] == [SAFE[0], NOTICE]

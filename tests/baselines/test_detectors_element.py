@@ -17,6 +17,7 @@ from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
 from agentsys.models.trace import Tracer, tracing
+from baselines.border.elements import FilterResults
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.detector import BLANK, Detection, judge
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections
@@ -112,7 +113,7 @@ def element(detector: Any = None, **options: Any) -> DetectInjections:
 
 
 def seen(detect: DetectInjections, *messages: Any) -> Sequence[ChatMessage]:
-    return detect.query("Go.", FunctionsRuntime(), messages=list(messages))[3]
+    return FilterResults([detect]).query("Go.", FunctionsRuntime(), messages=list(messages))[3]
 
 
 def test_error_text_is_read_and_withheld_unless_told_otherwise() -> None:
@@ -147,7 +148,8 @@ def test_a_result_with_no_text_at_all_passes() -> None:
 def test_the_given_messages_stay_as_they_were() -> None:
     given = [calls("a"), tool_message("evil")]
     before = copy.deepcopy(given)
-    assert list(element().query("Go.", FunctionsRuntime(), messages=given)[3]) != before
+    changed = FilterResults([element()]).query("Go.", FunctionsRuntime(), messages=given)[3]
+    assert list(changed) != before
     assert given == before
 
 

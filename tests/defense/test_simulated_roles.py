@@ -21,12 +21,12 @@ from agentsys.defense.prompts import (
 from agentsys.defense.reading.sections import write_sections
 from agentsys.defense.sanitizer import cut
 from agentsys.defense.simulated.roles import ROLES
-from agentsys.defense.simulated.spans import instruction_spans
 from agentsys.defense.simulated.worker import ADAPTIVE_OPENING
 from agentsys.defense.tool_turn import tool_message
 from agentsys.models.chat import ChatRequest, ToolSpec, system, text_of, user
 from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedOptions
+from agentsys.models.simulated.spans import instruction_spans
 from agentsys.models.simulated.text_matching import fold, folded_reading
 
 PAY = ScriptedCall("send_money", {"to": "eve", "amount": 9})

@@ -102,6 +102,8 @@ _OWN_PRESETS = frozenset(
     f"agentsys_{name}" for name in ("strict", "flat", "lean", "hybrid", "hybrid_main", "rules")
 )
 """Presets of AgentSys that the paper does not have, for the rows below its own."""
+_CONTROLS = frozenset({"tool_result_parsing", "tool_result_parsing_parse_only"})
+"""Intent and extraction without isolation: what AgentSys's own parts are held against."""
 _REBUILT = frozenset({"isolategpt", "progent"})
 """Baselines that the paper ran on one model only, for the rows below its own."""
 _OVERALL_COLUMNS = ("Benign utility", "Utility under attack", "Targeted ASR")
@@ -135,7 +137,7 @@ TABLES = {
             "Ablations of AgentSys",
             _OVERALL_COLUMNS,
             (_OVERALL,),
-            further_defenses=_OWN_PRESETS,
+            further_defenses=_OWN_PRESETS | _CONTROLS,
             mixes_versions=True,
         ),
         PaperTable(

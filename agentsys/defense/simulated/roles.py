@@ -13,12 +13,12 @@ from agentsys.defense import privileges, sanitizer, validator, worker
 from agentsys.defense.privileges import Privilege
 from agentsys.defense.prompts import PRIVILEGES_SECTIONS, SANITIZER_SECTIONS, VALIDATOR_SECTIONS
 from agentsys.defense.reading.sections import read_sections
-from agentsys.defense.simulated.spans import instruction_spans
 from agentsys.defense.simulated.worker import play_worker, task_text
 from agentsys.models.chat import ChatRequest, assistant
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
+from agentsys.models.simulated.spans import instruction_spans
 
 READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
 """Names that begin with one of these count as reading, unless the tool fetches an address of the caller's

@@ -1,0 +1,85 @@
+"""JSON as language models write it: in fences, after prose, with raw line breaks and trailing commas.
+
+For replies that can do no harm by being understood (which passages to cut, which tools only read).
+What a worker returns is read by `agentsys.defense.gate`, which forgives less.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+_TRIES = 50
+"""Braces at which an object or a list is looked for."""
+_BRACE = re.compile(r"[{\[]")
+_NO_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9A-Fa-f]{4})')
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+
+
+def loose_values(text: str) -> Iterator[Any]:
+    """The JSON objects and lists of a text, outermost first; then those of the text with slips mended."""
+    yield from _values(text)
+    mended = _TRAILING_COMMA.sub(r"\1", _NO_ESCAPE.sub(r"\\\\", text))
+    if mended != text:
+        yield from _values(mended)
+
+
+def _values(text: str) -> Iterator[Any]:
+    decoder, at = json.JSONDecoder(strict=False), 0
+    for _ in range(_TRIES):
+        brace = _BRACE.search(text, at)
+        if brace is None:
+            return
+        try:
+            value, at = decoder.raw_decode(text, brace.start())
+        except (ValueError, RecursionError):
+            at = brace.end()
+            continue
+        yield value
+
+
+_PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")
+_STRING_OR_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
+
+
+def outer_objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text that stand in nothing else; for replies that could do harm if misread.
+
+    An object that cannot be read ends the search: what stands inside it may be a quotation, and is not taken
+    for what the model says. Braces in prose ("the {name} asked for") are passed over. Commas behind a last
+    element are left out where nothing else is wrong.
+    """
+    found = _outer_objects(text)
+    if not found:
+        prose, brace, rest = text.partition("{")
+        mended = prose + brace + _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", rest)
+        found = _outer_objects(mended) if mended != text else found
+    return found
+
+
+def _outer_objects(text: str) -> list[dict[str, Any]]:
+    decoder = json.JSONDecoder(strict=False)
+    found: list[dict[str, Any]] = []
+    at = text.find("{")
+    for _ in range(_TRIES):
+        if at < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            closed = _PROSE_BRACES.match(text, at)
+            if closed is None:
+                break
+            end = closed.end()
+        else:
+            found.append(value)
+        at = text.find("{", end)
+    return found
+
+
+def the_object_with(text: str, keys: Collection[str]) -> dict[str, Any] | None:
+    """The one object of a reply that has all of these keys; None if there is none, or two that differ."""
+    found = [value for value in outer_objects(text) if set(keys) <= value.keys()]
+    return found[0] if found and all(value == found[0] for value in found) else None

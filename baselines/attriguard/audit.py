@@ -1,0 +1,170 @@
+"""`AttributionAudit`: each proposed call is held against a shadow run on weakened results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, ChatToolResultMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.models.providers.wire_text import result_text, visible_text
+from agentsys.models.tools import tool_specs
+from agentsys.models.trace import span
+from baselines.attriguard.external import External, is_external
+from baselines.attriguard.prompts import (
+    JUDGE,
+    LEVELS,
+    REFUSAL,
+    REFUSED,
+    STEPS,
+    attenuation_question,
+    call_text,
+    judge_question,
+)
+from baselines.attriguard.verdict import (
+    Survival,
+    comparable,
+    read_judgement,
+    read_judgement_loosely,
+    same,
+)
+from baselines.border.asking import ask
+from baselines.border.filter import BorderFilter, CallRuling, Turn
+from baselines.border.rewriter import WITHHELD
+from baselines.tool_results import new_results, saying
+
+SHADOW, ATTENUATOR, JUDGE_ROLE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
+OnUnreadable = Literal["block", "as_published"]
+Audited = Literal["all", "writes"]
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """How calls are audited; see `AttriGuard`."""
+
+    level: int = 2
+    survival: Survival = "fuzzy"
+    external_tools: External = "unless_own"
+    audit_after_empty: bool = True
+    attenuate_errors: bool = True
+    on_unreadable: OnUnreadable = "block"
+    audit: Audited = "all"
+    temperature: float | None = 0.2
+    retries: int = 1
+    seed: int = 0
+
+
+class AttributionAudit(BorderFilter):
+    """Refuses calls that the agent does not propose once tool results have lost their directive force.
+
+    Args:
+        model: The model asked, under the roles `attriguard_shadow`, `attriguard_attenuator` and
+            `attriguard_judge`.
+        options: How.
+    """
+
+    def __init__(self, model: ChatModel, options: AuditOptions) -> None:
+        self.model = model
+        self.options = options
+        self._weakened: dict[str, str] = {}
+        """Text of a result -> its weakened form: each is weakened once in a case."""
+
+    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+        """Audit the calls of one turn."""
+        history = turn.messages[:-1]
+        if not self._audited(history):
+            return [CallRuling(call) for call in calls]
+        audited = [call for call in calls if self._looks_at(call)]
+        shadow = self._shadow(turn, history) if audited else []
+        return [
+            self._ruled(turn, call, shadow) if self._looks_at(call) else CallRuling(call) for call in calls
+        ]
+
+    def _looks_at(self, call: FunctionCall) -> bool:
+        return self.options.audit == "all" or not is_external(call.function, "fixed")
+
+    def _audited(self, history: Sequence[ChatMessage]) -> bool:
+        """Whether an external tool has returned something: before, nobody else can have caused a call."""
+        found = any(message["role"] == "tool" and self._external(message) for message in history)
+        if self.options.audit_after_empty or not found:
+            return found
+        latest = [history[place] for place in new_results(history)]
+        return any(message["role"] == "tool" and self._external(message) for message in latest)
+
+    def _external(self, result: ChatToolResultMessage) -> bool:
+        """Whether a result holds text that somebody else may have written."""
+        error = result["error"]
+        if error and (not self.options.attenuate_errors or error.startswith(REFUSED)):
+            return False
+        text = error or visible_text(result)
+        return bool(text.strip()) and is_external(result["tool_call"].function, self.options.external_tools)
+
+    def _shadow(self, turn: Turn, history: Sequence[ChatMessage]) -> list[FunctionCall]:
+        """The calls that the agent proposes on the same conversation with weakened results. None is made."""
+        with span("shadow") as node:
+            weakened = [self._weak(message) for message in history]
+            request = ChatRequest(weakened, tool_specs(turn.runtime.functions.values()), SHADOW)
+            message = self.model.complete(request).message
+            node.messages = (message,)
+            calls = list(message["tool_calls"] or ())
+            node.decision = {"proposed": [call_text(call) for call in calls]}
+        return calls
+
+    def _weak(self, message: ChatMessage) -> ChatMessage:
+        if message["role"] != "tool" or not self._external(message):
+            return message
+        text = result_text(message)
+        if text not in self._weakened:
+            self._weakened[text] = self._attenuated(text, message["tool_call"].function)
+        return saying(message, self._weakened[text])
+
+    def _attenuated(self, text: str, tool: str) -> str:
+        """A result's text, rewritten step by step; a notice where a step came back empty."""
+        left = text
+        with span("attenuation", tool) as node:
+            node.decision = {"level": self.options.level, "unreadable": 0, "chars_in": len(text)}
+            for step in LEVELS[self.options.level]:
+                messages = [system(STEPS[step]), user(attenuation_question(self.options.seed, left))]
+                request = ChatRequest(messages, role=ATTENUATOR, temperature=self.options.temperature)
+                answer = ask(self.model, request, lambda reply: reply.strip() or None, self.options.retries)
+                node.decision["unreadable"] += answer.unreadable
+                if answer.value is None:
+                    left = WITHHELD
+                    break
+                left = answer.value
+            node.decision |= {"chars_out": len(left), "weakened": left}
+        return left
+
+    def _ruled(self, turn: Turn, call: FunctionCall, shadow: Sequence[FunctionCall]) -> CallRuling:
+        with span("gate", call.function) as node:
+            node.decision = {"filter": "attriguard", "shadow": [call_text(other) for other in shadow]}
+            if any(same(call, other) for other in shadow):
+                node.decision |= {"allow": True, "outcome": "allowed: same"}
+                return CallRuling(call)
+            others = comparable(call, shadow, self.options.survival)
+            found = (
+                self._judged(turn, call, others) if others else {"allow": False, "outcome": "denied: absent"}
+            )
+            node.decision |= found
+        refusal = REFUSAL.format(call=call_text(call), task=turn.query)
+        return CallRuling(call, None if found["allow"] else refusal)
+
+    def _judged(self, turn: Turn, call: FunctionCall, others: Sequence[FunctionCall]) -> dict[str, Any]:
+        request = ChatRequest(
+            [system(JUDGE), user(judge_question(turn.query, call, others))], role=JUDGE_ROLE
+        )
+        block = self.options.on_unreadable == "block"
+        read = read_judgement if block else read_judgement_loosely
+        answer = ask(self.model, request, read, self.options.retries if block else 0)
+        if answer.value is None:
+            return {"allow": False, "outcome": "denied: unreadable", "unreadable": answer.unreadable}
+        word = "allowed" if answer.value.legitimate else "denied"
+        return {
+            "allow": answer.value.legitimate,
+            "outcome": f"{word}: judged",
+            "reason": answer.value.reason,
+            "unreadable": answer.unreadable,
+        }

@@ -1,0 +1,138 @@
+"""`AttriGuard`: the plain agent, whose calls are attributed to the task or to what others wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.attriguard.audit import AttributionAudit, Audited, AuditOptions, OnUnreadable
+from baselines.attriguard.external import External
+from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
+from baselines.attriguard.simulated import ROLES
+from baselines.attriguard.verdict import Survival
+from baselines.border.defense import BorderDefense
+from baselines.border.filter import BorderFilter
+from baselines.border.options import check_choices, check_counts, check_flags
+from baselines.border.rewriter import WITHHELD
+
+
+class AttriGuard(BorderDefense):
+    """Causal attribution of tool calls by a shadow run on weakened tool results.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        level: How much results are weakened: 1 (risky syntax), 2 (orders become reports, too) or 3 (and
+            conditions go).
+        survival: Calls that survive besides the same: `strict` none; `fuzzy` those of the same tool that the
+            judge calls legitimate; `hyper_fuzzy` those of any tool.
+        external_tools: Tools whose results are weakened: all `unless_own`, or a `fixed` list.
+        audit_after_empty: Whether a step is audited that follows one whose results were all empty.
+        attenuate_errors: Whether error texts count as results.
+        on_unreadable: A judge's reply that cannot be read: `block`, or `as_published`.
+        audit: Which calls are audited: `all`, or `writes` alone.
+        attenuation_temperature: Of the model that weakens; null: the model's own.
+        retries: How often a model is asked again where its reply cannot be read.
+        seed: What the marks around untrusted text depend on; a run fills in its own.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+
+    Source: arXiv 2603.10749; artifact 10.5281/zenodo.20308739.
+    """
+
+    def __init__(
+        self,
+        name: str = "attriguard",
+        *,
+        level: int = 2,
+        survival: Survival = "fuzzy",
+        external_tools: External = "unless_own",
+        audit_after_empty: bool = True,
+        attenuate_errors: bool = True,
+        on_unreadable: OnUnreadable = "block",
+        audit: Audited = "all",
+        attenuation_temperature: float | None = 0.2,
+        retries: int = 1,
+        seed: int | None = None,
+    ) -> None:
+        check_choices(
+            name,
+            {
+                "survival": (survival, get_args(Survival)),
+                "external_tools": (external_tools, get_args(External)),
+                "on_unreadable": (on_unreadable, get_args(OnUnreadable)),
+                "audit": (audit, get_args(Audited)),
+            },
+        )
+        if level not in LEVELS or isinstance(level, bool):
+            raise ConfigError(f"{name}: level is {level!r}; give 1, 2 or 3.")
+        check_flags(name, {"audit_after_empty": audit_after_empty, "attenuate_errors": attenuate_errors})
+        check_counts(name, {"retries": retries})
+        hot = attenuation_temperature
+        if hot is not None and (
+            isinstance(hot, bool) or not isinstance(hot, int | float) or not 0 <= hot <= 2
+        ):
+            raise ConfigError(
+                f"{name}: attenuation_temperature is {hot!r}; give a number from 0 to 2, or null."
+            )
+        self.name = name
+        self.options = AuditOptions(
+            level,
+            survival,
+            external_tools,
+            audit_after_empty,
+            attenuate_errors,
+            on_unreadable,
+            audit,
+            hot,
+            retries,
+            0 if seed is None else seed,
+        )
+
+    @property
+    def needs_conversation(self) -> bool:
+        """True: the shadow run repeats it."""
+        return True
+
+    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+        """The audit between the agent and its tools."""
+        return [AttributionAudit(model, self.options)]
+
+    def description(self) -> str:
+        """How calls are attributed, and what becomes of those that are not the task's."""
+        options = self.options
+        weak = {
+            1: "risky syntax turned into prose",
+            2: "risky syntax turned into prose and orders into reports",
+            3: "risky syntax turned into prose, conditions taken out and orders turned into reports",
+        }[options.level]
+        survives = {
+            "strict": "no other call survives",
+            "fuzzy": "of other calls those of a tool that it proposes survive if a judge, who sees no result,"
+            " calls them legitimate",
+            "hyper_fuzzy": "of other calls those survive that a judge, who sees no result, calls legitimate",
+        }[options.survival]
+        which = {"all": "each call", "writes": "each call that does more than read"}[options.audit]
+        return (
+            "One agent reads the request and every tool result raw, in one conversation. Once a tool has"
+            f" returned what somebody else may have written, {which} is audited before it runs. The agent is"
+            " asked again in a shadow of the conversation in which a model has rewritten those results, with"
+            f" {weak}; nothing that the shadow proposes is run. A call that the shadow proposes too, with the"
+            f" same arguments, survives; {survives}. A call that does not survive is refused, and the agent"
+            " is told the request again. The final answer is not audited."
+        )
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense says to a model, by name."""
+        steps = {step: STEPS[step] for step in LEVELS[self.options.level]}
+        judge = {} if self.options.survival == "strict" else {"judge": JUDGE}
+        return {**steps, **judge, "refusal": REFUSAL, "withheld": WITHHELD}
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Give the simulated model's play of shadow, attenuator and judge."""
+        return ROLES

@@ -1,0 +1,66 @@
+"""Verdicts: whether a proposed call is one that the shadow run proposes too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.loose_json import the_object_with
+
+Survival = Literal["strict", "fuzzy", "hyper_fuzzy"]
+"""Which calls may survive besides the same: none, those of the same tool, or any, if the judge agrees."""
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_EXACT = 2**53
+"""Whole numbers below this are the same as floats."""
+
+
+def canonical(call: FunctionCall) -> str:
+    """A call's arguments in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
+    return json.dumps(_plain(dict(call.args)), sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _EXACT:
+        return float(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def same(call: FunctionCall, other: FunctionCall) -> bool:
+    """Whether two calls are of the same tool with the same arguments."""
+    return call.function == other.function and canonical(call) == canonical(other)
+
+
+def comparable(call: FunctionCall, shadow: Sequence[FunctionCall], survival: Survival) -> list[FunctionCall]:
+    """The shadow's calls that a call which none of them equals may be compared with."""
+    if survival == "strict":
+        return []
+    return [other for other in shadow if survival == "hyper_fuzzy" or other.function == call.function]
+
+
+@dataclass(frozen=True)
+class CallJudgement:
+    """A judge's answer."""
+
+    legitimate: bool
+    reason: str
+
+
+def read_judgement(reply: str) -> CallJudgement | None:
+    """Read a judge's reply; None where it is not the object asked for."""
+    found = the_object_with(reply, {"legitimate"})
+    said = found["legitimate"] if found is not None else None
+    legitimate = _TRUTH.get(said.strip().casefold()) if isinstance(said, str) else said
+    if found is None or not isinstance(legitimate, bool):
+        return None
+    return CallJudgement(legitimate, str(found.get("reason", ""))[:500])
+
+
+def read_judgement_loosely(reply: str) -> CallJudgement:
+    """As the artifact reads what is no object: legitimate where the word "true" stands anywhere."""
+    return read_judgement(reply) or CallJudgement("true" in reply.casefold(), reply[:500])

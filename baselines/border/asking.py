@@ -1,0 +1,96 @@
+"""Asking a guard model: one question, its reply read by the asker, asked again where it cannot be read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.providers.wire_text import visible_text
+
+Read = TypeVar("Read")
+
+_THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class GuardAnswer(Generic[Read]):
+    """What came of a question."""
+
+    value: Read | None
+    """As it was read; None if no reply could be."""
+    asked: int
+    """Replies that were given."""
+    unreadable: int
+    """Those of them that could not be read."""
+
+
+def ask(
+    model: ChatModel, request: ChatRequest, read: Callable[[str], Read | None], retries: int = 1
+) -> GuardAnswer[Read]:
+    """Ask until a reply can be read.
+
+    Args:
+        model: The model.
+        request: The question. Asked again as it is: a model at temperature 0 may still answer otherwise.
+        read: Reads the words of a reply; None where they are not what was asked for.
+        retries: How often it is asked again.
+
+    Raises:
+        ModelError: If the model gave no reply; that is never a verdict.
+    """
+    for place in range(retries + 1):
+        reply = model.complete(request)
+        value = None if _cut_off(reply, request) else read(words_of(reply))
+        if value is not None:
+            return GuardAnswer(value, place + 1, place)
+    return GuardAnswer(None, retries + 1, retries + 1)
+
+
+def words_of(reply: ChatReply) -> str:
+    """A reply's words without hidden reasoning, also where a server leaves it in the text (`<think>`)."""
+    text = visible_text(reply.message)
+    if not text.lstrip().startswith(_THOUGHT):
+        return text
+    return text.partition(_THOUGHT_ENDS)[2]
+
+
+def _cut_off(reply: ChatReply, request: ChatRequest) -> bool:
+    """Whether a reply used up the tokens that the question allowed."""
+    return request.max_tokens is not None and reply.usage.completion >= request.max_tokens
+
+
+def fence(seed: int, *texts: str) -> str:
+    """Draw a word that stands in none of the texts, for marks around them that they cannot close.
+
+    It depends on the seed and all of the texts, so a run repeats it and who writes a part of them cannot
+    foresee it without the seed.
+    """
+    key = "\x1f".join([str(seed), *texts]).encode("utf-8", "surrogatepass")
+    while True:
+        key = hashlib.blake2b(key, digest_size=8).digest()
+        word = key.hex()
+        if not any(word in text for text in texts):
+            return word
+
+
+def between_fences(word: str, text: str) -> str:
+    """A text between two marks that hold the word."""
+    return f"[begin {word}]\n{text}\n[end {word}]"
+
+
+def inside_fences(text: str, number: int = 0) -> str:
+    """What stands between the marks of a question, as the simulated model reads it.
+
+    Args:
+        text: A question with texts that `between_fences` wrote.
+        number: Which of them, from 0.
+    """
+    rest = text
+    for _ in range(number + 1):
+        word = rest.partition("[begin ")[2].partition("]\n")[0]
+        rest = rest.partition(f"[begin {word}]\n")[2]
+        found, _, rest = rest.partition(f"\n[end {word}]")
+    return found

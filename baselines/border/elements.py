@@ -1,0 +1,169 @@
+"""`FilteredTools` and `FilterResults`: filters as elements of a plain tool loop."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, is_string_list
+from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import (
+    ChatAssistantMessage,
+    ChatMessage,
+    ChatToolResultMessage,
+    text_content_block_from_string,
+)
+
+from agentsys.models.chat import assistant
+from agentsys.models.element import QueryResult
+from agentsys.models.tool_text import tool_text
+from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
+from baselines.tool_results import new_results
+
+History = Literal["proposed", "executed"]
+"""Which arguments stand in the conversation where a filter changed them."""
+
+
+class FilteredTools(BasePipelineElement):  # type: ignore[misc]
+    """Runs the latest message's calls between filters; stands where AgentDojo's executor would.
+
+    All calls of a turn are ruled on before the first one runs, and all results are read before the agent
+    sees the first. Answers that no tool gave (unknown tool, arguments it does not take, refusals) hold the
+    agent's own words and pass by.
+
+    Args:
+        filters: The filters, each acting on what the one before it left.
+        history: Whether the agent's message keeps the calls it `proposed`, or shows those `executed`.
+    """
+
+    runs_tools = True
+
+    def __init__(self, filters: Sequence[BorderFilter], history: History = "proposed") -> None:
+        self.filters = tuple(filters)
+        self.history: History = history
+        self._executor = ToolsExecutor(tool_text)
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Run the calls of the last message, if it makes any.
+
+        Raises:
+            AbortAgentError: If a filter ends the case.
+            ModelError: If a filter's model gave no reply.
+        """
+        extra = extra_args or {}
+        last = messages[-1] if messages else None
+        if last is None or last["role"] != "assistant" or not last["tool_calls"]:
+            return query, runtime, env, messages, extra
+        turn = Turn(query, runtime, messages)
+        rulings = ruled(self.filters, turn, [_mended(call) for call in last["tool_calls"]])
+        answers = [self._answer(ruling, query, runtime, env) for ruling in rulings]
+        open_ = [
+            place
+            for place, ruling in enumerate(rulings)
+            if ruling.refusal is None and fits(runtime, ruling.call)
+        ]
+        before = [*messages[:-1], self._shown(last, rulings)]
+        try:
+            read = filtered(self.filters, turn, [answers[place] for place in open_])
+        except EndCase as end:
+            kept = _put(answers, open_, end.results)
+            raise AbortAgentError(str(end), [*before, *self._told(kept, last)], env) from None
+        return query, runtime, env, [*before, *self._told(_put(answers, open_, read), last)], extra
+
+    def _answer(
+        self, ruling: CallRuling, query: str, runtime: FunctionsRuntime, env: TaskEnvironment
+    ) -> ChatToolResultMessage:
+        if ruling.refusal is not None:
+            return answer_to(ruling.call, "", ruling.refusal)
+        run = self._executor.query(query, runtime, env, [assistant(None, [ruling.call])])[3]
+        result: ChatToolResultMessage = run[-1]
+        return result
+
+    def _shown(self, message: ChatAssistantMessage, rulings: Sequence[CallRuling]) -> ChatAssistantMessage:
+        if self.history == "proposed":
+            return message
+        return {**message, "tool_calls": [ruling.call for ruling in rulings]}
+
+    def _told(
+        self, results: Sequence[ChatToolResultMessage], message: ChatAssistantMessage
+    ) -> list[ChatToolResultMessage]:
+        """The results under the calls that the conversation shows."""
+        if self.history == "executed":
+            return list(results)
+        proposed = message["tool_calls"] or []
+        return [
+            result if result["tool_call"] is call else {**result, "tool_call": call}
+            for result, call in zip(results, proposed, strict=True)
+        ]
+
+
+class FilterResults(BasePipelineElement):  # type: ignore[misc]
+    """Has filters read the tool results of the latest turn, whoever ran the tools.
+
+    Args:
+        filters: The filters, each reading what the one before it left.
+    """
+
+    def __init__(self, filters: Sequence[BorderFilter]) -> None:
+        self.filters = tuple(filters)
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Rewrite the latest results; earlier turns are not read again.
+
+        Raises:
+            AbortAgentError: If a filter ends the case.
+            ModelError: If a filter's model gave no reply.
+        """
+        places = new_results(messages)
+        seen, extra = list(messages), extra_args or {}
+        start = places[0] if places else len(seen)
+        results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
+        try:
+            read = filtered(self.filters, Turn(query, runtime, seen[:start]), results) if results else []
+        except EndCase as end:
+            raise AbortAgentError(str(end), _put(seen, places, end.results), env) from None
+        return query, runtime, env, _put(seen, places, read), extra
+
+
+def _mended(call: FunctionCall) -> FunctionCall:
+    """The call as the executor will run it, so that filters see no other one.
+
+    A list that a model wrote as a text becomes the list, in place, as AgentDojo's executor does it. A call
+    nested in the arguments, which would run unseen, becomes plain data; models cannot send one.
+    """
+    for name, value in call.args.items():
+        if isinstance(value, FunctionCall):
+            call.args[name] = value.model_dump()
+        elif isinstance(value, str) and is_string_list(value):
+            call.args[name] = literal_eval(value)
+    return call
+
+
+def answer_to(call: FunctionCall, text: str, error: str | None = None) -> ChatToolResultMessage:
+    """The tool message that answers a call."""
+    content = [text_content_block_from_string(text)]
+    return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": error}
+
+
+def _put(messages: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
+    changed = list(messages)
+    for place, message in zip(places, new, strict=True):
+        changed[place] = message
+    return changed

@@ -1,0 +1,129 @@
+"""`BorderFilter`: what may happen to calls on their way to the tools, and to results on their way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.types import ChatMessage, ChatToolResultMessage
+from pydantic import ValidationError
+
+from agentsys.models.trace import current_tracer
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of an agent as a filter sees it."""
+
+    query: str
+    """The user's task."""
+    runtime: FunctionsRuntime
+    """The tools."""
+    messages: Sequence[ChatMessage] = ()
+    """The conversation up to the message that makes the calls; empty where the agent has none of its own
+    that a filter could be shown (`baselines.border.runtime`)."""
+
+
+@dataclass(frozen=True)
+class CallRuling:
+    """A call after a filter has seen it."""
+
+    call: FunctionCall
+    """The call to run."""
+    refusal: str | None = None
+    """Error text that the agent gets in place of a result; None: the call runs."""
+
+
+class EndCase(Exception):
+    """A filter ends the case. The message is its last words, and quotes no result.
+
+    Args:
+        words: The last words.
+        results: The results of the turn as the record is to keep them.
+    """
+
+    def __init__(self, words: str, results: Sequence[ChatToolResultMessage]) -> None:
+        super().__init__(words)
+        self.results = tuple(results)
+
+
+class BorderFilter:
+    """Lets everything pass. Made afresh for each case, so it may keep what belongs to one."""
+
+    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+        """Decide on the calls of one turn, before the first of them runs.
+
+        Args:
+            turn: The turn.
+            calls: Calls that the tools would take; others never get here.
+
+        Returns:
+            One ruling per call, in order.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+        """
+        return [CallRuling(call) for call in calls]
+
+    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        """Give what the agent reads in place of these results.
+
+        Args:
+            turn: The turn.
+            results: What tools returned, in order of the calls; each names the call that was run.
+
+        Returns:
+            One message per result, in order; the very same object where nothing is changed.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+            EndCase: If the case ends here.
+        """
+        return list(results)
+
+
+def fits(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
+    """Whether a tool would take a call. Other calls are answered without one, in the agent's own words."""
+    tool = runtime.functions.get(call.function)
+    if tool is None:
+        return False
+    try:
+        tool.parameters.model_validate(dict(call.args))
+    except ValidationError:
+        return False
+    return True
+
+
+def ruled(filters: Sequence[BorderFilter], turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+    """Rule on calls by each filter in turn; a refused call is shown to no further one.
+
+    Refused calls are booked in the trace.
+    """
+    rulings = [CallRuling(call) for call in calls]
+    for one in filters:
+        places = [
+            place
+            for place, ruling in enumerate(rulings)
+            if ruling.refusal is None and fits(turn.runtime, ruling.call)
+        ]
+        found = one.rule(turn, [rulings[place].call for place in places]) if places else []
+        for place, ruling in zip(places, found, strict=True):
+            rulings[place] = ruling
+            if ruling.refusal is not None:
+                current_tracer().tool_refused(ruling.call.function, dict(ruling.call.args), ruling.refusal)
+    return rulings
+
+
+def filtered(
+    filters: Sequence[BorderFilter], turn: Turn, results: Sequence[ChatToolResultMessage]
+) -> list[ChatToolResultMessage]:
+    """What is left of results after each filter in turn.
+
+    Raises:
+        EndCase: If one of them ends the case.
+    """
+    read = list(results)
+    for one in filters:
+        read = one.read(turn, read)
+    return read

@@ -1,0 +1,87 @@
+"""`ResultRewriter`: a filter that reads tool results one by one and may write others in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from agentdojo.types import ChatToolResultMessage
+
+from agentsys.models.providers.wire_text import result_text
+from agentsys.models.trace import span
+from baselines.border.filter import BorderFilter, Turn
+from baselines.tool_results import saying
+
+WITHHELD = "<withheld: this tool result could not be checked>"
+"""Stands for a result whose guard gave no answer that could be used."""
+EMPTIED = "<nothing is left of this tool result>"
+"""Stands for a result of which everything was taken out: providers refuse an empty message."""
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """What became of one result."""
+
+    text: str
+    """What the agent reads."""
+    outcome: str
+    """`clean`, `rewritten`, `withheld`, or a word of the filter's own for one of these."""
+    asked: int = 0
+    """Replies of guard models."""
+    unreadable: int = 0
+    """Those that could not be read."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else the record keeps, JSON-ready."""
+
+
+class ResultRewriter(BorderFilter):
+    """Reads each result by itself; blank ones are passed on unread.
+
+    What is read is the error text of a failed call, else its content: a tool's error may quote what an
+    attacker wrote. Each result read leaves a span of kind `detector`.
+    """
+
+    name: ClassVar[str] = "rewriter"
+
+    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+        """Give what is to stand in place of a result's text.
+
+        Args:
+            turn: The turn.
+            result: The result.
+            text: Its text; not blank.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+        """
+        raise NotImplementedError
+
+    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        """Rewrite each result in order."""
+        return [self._read(turn, result) for result in results]
+
+    def _read(self, turn: Turn, result: ChatToolResultMessage) -> ChatToolResultMessage:
+        text = result_text(result)
+        if not text.strip():
+            return result
+        with span("detector", result["tool_call"].function) as node:
+            node.decision = {"filter": self.name}
+            found = self.rewritten(turn, result, text)
+            shown = found.text if found.text.strip() else EMPTIED
+            node.decision |= {
+                "outcome": found.outcome,
+                "asked": found.asked,
+                "unreadable": found.unreadable,
+                "chars_in": len(text),
+                "chars_out": len(found.text),
+                **found.facts,
+            }
+            if shown != text:
+                node.decision["raw"] = text
+        return result if shown == text else saying(result, shown)
+
+
+def withheld(asked: int, unreadable: int, facts: Mapping[str, Any] | None = None) -> Rewriting:
+    """A result that is not passed on."""
+    return Rewriting(WITHHELD, "withheld", asked, unreadable, facts or {})

@@ -1,0 +1,100 @@
+"""`FilteredRuntime`: filters around the tools of any agent, whatever runs them and however often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+
+from agentsys.models.element import QueryResult
+from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.tool_text import tool_text
+from baselines.border.elements import answer_to
+from baselines.border.filter import BorderFilter, Turn, filtered, fits, ruled
+
+
+class CallRefused(Exception):
+    """A refused call, where the caller wants errors raised."""
+
+
+class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
+    """A runtime whose calls and results pass filters, one call at a time.
+
+    A result that no filter changed is handed on as the value it was; a changed one as its text.
+
+    Args:
+        inner: The runtime that runs tools.
+        filters: The filters, in order.
+        query: The user's task.
+    """
+
+    def __init__(self, inner: FunctionsRuntime, filters: Sequence[BorderFilter], query: str) -> None:
+        super().__init__(list(inner.functions.values()))
+        self.inner = inner
+        self.filters = tuple(filters)
+        self.turn = Turn(query, inner)
+
+    def run_function(
+        self,
+        env: TaskEnvironment | None,
+        function: str,
+        kwargs: Mapping[str, Any],
+        raise_on_error: bool = False,
+    ) -> tuple[Any, str | None]:
+        """Run a tool between the filters.
+
+        Raises:
+            CallRefused: If the call is refused and errors are to be raised.
+            EndCase: If a filter ends the case.
+            Exception: What the inner runtime raises, unchanged.
+        """
+        try:
+            resolved = self._execute_nested_calls(env, kwargs)
+        except CallRefused as refused:
+            if raise_on_error:
+                raise
+            return "", str(refused)
+        call = FunctionCall(function=function, args=resolved)
+        if not fits(self.inner, call):
+            own: tuple[Any, str | None] = self.inner.run_function(env, function, resolved, raise_on_error)
+            return own
+        (ruling,) = ruled(self.filters, self.turn, [call])
+        if ruling.refusal is not None:
+            if raise_on_error:
+                raise CallRefused(ruling.refusal)
+            return "", ruling.refusal
+        value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
+        if not fits(self.inner, ruling.call):
+            return value, error
+        returned = answer_to(ruling.call, tool_text(value), error)
+        (read,) = filtered(self.filters, self.turn, [returned])
+        return (value, error) if read is returned else (visible_text(read), read["error"])
+
+
+class AtBorder(BasePipelineElement):  # type: ignore[misc]
+    """Runs an agent with filtered tools.
+
+    Args:
+        agent: The agent's pipeline.
+        filters: The filters, in order.
+    """
+
+    def __init__(self, agent: BasePipelineElement, filters: Sequence[BorderFilter]) -> None:
+        self.agent = agent
+        self.filters = tuple(filters)
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One run of the agent."""
+        guarded = FilteredRuntime(runtime, self.filters, query)
+        _, _, after, said, extra = self.agent.query(query, guarded, env, messages, extra_args or {})
+        return query, runtime, after, said, extra

@@ -1,0 +1,82 @@
+"""`DataFilter`: the plain agent whose results a fine-tuned model has written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.border.defense import BorderDefense
+from baselines.border.filter import BorderFilter
+from baselines.border.options import OnDoubt, Unit, check_choices, check_counts, check_flags
+from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.datafilter.element import INSTRUCTIONS, SEPARATOR, FilterData, FilterOptions
+from baselines.datafilter.simulated import ROLES
+
+
+class DataFilter(BorderDefense):
+    """Results written again by a model that was trained to leave planted instructions out.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        unit: What is written again: each of a result's `strings`, or the whole `result`.
+        skip_trivial: Whether strings without a letter or with fewer than four words are passed on unread.
+        max_tokens: Most tokens of a reply; None: as many as the data and a quarter more.
+        on_truncated: A reply that used them up: `withhold` the string, or `keep` what there is of the reply.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+
+    Source: arXiv 2510.19207; github.com/yizhu-joy/DataFilter.
+    """
+
+    def __init__(
+        self,
+        name: str = "datafilter",
+        *,
+        unit: Unit = "strings",
+        skip_trivial: bool = True,
+        max_tokens: int | None = None,
+        on_truncated: OnDoubt = "withhold",
+    ) -> None:
+        check_choices(
+            name,
+            {"unit": (unit, get_args(Unit)), "on_truncated": (on_truncated, get_args(OnDoubt))},
+        )
+        check_flags(name, {"skip_trivial": skip_trivial})
+        check_counts(name, {} if max_tokens is None else {"max_tokens": max_tokens}, least=1)
+        self.name = name
+        self.options = FilterOptions(unit, skip_trivial, max_tokens, on_truncated)
+
+    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+        """The filter between the tools and the agent."""
+        return [FilterData(model, self.options)]
+
+    def description(self) -> str:
+        """What the filter model is shown, and what becomes of its words."""
+        unit = {"result": "the whole result", "strings": "each string of the result"}[self.options.unit]
+        skipped = (
+            " Strings without a letter or with fewer than four words are passed on unread."
+            if self.options.unit == "strings" and self.options.skip_trivial
+            else ""
+        )
+        cut = {"withhold": "a notice takes its place", "keep": "what there is of it is passed on"}
+        return (
+            "One agent reads the request and its tool results in one conversation. Before it reads a result,"
+            f" a filter model is shown the request and {unit}, error texts included, and writes it again"
+            " without orders, requests and questions. What it writes takes the place of the original; there"
+            f" is no verdict.{skipped} Where its reply was cut off, {cut[self.options.on_truncated]}. The"
+            " filter model reads the result raw. No call is ever blocked."
+        )
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense says to a model, by name."""
+        notices = {"withheld": WITHHELD, "emptied": EMPTIED}
+        return {"filter_instructions": INSTRUCTIONS, "separator": SEPARATOR, **notices}
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Give the simulated model's play of the filter model."""
+        return ROLES

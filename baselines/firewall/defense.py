@@ -1,0 +1,134 @@
+"""`Firewall`: the plain agent with a Minimizer, a Sanitizer or both between it and its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.border.defense import BorderDefense
+from baselines.border.elements import History
+from baselines.border.filter import BorderFilter
+from baselines.border.options import check_choices, check_counts, check_flags
+from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.firewall import prompts
+from baselines.firewall.minimizer import Minimizer, OnUnreadable
+from baselines.firewall.sanitizer import OnSafe, OutputFirewall
+from baselines.firewall.simulated import ROLES
+
+
+class Firewall(BorderDefense):
+    """Tool-input and tool-output firewalls.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        minimizer: Whether calls are minimized.
+        sanitizer: Whether results are sanitized.
+        retries: How often a model is asked again where its reply cannot be read.
+        on_unreadable: What follows then: `stop` (the call is refused, the result withheld) or `keep`.
+        on_safe: What the agent reads of a result that is called safe: the `original` or the `sanitized` text.
+        allow_added_arguments: Whether the Minimizer may add arguments.
+        history: Whether the conversation shows calls as `proposed` or as `executed`.
+        seed: What the marks around untrusted text depend on; a run fills in its own.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+
+    Source: Bhagwatkar et al., arXiv 2510.05244.
+    """
+
+    def __init__(
+        self,
+        name: str = "firewall",
+        *,
+        minimizer: bool = True,
+        sanitizer: bool = True,
+        retries: int = 1,
+        on_unreadable: OnUnreadable = "stop",
+        on_safe: OnSafe = "original",
+        allow_added_arguments: bool = False,
+        history: History = "proposed",
+        seed: int | None = None,
+    ) -> None:
+        check_choices(
+            name,
+            {
+                "on_unreadable": (on_unreadable, get_args(OnUnreadable)),
+                "on_safe": (on_safe, get_args(OnSafe)),
+                "history": (history, get_args(History)),
+            },
+        )
+        flags = {"minimizer": minimizer, "sanitizer": sanitizer}
+        check_flags(name, {**flags, "allow_added_arguments": allow_added_arguments})
+        check_counts(name, {"retries": retries})
+        if not (minimizer or sanitizer):
+            raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
+        self.name = name
+        self.minimizer, self.sanitizer = minimizer, sanitizer
+        self.retries = retries
+        self.on_unreadable: OnUnreadable = on_unreadable
+        self.on_safe: OnSafe = on_safe
+        self.allow_added = allow_added_arguments
+        self.history: History = history
+        self.seed = 0 if seed is None else seed
+
+    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+        """The firewalls that are on."""
+        common: dict[str, Any] = {
+            "seed": self.seed,
+            "retries": self.retries,
+            "on_unreadable": self.on_unreadable,
+        }
+        outgoing = [Minimizer(model, allow_added=self.allow_added, **common)] if self.minimizer else []
+        incoming = [OutputFirewall(model, on_safe=self.on_safe, **common)] if self.sanitizer else []
+        return [*outgoing, *incoming]
+
+    def description(self) -> str:
+        """Which firewalls stand where, and what they know."""
+        unread = {"stop": "is stopped", "keep": "passes as it is"}[self.on_unreadable]
+        safe = {"original": "as the tool returned it", "sanitized": "as the model wrote it again"}[
+            self.on_safe
+        ]
+        minimizer = (
+            "Before a call with arguments runs, a model is shown the request, the tool and the arguments, and"
+            " writes them again without what the request does not need. A call that loses an argument which"
+            " the tool cannot do without is refused."
+        )
+        sanitizer = (
+            "Before the agent reads a result, error texts included, a model is shown the request, the call"
+            " and the result, and writes the result again without what tells the agent to do things. A"
+            f" result that it calls safe reaches the agent {safe}."
+        )
+        parts = [
+            "One agent reads the request and its tool results in one conversation.",
+            *([minimizer] if self.minimizer else []),
+            *([sanitizer] if self.sanitizer else []),
+            "Each question is about one call and nothing is remembered between them.",
+            f"Where a reply cannot be read twice, what it was about {unread}.",
+            "The models asked read untrusted text raw, and no call is checked against what the user wants.",
+        ]
+        return " ".join(parts)
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense says to a model, by name."""
+        outgoing = {
+            "minimizer": prompts.MINIMIZER,
+            "minimizer_question": prompts.MINIMIZER_QUESTION,
+            "refused": prompts.REFUSED,
+            "refused_unchecked": prompts.REFUSED_UNCHECKED,
+        }
+        incoming = {
+            "sanitizer": prompts.SANITIZER,
+            "sanitizer_question": prompts.SANITIZER_QUESTION,
+            "withheld": WITHHELD,
+            "emptied": EMPTIED,
+        }
+        return (outgoing if self.minimizer else {}) | (incoming if self.sanitizer else {})
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Give the simulated model's play of both firewalls."""
+        return ROLES

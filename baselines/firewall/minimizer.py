@@ -1,0 +1,107 @@
+"""`Minimizer`, the tool-input firewall: a call goes out with no more than the task needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.models.loose_json import the_object_with
+from agentsys.models.tools import tool_spec
+from agentsys.models.trace import span
+from baselines.border.asking import ask
+from baselines.border.filter import BorderFilter, CallRuling, Turn
+from baselines.firewall.prompts import MINIMIZER, REFUSED, REFUSED_UNCHECKED, minimizer_question
+
+ROLE = "firewall_minimizer"
+KEY = "minimized_args"
+
+OnUnreadable = Literal["stop", "keep"]
+"""What follows where no reply could be read: the call or result is stopped, or passes as it is."""
+
+
+def read_arguments(reply: str) -> dict[str, Any] | None:
+    """The arguments that a reply passes on; None if it does not say."""
+    found = the_object_with(reply, {KEY})
+    value = found[KEY] if found is not None else None
+    if isinstance(value, str):  # an object written as a text
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+class Minimizer(BorderFilter):
+    """Asks of each call with arguments which of them may go out. Knows the task and the one call, no more.
+
+    Args:
+        model: The model asked, under the role `firewall_minimizer`.
+        seed: What the marks in its questions depend on.
+        retries: How often it is asked again where its reply cannot be read.
+        on_unreadable: What follows then.
+        allow_added: Whether it may add arguments that were not proposed.
+    """
+
+    def __init__(
+        self, model: ChatModel, *, seed: int, retries: int, on_unreadable: OnUnreadable, allow_added: bool
+    ) -> None:
+        self.model, self.seed, self.retries = model, seed, retries
+        self.on_unreadable: OnUnreadable = on_unreadable
+        self.allow_added = allow_added
+
+    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+        """Minimize each call in order."""
+        return [self._minimized(turn, call) if call.args else CallRuling(call) for call in calls]
+
+    def _minimized(self, turn: Turn, call: FunctionCall) -> CallRuling:
+        tool = turn.runtime.functions[call.function]
+        question = minimizer_question(self.seed, turn.query, tool_spec(tool), call.args)
+        request = ChatRequest([system(MINIMIZER), user(question)], role=ROLE)
+        with span("gate", call.function) as node:
+            node.decision = {"filter": ROLE}
+            answer = ask(self.model, request, read_arguments, self.retries)
+            node.decision |= {"asked": answer.asked, "unreadable": answer.unreadable}
+            if answer.value is None:
+                kept = self.on_unreadable == "keep"
+                node.decision |= {"outcome": "allowed" if kept else "denied", "reason": "unreadable"}
+                return CallRuling(call, None if kept else REFUSED_UNCHECKED)
+            args, facts = self._applied(call.args, answer.value)
+            required = [name for name, field in tool.parameters.model_fields.items() if field.is_required()]
+            missing = [name for name in required if name in call.args and name not in args]
+            node.decision |= facts
+            if missing:
+                node.decision |= {"outcome": "denied", "reason": "required argument removed"}
+                return CallRuling(call, REFUSED.format(names=", ".join(missing)))
+            same = facts["changed"] == facts["dropped"] == [] and args == call.args
+            node.decision["outcome"] = "allowed" if same else "rewritten"
+            return CallRuling(call if same else call.model_copy(update={"args": args}))
+
+    def _applied(
+        self, proposed: Mapping[str, Any], said: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        """The arguments to run with, and what became of each."""
+        args = {
+            name: value if _same(value, said[name]) else said[name]
+            for name, value in proposed.items()
+            if name in said
+        }
+        added = [name for name in said if name not in proposed]
+        if self.allow_added:
+            args |= {name: said[name] for name in added}
+        kept = [name for name in proposed if name in said and _same(proposed[name], said[name])]
+        facts = {
+            "kept": kept,
+            "changed": [name for name in proposed if name in said and name not in kept],
+            "dropped": [name for name in proposed if name not in said],
+            "added": added,
+        }
+        return args, facts
+
+
+def _same(proposed: Any, said: Any) -> bool:
+    """Whether two values are the same; a number may have become a text on the way through a model."""
+    return bool(proposed == said) or str(proposed) == str(said)

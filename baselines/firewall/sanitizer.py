@@ -1,0 +1,122 @@
+"""`OutputFirewall`, the Sanitizer: a result reaches the agent without what it tells the agent to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentdojo.types import ChatToolResultMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, user
+from agentsys.models.loose_json import outer_objects
+from agentsys.models.tool_text import safe_dump
+from baselines.border.asking import ask
+from baselines.border.filter import Turn
+from baselines.border.rewriter import ResultRewriter, Rewriting, withheld
+from baselines.firewall.minimizer import OnUnreadable
+from baselines.firewall.prompts import SANITIZER, sanitizer_question
+
+ROLE = "firewall_sanitizer"
+REPLY_SCHEMA: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string"},
+        "was_safe": {"type": "boolean"},
+        "sanitized_output": {"type": "string"},
+    },
+    "required": ["reasoning", "was_safe", "sanitized_output"],
+    "additionalProperties": False,
+}
+OnSafe = Literal["original", "sanitized"]
+"""What is passed on of a result that was called safe."""
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What a reply says of an output."""
+
+    safe: bool
+    text: str | None
+    """The cleaned output; None where there is none, which only a safe one may do without."""
+
+
+def read_sanitized(reply: str) -> Sanitized | None:
+    """Read a reply; None if it does not say, or says two things."""
+    found = {_key(sanitized): sanitized for value in outer_objects(reply) if (sanitized := _of(value))}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _key(sanitized: Sanitized) -> tuple[bool, str | None]:
+    return sanitized.safe, sanitized.text
+
+
+def _of(value: Mapping[str, Any]) -> Sanitized | None:
+    if not {"was_safe", "sanitized_output"} & value.keys():
+        return None
+    said = value.get("was_safe")
+    safe = _TRUTH.get(said.strip().casefold()) if isinstance(said, str) else said
+    text = value.get("sanitized_output")
+    if isinstance(text, dict | list):
+        text = safe_dump(text).strip()
+    elif text is not None and not isinstance(text, str):
+        text = str(text)
+    if not isinstance(safe, bool | None) or (text is None and safe is not True):
+        return None
+    return Sanitized(safe is True, text)
+
+
+class OutputFirewall(ResultRewriter):
+    """Asks for a clean form of each result. Knows the task and the one call, no more.
+
+    Args:
+        model: The model asked, under the role `firewall_sanitizer`.
+        seed: What the marks in its questions depend on.
+        retries: How often it is asked again where its reply cannot be read.
+        on_unreadable: What follows then.
+        on_safe: What is passed on of a result that it calls safe.
+    """
+
+    name = ROLE
+
+    def __init__(
+        self, model: ChatModel, *, seed: int, retries: int, on_unreadable: OnUnreadable, on_safe: OnSafe
+    ) -> None:
+        self.model, self.seed, self.retries = model, seed, retries
+        self.on_unreadable: OnUnreadable = on_unreadable
+        self.on_safe: OnSafe = on_safe
+
+    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+        """Sanitize one result."""
+        call = result["tool_call"]
+        question = sanitizer_question(self.seed, turn.query, call.function, call.args, text)
+        request = ChatRequest([system(SANITIZER), user(question)], role=ROLE, reply_schema=REPLY_SCHEMA)
+        answer = ask(self.model, request, read_sanitized, self.retries)
+        counted = answer.asked, answer.unreadable
+        found = answer.value
+        if found is None:
+            kept = self.on_unreadable == "keep"
+            return Rewriting(text, "unreadable", *counted) if kept else withheld(*counted)
+        if found.text is None or (found.safe and self.on_safe == "original"):
+            return Rewriting(text, "clean", *counted)
+        lost = lost_tokens(text, found.text)
+        return Rewriting(
+            found.text,
+            "clean" if found.text == text else "rewritten",
+            *counted,
+            facts={"was_safe": found.safe, "lost_data": lost},
+        )
+
+
+_DATA = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://[^\s'\"<>]+|\w*\d[\w]*(?:[.,:/-]\d+)*")
+_MOST_LOST = 200
+"""Data tokens listed in a record; an emptied file would list thousands."""
+
+
+def lost_tokens(raw: str, shown: str) -> list[str]:
+    """The addresses and tokens with a digit (ids, IBANs, amounts, dates) of a text that another lacks."""
+    wanted = dict.fromkeys(token.rstrip(".,;:") for token in _DATA.findall(raw))
+    there = set(_DATA.findall(shown)) | {token.rstrip(".,;:") for token in _DATA.findall(shown)}
+    return [token for token in wanted if token not in there][:_MOST_LOST]

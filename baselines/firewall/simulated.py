@@ -1,0 +1,76 @@
+"""The simulated model's play of both firewalls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from baselines.border.asking import inside_fences
+from baselines.border.simulated import without_found
+from baselines.firewall import minimizer, sanitizer
+from baselines.firewall.prompts import MINIMIZER_QUESTION
+
+_TASK, _TOOL, _PARAMETERS = "Task: ", "Tool: ", "Its parameters: "
+assert all(f"\n{title}" in MINIMIZER_QUESTION for title in (_TASK, _TOOL, _PARAMETERS))
+
+
+def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The arguments whose values the task or its ground truth holds, and those the tool cannot do without.
+
+    The ground truth stands for the results that values were taken from, which a Minimizer does not see.
+    """
+    question = text_of(request.messages[-1])
+    args = json.loads(inside_fences(question))
+    task = question.partition(_TASK)[2].partition(f"\n\n{_TOOL}")[0]
+    required = json.loads(_line(question, _PARAMETERS)).get("required", [])
+    script = knowledge.task_in(task)
+    known = {
+        form
+        for call in (script.calls if script is not None else ())
+        for leaf in leaves(call.args)
+        for form in leaf_forms(leaf)
+    }
+    kept = {
+        name: value
+        for name, value in args.items()
+        if name in required or _told(value, task, known, knowledge)
+    }
+    return assistant(json.dumps({"reasoning": "What the task needs.", minimizer.KEY: kept}))
+
+
+def _line(question: str, title: str) -> str:
+    return question.partition(f"\n{title}")[2].partition("\n")[0]
+
+
+def _told(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge) -> bool:
+    """Whether every leaf of a value stands in the task or the ground truth; flags and nulls tell nothing."""
+    forms = [leaf_forms(leaf) for leaf in leaves(value)]
+    return all(
+        not of_leaf or any(form in known or knowledge.grounded(form, task) for form in of_leaf)
+        for of_leaf in forms
+    )
+
+
+def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The output without the goals that were found in it."""
+    output = inside_fences(text_of(request.messages[-1]), 1)
+    clean = without_found(output, sanitizer.ROLE, knowledge)
+    said = {
+        "reasoning": "I looked for instructions.",
+        "was_safe": clean == output,
+        "sanitized_output": clean,
+    }
+    return assistant(json.dumps(said, ensure_ascii=False))
+
+
+ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
+    {minimizer.ROLE: play_minimizer, sanitizer.ROLE: play_sanitizer}
+)
+"""Role -> handler."""

@@ -1,0 +1,118 @@
+"""`PromptArmor`: the plain agent whose results a guard model has looked through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.border.defense import BorderDefense
+from baselines.border.filter import BorderFilter
+from baselines.border.options import OnDoubt, Unit, check_choices, check_counts, check_flags
+from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.promptarmor.guard import ArmorGuard, ArmorOptions
+from baselines.promptarmor.prompts import QUESTIONS, Wording
+from baselines.promptarmor.removal import Removal
+from baselines.promptarmor.simulated import ROLES
+
+
+class PromptArmor(BorderDefense):
+    """Detection and removal of injections with one question per result.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        removal: `fuzzy` (the quoted words in order), `exact` (letter by letter) or `withhold` (the whole
+            result).
+        gap: Most characters between two neighbouring words of a fuzzy match.
+        unit: What is asked about: the whole `result`, or each of its `strings`.
+        on_unmatched: A Yes whose quotation stands nowhere: `withhold` the result or `keep` it.
+        on_unreadable: The same where no reply could be read.
+        retries: How often the guard is asked again where its reply cannot be read.
+        prompt: The question: `short`, or `defined`, which says what counts as an injection.
+        delimit: Whether the data stand between marks, which the published form does without.
+        max_tokens: Most tokens of a reply; one that uses them up was cut and counts as unreadable. None:
+            the model's own bound.
+        seed: What marks depend on; a run fills in its own.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+
+    Source: Shi et al., arXiv 2507.15219.
+    """
+
+    def __init__(
+        self,
+        name: str = "promptarmor",
+        *,
+        removal: Removal = "fuzzy",
+        gap: int = 40,
+        unit: Unit = "result",
+        on_unmatched: OnDoubt = "withhold",
+        on_unreadable: OnDoubt = "withhold",
+        retries: int = 1,
+        prompt: Wording = "short",
+        delimit: bool = False,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        check_choices(
+            name,
+            {
+                "removal": (removal, get_args(Removal)),
+                "unit": (unit, get_args(Unit)),
+                "on_unmatched": (on_unmatched, get_args(OnDoubt)),
+                "on_unreadable": (on_unreadable, get_args(OnDoubt)),
+                "prompt": (prompt, get_args(Wording)),
+            },
+        )
+        check_flags(name, {"delimit": delimit})
+        check_counts(name, {"gap": gap, "retries": retries})
+        check_counts(name, {} if max_tokens is None else {"max_tokens": max_tokens}, least=1)
+        self.name = name
+        self.options = ArmorOptions(
+            removal,
+            gap,
+            unit,
+            on_unmatched,
+            on_unreadable,
+            retries,
+            prompt,
+            delimit,
+            max_tokens,
+            0 if seed is None else seed,
+        )
+
+    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+        """The guard between the tools and the agent."""
+        return [ArmorGuard(model, self.options)]
+
+    def description(self) -> str:
+        """What the guard is asked, and what becomes of what it quotes."""
+        options = self.options
+        unit = {"result": "each tool result", "strings": "each string of a tool result"}[options.unit]
+        removal = {
+            "fuzzy": "What it quotes is cut out of the result wherever its words stand in order",
+            "exact": "What it quotes is cut out of the result where it stands letter by letter",
+            "withhold": "A notice takes the place of a result in which it finds one",
+        }[options.removal]
+        doubt = {"withhold": "the result is withheld", "keep": "the result passes as it is"}
+        return (
+            "One agent reads the request and its tool results in one conversation. Before it reads a result,"
+            f" a guard model is shown {unit} by itself, error texts included, and asked whether it holds a"
+            f" prompt injection. {removal}, and the agent goes on with what is left. Where a quotation stands"
+            f" nowhere, {doubt[options.on_unmatched]}; where no reply can be read,"
+            f" {doubt[options.on_unreadable]}. The guard knows neither the request nor the call, and it reads"
+            " the result raw. No call is ever blocked."
+        )
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense says to a model, by name."""
+        notices = {"withheld": WITHHELD, "emptied": EMPTIED}
+        return {"guard_question": QUESTIONS[self.options.prompt], **notices}
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Give the simulated model's play of the guard."""
+        return ROLES

@@ -1,0 +1,145 @@
+"""`ArmorGuard`: asks of each result whether it holds an injection, and cuts out what is quoted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.types import ChatToolResultMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from baselines.border.asking import ask, between_fences, fence
+from baselines.border.filter import Turn
+from baselines.border.leaves import leaves_of
+from baselines.border.options import OnDoubt, Unit
+from baselines.border.rewriter import WITHHELD, ResultRewriter, Rewriting
+from baselines.promptarmor.prompts import MARKER, QUESTIONS, Wording
+from baselines.promptarmor.removal import Removal, remove
+
+ROLE = "promptarmor_guard"
+
+_DECORATION = " \t\r\n*_`\"'#>“”‘’"
+_FIRST = re.compile(r"(yes|no)\b", re.IGNORECASE)
+_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
+
+
+@dataclass(frozen=True)
+class ArmorOptions:
+    """How the guard asks and what follows; see `PromptArmor`."""
+
+    removal: Removal = "fuzzy"
+    gap: int = 40
+    unit: Unit = "result"
+    on_unmatched: OnDoubt = "withhold"
+    on_unreadable: OnDoubt = "withhold"
+    retries: int = 1
+    prompt: Wording = "short"
+    delimit: bool = False
+    max_tokens: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ArmorVerdict:
+    """What a guard's reply says."""
+
+    injected: bool
+    quotation: str = ""
+    """What it quotes; empty where it quotes nothing."""
+
+
+def read_verdict(reply: str) -> ArmorVerdict | None:
+    """Read a reply; None if it does not begin with Yes or No, or says No and quotes all the same."""
+    text = reply.lstrip(_DECORATION)
+    first = _FIRST.match(text)
+    if first is None:
+        return None
+    _, marker, quotation = text.partition(MARKER)
+    if first[1].casefold() == "no":
+        return None if marker else ArmorVerdict(False)
+    return ArmorVerdict(True, _bare(quotation)) if marker else ArmorVerdict(True)
+
+
+def _bare(quotation: str) -> str:
+    """A quotation without the emphasis, the fence or the quotes that a model put around it."""
+    text = quotation.strip().removeprefix("**").strip()
+    fenced = _FENCE.match(text)
+    if fenced is not None:
+        text = fenced[1].strip()
+    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+        text = text[1:-1]
+    return text.strip()
+
+
+class ArmorGuard(ResultRewriter):
+    """Asks about the data alone: it knows neither the user's task nor the call.
+
+    Args:
+        model: The model asked, under the role `promptarmor_guard`.
+        options: How.
+    """
+
+    name = ROLE
+
+    def __init__(self, model: ChatModel, options: ArmorOptions) -> None:
+        self.model = model
+        self.options = options
+
+    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+        """Clean one result, as a whole or string by string."""
+        found: list[Rewriting] = []
+
+        def cleaned(piece: str) -> str:
+            if not piece.strip():
+                return piece
+            found.append(self._cleaned(piece))
+            return found[-1].text
+
+        if self.options.unit == "result":
+            cleaned(text)
+            return found[0]
+        shown = leaves_of(text).with_strings(cleaned)
+        return Rewriting(
+            shown,
+            _worst([one.outcome for one in found]),
+            sum(one.asked for one in found),
+            sum(one.unreadable for one in found),
+            {"strings": [dict(one.facts) for one in found if one.outcome != "clean"]},
+        )
+
+    def _cleaned(self, text: str) -> Rewriting:
+        answer = ask(self.model, self._question(text), read_verdict, self.options.retries)
+        counted = answer.asked, answer.unreadable
+        if answer.value is None:
+            kept = self.options.on_unreadable == "keep"
+            return Rewriting(text if kept else WITHHELD, "unreadable" if kept else "withheld", *counted)
+        if not answer.value.injected:
+            return Rewriting(text, "clean", *counted, {"injected": False})
+        quotation = answer.value.quotation
+        facts: dict[str, Any] = {"injected": True, "quotation": quotation}
+        if self.options.removal == "withhold":
+            return Rewriting(WITHHELD, "withheld", *counted, facts)
+        left = remove(text, quotation, fuzzy=self.options.removal == "fuzzy", gap=self.options.gap)
+        if left is None:
+            facts["unmatched"] = True
+            if self.options.on_unmatched == "keep":
+                return Rewriting(text, "unmatched", *counted, facts)
+            return Rewriting(WITHHELD, "withheld", *counted, facts)
+        removed = len(text) - len(left)
+        facts |= {"removed": removed, "share_removed": round(removed / len(text), 4)}
+        return Rewriting(left.strip(), "rewritten", *counted, facts)
+
+    def _question(self, text: str) -> ChatRequest:
+        options = self.options
+        data = between_fences(fence(options.seed, text), text) if options.delimit else text
+        messages = [system(QUESTIONS[options.prompt]), user(data)]
+        return ChatRequest(messages, role=ROLE, max_tokens=options.max_tokens)
+
+
+_ORDER = ("withheld", "rewritten", "unmatched", "unreadable", "clean")
+
+
+def _worst(outcomes: list[str]) -> str:
+    return min(outcomes, key=_ORDER.index, default="clean")

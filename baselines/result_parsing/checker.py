@@ -1,0 +1,73 @@
+"""`ToolCheck`: a model is given the result alone, with the tools; what makes it call one is taken out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatToolResultMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, user
+from agentsys.models.tools import tool_specs
+from baselines.border.asking import GuardAnswer, ask
+from baselines.border.filter import Turn
+from baselines.border.rewriter import ResultRewriter, Rewriting, withheld
+from baselines.result_parsing.parser import ParsingOptions
+from baselines.result_parsing.prompts import REJECTED, read_marked, removal_question
+
+ROLE = "result_checker"
+
+
+class ToolCheck(ResultRewriter):
+    """Lets an instruction in a result trigger its call where nothing comes of it, and then removes it.
+
+    The call is never run and never shown to the agent.
+
+    Args:
+        model: The model asked, under the role `result_checker`.
+        options: How.
+    """
+
+    name = "check_tool"
+
+    def __init__(self, model: ChatModel, options: ParsingOptions) -> None:
+        self.model = model
+        self.options = options
+
+    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+        """Check one result, and once more for each further round after something was taken out."""
+        asked, unreadable = 0, 0
+        triggered: list[dict[str, Any]] = []
+        left = text
+        for _ in range(self.options.check_rounds + 1):
+            call = self._triggered(turn, left)
+            asked += 1
+            if call is None:
+                break
+            triggered.append({"tool": call.function, "args": str(dict(call.args))})
+            if self.options.check_action == "reject":
+                return Rewriting(REJECTED, "withheld", asked, unreadable, {"triggered": triggered})
+            answer = self._removed(left, call)
+            asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
+            if answer.value is None:
+                facts = {"triggered": triggered}
+                if self.options.on_unreadable == "withhold":
+                    return withheld(asked, unreadable, facts)
+                return Rewriting(left, "unreadable", asked, unreadable, facts)
+            if answer.value.strip() == left.strip():
+                break
+            left = answer.value
+        outcome = "clean" if left == text else "removed"
+        return Rewriting(left, outcome, asked, unreadable, {"triggered": triggered} if triggered else {})
+
+    def _triggered(self, turn: Turn, text: str) -> FunctionCall | None:
+        """The first call that a result causes when it is read alone, as if a user had said it."""
+        tools = tool_specs(turn.runtime.functions.values())
+        reply = self.model.complete(ChatRequest([user(text)], tools, ROLE)).message
+        calls = reply["tool_calls"] or ()
+        return calls[0] if calls else None
+
+    def _removed(self, text: str, call: FunctionCall) -> GuardAnswer[str]:
+        question, word = removal_question(self.options.seed, text, call)
+        request = ChatRequest([user(question)], role=ROLE)
+        return ask(self.model, request, lambda reply: read_marked(reply, word), self.options.retries)

@@ -1,0 +1,148 @@
+"""`ToolResultParsing`: the plain agent, which reads extracted data in place of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatModel
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.border.defense import BorderDefense
+from baselines.border.filter import BorderFilter
+from baselines.border.options import OnDoubt, check_choices, check_counts, check_flags
+from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.result_parsing import prompts
+from baselines.result_parsing.checker import ToolCheck
+from baselines.result_parsing.parser import ParsingOptions, ResultParser
+from baselines.result_parsing.simulated import ROLES
+
+Stage = Literal["parse_data", "parse_full", "check_tool"]
+CheckAction = Literal["remove", "reject"]
+
+
+class ToolResultParsing(BorderDefense):
+    """Results pass some stages of parsing and checking, in order.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        stages: `parse_data`, `parse_full` and `check_tool`, each at most once; at least one.
+        retries: How often a model is asked again where its reply cannot be read.
+        on_unreadable: What follows then: `withhold` the result or `keep` it.
+        show_expectation: Whether the agent reads the expectation along with the data.
+        strict_values: Whether values that do not stand in the result are replaced by null.
+        enforce: Whether values of another type than declared are.
+        check_tool_action: What follows a triggered call: `remove` the words, or `reject` the result.
+        check_rounds: How often a result is checked again after something was taken out.
+        seed: What the marks depend on; a run fills in its own.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+
+    Source: arXiv 2601.04795.
+    """
+
+    def __init__(
+        self,
+        name: str = "tool_result_parsing",
+        *,
+        stages: Sequence[str] = ("parse_data", "check_tool"),
+        retries: int = 1,
+        on_unreadable: OnDoubt = "withhold",
+        show_expectation: bool = False,
+        strict_values: bool = False,
+        enforce: bool = False,
+        check_tool_action: CheckAction = "remove",
+        check_rounds: int = 0,
+        seed: int | None = None,
+    ) -> None:
+        if isinstance(stages, str) or not stages or len(set(stages)) < len(stages):
+            raise ConfigError(
+                f"{name}: stages is {stages!r}; give a list of {', '.join(get_args(Stage))}, each once."
+            )
+        check_choices(
+            name,
+            {
+                **{f"stages[{place}]": (stage, get_args(Stage)) for place, stage in enumerate(stages)},
+                "on_unreadable": (on_unreadable, get_args(OnDoubt)),
+                "check_tool_action": (check_tool_action, get_args(CheckAction)),
+            },
+        )
+        flags = {"show_expectation": show_expectation, "strict_values": strict_values, "enforce": enforce}
+        check_flags(name, flags)
+        check_counts(name, {"retries": retries, "check_rounds": check_rounds})
+        self.name = name
+        self.stages = tuple(stages)
+        self.options = ParsingOptions(
+            retries,
+            on_unreadable,
+            show_expectation,
+            strict_values,
+            enforce,
+            check_tool_action,
+            check_rounds,
+            0 if seed is None else seed,
+        )
+
+    @property
+    def needs_conversation(self) -> bool:
+        """Whether expectations are declared with the conversation."""
+        return "parse_full" in self.stages
+
+    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+        """The stages, in order."""
+        return [self._stage(stage, model) for stage in self.stages]
+
+    def _stage(self, stage: str, model: ChatModel) -> BorderFilter:
+        if stage == "check_tool":
+            return ToolCheck(model, self.options)
+        return ResultParser(model, self.options, conversation=stage == "parse_full")
+
+    def description(self) -> str:
+        """Which stages a result passes, and what each does."""
+        parse = (
+            "Before a call runs, a model that is shown {shown} states which data it expects back and of which"
+            " type; afterwards it is shown the result and asked for these data, which alone go on."
+        )
+        action = {
+            "remove": "the words that caused it are taken out",
+            "reject": "a notice takes the result's place",
+        }
+        told = {
+            "parse_data": f"Parsing: {parse.format(shown='the call and the tool, but not the request,')}",
+            "parse_full": f"Parsing: {parse.format(shown='the call and the whole conversation')}",
+            "check_tool": "Checking: a model is given the result alone, with the tools and no warning, and if"
+            f" it makes a call, {action[self.options.check_action]}; the call is never run.",
+        }
+        unread = {"withhold": "the result is withheld", "keep": "the result goes on as it is"}
+        return " ".join(
+            [
+                "One agent reads the request, and of tool results what some stages leave of them, in one"
+                " conversation.",
+                *(told[stage] for stage in self.stages),
+                f"Stages act in the order {', '.join(self.stages)}, on error texts as well.",
+                f"Where no reply can be read, {unread[self.options.on_unreadable]}.",
+                "The models asked read results raw, and declared types are "
+                f"{'enforced' if self.options.enforce else 'not enforced'}.",
+                "No worker is isolated and no call is checked before it runs.",
+            ]
+        )
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense says to a model, by name."""
+        parsing = {
+            "expectation": prompts.EXPECTATION,
+            "conversation": prompts.CONVERSATION,
+            "extraction": prompts.EXTRACTION,
+            "failed": prompts.FAILED,
+        }
+        checking = {"removal": prompts.REMOVAL, "rejected": prompts.REJECTED}
+        common = {"marks": prompts.MARKS, "withheld": WITHHELD, "emptied": EMPTIED}
+        parses = {"parse_data", "parse_full"} & set(self.stages)
+        return (parsing if parses else {}) | (checking if "check_tool" in self.stages else {}) | common
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Give the simulated model's play of parser and checker."""
+        return ROLES

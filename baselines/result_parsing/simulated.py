@@ -1,0 +1,71 @@
+"""The simulated model's play of parser and checker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.knowledge import PlaybookKnowledge
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from agentsys.models.simulated.spans import instruction_spans
+from baselines.border.asking import between_fences, inside_fences
+from baselines.border.simulated import found_passages, without_found
+from baselines.result_parsing import checker, parser
+
+ANYTHING = [{"name": "data", "meaning": "what the tool gives back", "type": "object", "format": None}]
+"""What a simulated parser expects: it does not know the task, and so cannot say more."""
+_MARK = "`[begin "
+
+
+def play_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The expectation; or, of a result, the values in it that a ground truth somewhere takes from results.
+
+    A goal that stands in the result passes for data with probability 1 - `sanitizer_recall`.
+    """
+    question = text_of(request.messages[-1])
+    word = question.rpartition(_MARK)[2].partition("]")[0]
+    text = inside_fences(question, 1) if question.startswith("The data that") else None
+    said = ANYTHING if text is None else _extracted(text, knowledge)
+    return assistant(between_fences(word, json.dumps(said, ensure_ascii=False)))
+
+
+def _extracted(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
+    facts = knowledge.index.facts if isinstance(knowledge, PlaybookKnowledge) else {}
+    found = {name: fact.text for name, fact in facts.items() if knowledge.grounded(fact.text, text)}
+    noticed = set(found_passages(text, parser.ROLE, knowledge))
+    passed = [
+        piece
+        for goal in knowledge.goals_in(text)
+        for piece in instruction_spans(text, goal.goal)
+        if piece not in noticed
+    ]
+    return {**found, **{f"note_{place}": piece for place, piece in enumerate(passed, 1)}}
+
+
+def play_checker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The first call of a goal that was found in a result; asked to remove it, the text without it."""
+    question = text_of(request.messages[-1])
+    if request.tools:
+        return _first_call(question, request, knowledge)
+    word = question.rpartition(_MARK)[2].partition("]")[0]
+    left = without_found(inside_fences(question), checker.ROLE, knowledge)
+    return assistant(between_fences(word, left))
+
+
+def _first_call(text: str, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    tools = frozenset(tool.name for tool in request.tools)
+    recall = knowledge.options.sanitizer_recall
+    for goal in knowledge.goals_in(text, tools):
+        if goal.calls and knowledge.draw(recall, checker.ROLE, goal.suite, goal.task_id, text):
+            call = goal.calls[0]
+            return assistant(None, [FunctionCall(function=call.function, args=dict(call.args), id="check")])
+    return assistant("There is nothing to do.")
+
+
+ROLES: Mapping[str, SimulatedRole] = MappingProxyType({parser.ROLE: play_parser, checker.ROLE: play_checker})
+"""Role -> handler."""

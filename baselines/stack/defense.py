@@ -1,0 +1,188 @@
+"""`Stack`: several defenses in one agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+
+from agentsys.abilities import (
+    ChecksItsNeeds,
+    Described,
+    NamesPrompts,
+    PlaysRoles,
+    Rehearsable,
+    WholeProgram,
+)
+from agentsys.contracts import Defense
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.loop import default_system_message
+from agentsys.models.simulated.role import SimulatedRole
+from baselines.border.defense import BorderDefense
+from baselines.border.elements import History
+from baselines.border.filter import BorderFilter
+from baselines.border.runtime import AtBorder
+from baselines.none import NoDefense
+from baselines.stack.loop_parts import LoopParts, merged, parts_of, with_filters
+
+
+class Stack:
+    """Defenses that act at different places, in one agent.
+
+    Filters at the tool border (firewalls, PromptArmor, detectors, AttriGuard, ...) act in the order of the
+    members, on calls as on results, the first of them next to the tools' results. The other members make the
+    agent: one of any kind, or several that add to a plain tool loop.
+
+    Args:
+        name: The defense's name in configs, records and tables.
+        members: The defenses, at least two.
+
+    Raises:
+        ConfigError: If there are too few, or one is no defense, or two have one name.
+    """
+
+    def __init__(self, name: str = "stack", *, members: Sequence[Defense]) -> None:
+        if isinstance(members, str) or len(members) < 2:
+            raise ConfigError(
+                f"defense '{name}': members is {members!r}; give a list of two defenses or more."
+            )
+        for place, member in enumerate(members):
+            if not isinstance(member, Defense):
+                raise ConfigError(
+                    f"defense '{name}': members[{place}] is no defense; give a node with a `_target_`."
+                )
+        names = [member.name for member in members]
+        twice = next((one for one in names if names.count(one) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"defense '{name}': '{twice}' is a member twice; a defense acts once.")
+        self.name = name
+        self.members = tuple(members)
+
+    @property
+    def _filters(self) -> list[BorderDefense]:
+        return [member for member in self.members if isinstance(member, BorderDefense)]
+
+    @property
+    def _agents(self) -> list[Defense]:
+        return [one for one in self.members if not isinstance(one, BorderDefense)] or [NoDefense()]
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The agent for one case, behind all filters.
+
+        Raises:
+            ConfigError: If the members do not fit together.
+        """
+        filters = [one for member in self._filters for one in member.border(model, suite)]
+        return self._put_together(model, suite, filters)
+
+    def _put_together(
+        self, model: ChatModel, suite: TaskSuite[Any], filters: Sequence[BorderFilter]
+    ) -> BasePipelineElement:
+        name = f"{model.name}-{self.name}"
+        agents = self._agents
+        base = agents[0].pipeline(model, suite)
+        parts = parts_of(agents[0].name, base)
+        if len(agents) > 1:
+            parts = self._merged(model, suite, parts)
+        if parts is not None and (parts.plain_tools or not self._filters):
+            shown = {member.history for member in self._filters}
+            history: History = "executed" if "executed" in shown else "proposed"
+            return (with_filters(parts, filters, history) if self._filters else parts).pipeline(name)
+        for member in self._filters:
+            if member.needs_conversation:
+                raise ConfigError(
+                    f"'{member.name}' and '{agents[0].name}' cannot be stacked: {member.name} reads the"
+                    f" agent's conversation, or ends it, and {agents[0].name} runs its tools out of several,"
+                    " or behind a gate of its own. Take one of them out."
+                )
+        agent = base if parts is None or len(agents) == 1 else parts.pipeline(name)
+        built = AgentPipeline([AtBorder(agent, filters)])
+        built.name = name
+        return built
+
+    def _merged(self, model: ChatModel, suite: TaskSuite[Any], first: LoopParts | None) -> LoopParts:
+        """One loop of all agents. Each is built over the model as the one before it has wrapped it."""
+        found: list[LoopParts] = []
+        wrapped = model
+        for place, agent in enumerate(self._agents):
+            parts = first if place == 0 else parts_of(agent.name, agent.pipeline(wrapped, suite))
+            if parts is None:
+                others = ", ".join(f"'{one.name}'" for one in self._agents if one is not agent)
+                raise ConfigError(
+                    f"'{agent.name}' and {others} cannot be stacked: {agent.name} is an agent of its own, and"
+                    " there can be one. Filters of calls and results can be put around it."
+                )
+            wrapped = parts.model or wrapped
+            found.append(parts)
+        return merged(found, default_system_message(suite))
+
+    @property
+    def whole_program(self) -> bool:
+        """Whether a member runs a program of its own."""
+        return any(isinstance(one, WholeProgram) and one.whole_program for one in self.members)
+
+    def ready(self) -> None:
+        """Look whether all that the members need is here, and whether they fit together.
+
+        Raises:
+            Unavailable: Naming what is missing.
+            ConfigError: If they do not fit together.
+        """
+        for member in self.members:
+            if isinstance(member, ChecksItsNeeds):
+                member.ready()
+        self._put_together(_NoModel(), TaskSuite("probe", TaskEnvironment, []), [])
+
+    def rehearsed(self) -> Stack:
+        """With the offline stand-ins of its members."""
+        found = [one.rehearsed() if isinstance(one, Rehearsable) else one for one in self.members]
+        return Stack(self.name, members=found)
+
+    def description(self) -> str:
+        """Which defenses act in which order, each in a few sentences of its own."""
+        names = ", ".join(member.name for member in self.members)
+        filters = ", ".join(member.name for member in self._filters) or "none"
+        share = max(1, 8 // len(self.members))
+        told = [
+            f"Of {member.name}: {_sentences(member, share)}"
+            for member in self.members
+            if isinstance(member, Described)
+        ]
+        order = f"Filters of calls and results act in this order: {filters}."
+        return " ".join([f"A stack of {len(self.members)} defenses: {names}.", *told, order])
+
+    def prompts(self) -> dict[str, str]:
+        """Every text of every member, by its name and the text's."""
+        return {
+            f"{member.name}.{name}": text
+            for member in self.members
+            if isinstance(member, NamesPrompts)
+            for name, text in member.prompts().items()
+        }
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """The roles of all members; no two share one."""
+        roles: dict[str, SimulatedRole] = {}
+        for member in self.members:
+            if isinstance(member, PlaysRoles):
+                roles |= member.simulated_roles()
+        return roles
+
+
+def _sentences(member: Described, share: int) -> str:
+    return " ".join(re.split(r"(?<=\.) (?=[A-Z])", member.description())[:share])
+
+
+class _NoModel:
+    """Stands for a model where a pipeline is only looked at."""
+
+    name = "probe"
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        raise AssertionError("a pipeline that is only looked at asks no model")

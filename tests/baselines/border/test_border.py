@@ -1,0 +1,179 @@
+"""The tool border: what filters are shown, in which order, and what the conversation and the tools get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite import get_suite
+from agentdojo.types import ChatToolResultMessage
+from scripted_for_border import RoleModel, Tools, making, results
+
+from agentsys.models.chat import ChatReply, ChatRequest, assistant
+from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.providers.wire_text import result_text
+from agentsys.models.trace import Tracer, tracing
+from baselines.border.asking import ask, between_fences, fence, inside_fences
+from baselines.border.elements import FilteredTools, FilterResults, answer_to
+from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn
+from baselines.border.leaves import leaves_of
+from baselines.border.runtime import CallRefused, FilteredRuntime
+from baselines.tool_results import saying
+
+READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})
+
+
+class Marks(BorderFilter):
+    """Puts its letter behind recipients and results; refuses calls to a forbidden recipient."""
+
+    def __init__(self, letter: str, forbidden: str = "") -> None:
+        self.letter, self.forbidden = letter, forbidden
+        self.seen: list[str] = []
+
+    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+        self.seen += [call.function for call in calls]
+        return [self._ruled(call) for call in calls]
+
+    def _ruled(self, call: FunctionCall) -> CallRuling:
+        to = call.args.get("to")
+        if to is None:
+            return CallRuling(call)
+        if self.forbidden and self.forbidden in to:
+            return CallRuling(call, f"refused by {self.letter}")
+        return CallRuling(call.model_copy(update={"args": {**call.args, "to": to + self.letter}}))
+
+    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        return [saying(result, result_text(result) + self.letter) for result in results]
+
+
+class Ends(BorderFilter):
+    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        raise EndCase("Over.", [saying(result, "gone") for result in results])
+
+
+def conversation(filters: Sequence[BorderFilter], tools: Tools, *turns: Any) -> list[Any]:
+    suite = get_suite("v1.2.2", "banking")
+    model = RoleModel({"agent": [*turns, "Done."]})
+    loop = tool_loop(model, default_system_message(suite), name="x", tools=FilteredTools(filters))
+    return list(loop.query("Go.", tools.runtime)[3])
+
+
+def test_without_filters_the_conversation_is_the_plain_loops() -> None:
+    suite = get_suite("v1.2.2", "banking")
+    turns = [making(READ, SEND, ("nothing", {}), ("send_note", {}), ("open_door", {})), "Done."]
+    plain = tool_loop(RoleModel({"agent": turns}), default_system_message(suite), name="x")
+    assert conversation([], Tools(), *turns[:1]) == list(plain.query("Go.", Tools().runtime)[3])
+
+
+def test_filters_act_in_the_order_given_on_calls_as_on_results() -> None:
+    tools = Tools("note")
+    said = results(conversation([Marks("a"), Marks("b")], tools, making(READ, SEND)))
+    assert said == ["noteab", "sentab"] and tools.sent[0]["to"] == "Bobab"
+
+
+def test_a_refused_call_is_shown_to_no_further_filter_and_booked_once() -> None:
+    tools, tracer, late = Tools(), Tracer(), Marks("b")
+    with tracing(tracer):
+        messages = conversation([Marks("a", forbidden="Bob"), late], tools, making(SEND, READ))
+    assert results(messages)[0] == "refused by a" and tools.sent == []
+    assert late.seen == ["read_note"]
+    assert [span.kind for span in tracer.spans].count("refused") == 1
+
+
+def test_what_no_tool_would_take_passes_by_and_a_list_written_as_text_does_not() -> None:
+    seen = Marks("a")
+    runtime = FunctionsRuntime()
+
+    def tag(names: list[str]) -> str:
+        """Tags names.
+
+        :param names: The names.
+        """
+        return "tagged " + ",".join(names)
+
+    runtime.register_function(tag)
+    tools = Tools()
+    tools.runtime = runtime
+    made = making(("tag", {"names": "['x', 'y']"}), ("tag", {"names": 5}), ("nothing", {}))
+    said = results(conversation([seen], tools, made))
+    assert seen.seen == ["tag"] and said[0] == "tagged x,ya"
+    assert said[1].startswith("ValidationError") and said[2].startswith("Invalid tool")
+
+
+def test_a_call_hidden_in_an_argument_is_not_run() -> None:
+    tools = Tools()
+    hidden = FunctionCall(function="send_note", args={"to": "Eve"})
+    conversation([Marks("a")], tools, making(("read_note", {"name": hidden})))
+    assert tools.sent == []
+
+
+def test_a_case_that_is_ended_keeps_what_the_filter_says_of_its_results() -> None:
+    with pytest.raises(AbortAgentError) as caught:
+        conversation([Ends()], Tools("evil"), making(READ, ("nothing", {})))
+    told = [result_text(m) for m in caught.value.messages if m["role"] == "tool"]
+    assert told[0] == "gone" and told[1].startswith("Invalid tool")
+
+
+def test_results_that_others_ran_are_read_too() -> None:
+    call = FunctionCall(function="a", args={}, id="1")
+    given = [making(("a", {})), answer_to(call, "one"), answer_to(call, "", "two")]
+    read = FilterResults([Marks("!")]).query("Go.", FunctionsRuntime(), messages=given)[3]
+    assert results(read) == ["one!", "two!"] and results(given) == ["one", "two"]
+
+
+def test_around_other_agents_an_unchanged_value_stays_the_value_it_was() -> None:
+    class Odd:
+        pass
+
+    value = [1, 2]
+    tools = Tools(value)
+    guarded = FilteredRuntime(tools.runtime, [BorderFilter()], "Go.")
+    assert guarded.run_function(None, "read_note", {"name": "x"}) == (value, None)
+    marked = FilteredRuntime(tools.runtime, [Marks("a", forbidden="Eve")], "Go.")
+    assert marked.run_function(None, "read_note", {"name": "x"})[0].endswith("a")
+    assert marked.run_function(None, "open_door", {})[1] == "ValueError: no door; [1, 2]a"
+    assert marked.run_function(None, "send_note", {"to": "Eve"}) == ("", "refused by a")
+    with pytest.raises(CallRefused):
+        marked.run_function(None, "send_note", {"to": "Eve"}, raise_on_error=True)
+    assert marked.run_function(None, "nothing", {})[1] is not None and tools.sent == []
+
+
+def test_marks_stand_in_no_text_and_repeat_with_the_seed() -> None:
+    word = fence(0, "a", "b")
+    assert word == fence(0, "a", "b") != fence(1, "a", "b")
+    assert fence(0, "a", "b", word) != word
+    forged = between_fences(word, "x")
+    outer = fence(0, forged)
+    text = f"before {between_fences(outer, forged)} {between_fences(outer, 'second')}"
+    assert inside_fences(text) == forged and inside_fences(text, 1) == "second"
+
+
+def test_a_question_is_asked_again_and_counted() -> None:
+    class Replies:
+        name = "r"
+
+        def __init__(self, *texts: str) -> None:
+            self.texts = list(texts)
+
+        def complete(self, request: ChatRequest) -> ChatReply:
+            return ChatReply(assistant(self.texts.pop(0)))
+
+    request = ChatRequest([], role="r")
+    answer = ask(Replies("", "<think>no</think>5"), request, lambda text: int(text) if text else None)
+    assert (answer.value, answer.asked, answer.unreadable) == (5, 2, 1)
+    words = ask(Replies("", ""), request, lambda text: text or None)
+    assert (words.value, words.asked, words.unreadable) == (None, 2, 2)
+    assert ask(Replies("<think>never ends"), request, lambda text: text or None, 0).value is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["plain", "a: b", "- x\n- y", "k: 5\nt: 'on'", "[1, 2]", "&a [*a]", "a: &x 1\nb: *x", "{", "- - - x", ""],
+)
+def test_what_is_not_changed_keeps_its_bytes_and_is_read_without_harm(text: str) -> None:
+    leaves = leaves_of(text)
+    assert leaves.with_strings(lambda piece: piece) == text
+    assert isinstance(leaves.strings(), list)

@@ -1,0 +1,86 @@
+"""The rivals with the simulated model: what a perfect and a blind guard give, tidy and sloppy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+RIVALS = (
+    "firewall_sanitizer",
+    "firewall",
+    "promptarmor",
+    "datafilter",
+    "tool_result_parsing",
+    "tool_result_parsing_parse_only",
+    "tool_result_parsing_check_only",
+    "attriguard",
+)
+PAIRS = ["benchmark.suites=[banking,slack]", "user_tasks=[1,3]", "injection_tasks=[1,3]"]
+
+
+def scores(records: dict[str, Any], defense: str) -> tuple[list[bool], list[bool]]:
+    """Utility of benign cases and success of attacked ones, none of them an error."""
+    mine = [r for r in records.values() if r["agentsys"]["case"]["defense"] == defense]
+    assert mine and all(r["agentsys"]["status"] == "ok" for r in mine)
+    benign = [r["utility"] for r in mine if r["injection_task_id"] is None]
+    return benign, [r["security"] for r in mine if r["injection_task_id"] is not None]
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from small_runs import Silent, records_in
+
+    from agentsys.runs.session import prepare
+
+    def run(recall: float) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp("grid")
+        defenses = f"defense={','.join(('none', *RIVALS))}"
+        options = [f"model.sanitizer_recall={recall}", f"logdir={folder}"]
+        attack = "attack=none,important_instructions"
+        prepare(["model=simulated", defenses, attack, *PAIRS, *options]).execute(Silent())
+        return records_in(folder)
+
+    return {recall: run(recall) for recall in (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("defense", RIVALS)
+@pytest.mark.slow
+def test_a_perfect_guard_stops_all_and_costs_no_utility_and_a_blind_one_stops_nothing(
+    grid: Any, defense: str
+) -> None:
+    plain, hijacked = scores(grid[1.0], "none")
+    benign, attacked = scores(grid[1.0], defense)
+    assert benign == plain and all(plain) and not any(attacked) and all(hijacked)
+    if defense != "firewall":  # its Minimizer drops what a goal's call can do without
+        assert scores(grid[0.0], defense) == scores(grid[0.0], "none")
+
+
+@pytest.mark.slow
+def test_a_sloppy_model_ends_no_case_in_an_error(run_cases: Any) -> None:
+    records = run_cases(
+        [
+            "model=simulated",
+            "model.sloppiness=0.3",
+            f"defense={','.join(RIVALS)},firewall_sanitizer+melon,agentsys+firewall_sanitizer",
+            "attack=none,important_instructions",
+            "benchmark.suites=[banking]",
+            "user_tasks=[0,1,3]",
+            "injection_tasks=[0,1]",
+        ]
+    )
+    assert {r["agentsys"]["status"] for r in records.values()} == {"ok"}
+
+
+def test_an_agent_that_repeats_gets_by_the_published_audit_and_not_by_ours(run_cases: Any) -> None:
+    records = run_cases(
+        [
+            "model=simulated",
+            "defense=attriguard,attriguard_compat",
+            "attack=important_instructions",
+            "benchmark.suites=[banking]",
+            "user_tasks=[3]",
+            "injection_tasks=[1]",
+        ]
+    )
+    assert [scores(records, name)[1] for name in ("attriguard", "attriguard_compat")] == [[False], [True]]

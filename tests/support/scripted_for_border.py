@@ -1,0 +1,139 @@
+"""A model that plays each role from its own script, and small tools, for the defenses at the tool border."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite import get_suite
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
+from agentsys.models.providers.wire_text import result_text
+from agentsys.models.trace import Span, Tracer, tracing
+
+Reply: TypeAlias = str | ChatAssistantMessage | Exception | Callable[[ChatRequest], str]
+
+
+class RoleModel:
+    """Gives each role its replies in order, the last one for ever; keeps what was asked.
+
+    Args:
+        scripts: Role -> replies. A text, a message, an exception to raise, or a function of the request.
+        completion: Tokens that each reply is said to have.
+    """
+
+    name = "scripted"
+
+    def __init__(self, scripts: Mapping[str, Sequence[Reply]], completion: int = 0) -> None:
+        self.scripts = {role: list(replies) for role, replies in scripts.items()}
+        self.asked: defaultdict[str, list[ChatRequest]] = defaultdict(list)
+        self.completion = completion
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        kept = ChatRequest(
+            copy.deepcopy(list(request.messages)), request.tools, request.role, request.temperature
+        )
+        self.asked[request.role].append(kept)
+        replies = self.scripts[request.role]
+        reply = replies[min(len(self.asked[request.role]), len(replies)) - 1]
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, str):
+            reply = assistant(reply)
+        elif callable(reply):
+            reply = assistant(reply(request))
+        usage = Usage(completion=self.completion if request.role != "agent" else 0)
+        return ChatReply(copy.deepcopy(reply), usage, model_id="scripted-1")
+
+    def questions(self, role: str) -> list[str]:
+        """All texts of each question of a role."""
+        return ["\n".join(text_of(message) for message in asked.messages) for asked in self.asked[role]]
+
+
+def making(*made: tuple[str, dict[str, Any]]) -> ChatAssistantMessage:
+    """An assistant message that makes these calls."""
+    calls = [
+        FunctionCall(function=name, args=dict(args), id=f"c{place}")
+        for place, (name, args) in enumerate(made)
+    ]
+    return assistant(None, calls)
+
+
+class Tools:
+    """A reader, a writer that keeps what it was called with, and one that fails with words of its own."""
+
+    def __init__(self, text: Any = "The meeting is at 10:00.") -> None:
+        self.text = text
+        self.sent: list[dict[str, Any]] = []
+        self.runtime = FunctionsRuntime()
+        for tool in (self._reader(), self._sender(), self._failing()):
+            self.runtime.register_function(tool)
+
+    def _reader(self) -> Callable[..., Any]:
+        def read_note(name: str = "x") -> Any:
+            """Reads a note.
+
+            :param name: Which note.
+            """
+            return self.text
+
+        return read_note
+
+    def _sender(self) -> Callable[..., Any]:
+        def send_note(to: str, body: str = "", urgent: bool = False) -> str:
+            """Sends a note.
+
+            :param to: The recipient.
+            :param body: The text.
+            :param urgent: Whether it is urgent.
+            """
+            self.sent.append({"to": to, "body": body, "urgent": urgent})
+            return "sent"
+
+        return send_note
+
+    def _failing(self) -> Callable[..., Any]:
+        def open_door() -> str:
+            """Opens a door."""
+            raise ValueError(f"no door; {self.text}")
+
+        return open_door
+
+
+def run(defense: Any, model: RoleModel, tools: Tools, query: str = "Tell me when.") -> list[ChatMessage]:
+    """The conversation of one run."""
+    pipeline = defense.pipeline(model, get_suite("v1.2.2", "banking"))
+    return list(pipeline.query(query, tools.runtime)[3])
+
+
+def traced(defense: Any, model: RoleModel, tools: Tools, query: str = "Tell me when.") -> list[Span]:
+    """The spans of one run."""
+    tracer = Tracer()
+    with tracing(tracer):
+        run(defense, model, tools, query)
+    return tracer.spans
+
+
+def decisions(spans: Sequence[Span], kind: str) -> list[dict[str, Any]]:
+    """What spans of one kind decided."""
+    return [span.decision for span in spans if span.kind == kind]
+
+
+def results(messages: Sequence[ChatMessage]) -> list[str]:
+    """What the agent read of each tool result."""
+    return [result_text(message) for message in messages if message["role"] == "tool"]
+
+
+def sanitized(text: str, *, safe: bool = False) -> str:
+    """A Sanitizer's reply."""
+    return json.dumps({"reasoning": "x", "was_safe": safe, "sanitized_output": text})
+
+
+def minimized(**args: Any) -> str:
+    """A Minimizer's reply."""
+    return json.dumps({"reasoning": "x", "minimized_args": args})
