@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.catalog",
     },
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
+    "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
     "agentsys.rescoring": FOUNDATION
     | {
         "agentsys.records",

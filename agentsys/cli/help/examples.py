@@ -40,6 +40,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys rescore results/runs --version v1.2.2",
         "agentsys rescore results/runs --format json --out flips.json",
     ),
+    "export": (
+        "agentsys export inspect results/runs",
+        "agentsys export inspect results/runs --out logs",
+    ),
     "audit": (
         "agentsys audit",
         "agentsys audit benchmark.version=v1.1 runs=results/runs",

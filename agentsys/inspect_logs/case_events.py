@@ -1,0 +1,299 @@
+"""`CaseEvents`: a case's events in order, as Inspect's viewer draws them - a lane for each agent.
+
+Records keep a span's calls, messages and children, not when within it each began. Calls are matched with
+the replies of their context one by one, and children with the tool calls they stand for; times follow from
+latencies and durations, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from inspect_ai.event import (
+    ApprovalEvent,
+    Event,
+    InfoEvent,
+    ModelEvent,
+    ScoreEvent,
+    SpanBeginEvent,
+    SpanEndEvent,
+    ToolEvent,
+)
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageTool,
+    GenerateConfig,
+    ModelOutput,
+)
+from inspect_ai.scorer import Score
+from inspect_ai.tool import ToolCall
+
+from agentsys.analysis.html_report.loose import as_text, mapping, name, number, objects
+from agentsys.inspect_logs.conversation import arguments, chat_messages, refused
+from agentsys.inspect_logs.usage import of_call
+
+_ACTING = frozenset({"agent", "main"})
+_RAN, _REFUSED = "tool", "refused"
+_GATES = frozenset({"validator", "privileges"})
+"""Kinds of span that come before the call they judge."""
+
+StoredSpans = Sequence[Mapping[str, Any]]
+
+
+class CaseEvents:
+    """Fill it with `run` and `scored`; `events` are in order then.
+
+    Args:
+        model: The model's name, for calls that do not say what answered.
+        began: When the case began.
+    """
+
+    def __init__(self, model: str, began: datetime) -> None:
+        self.events: list[Event] = []
+        self._model = model
+        self._began = began
+        self._clock = 0.0
+        self._open: list[str] = []
+        self._numbers = 0
+        self._children: dict[object, list[Mapping[str, Any]]] = {}
+
+    def run(self, spans: StoredSpans, messages: object) -> None:
+        """Everything the agents did.
+
+        Args:
+            spans: The spans of a record of ours; none for other people's.
+            messages: The acting agent's stored messages.
+        """
+        known = {span.get("id") for span in spans}
+        for span in spans:
+            parent = span.get("parent_id")
+            # A parent that opens later would be a loop.
+            earlier = isinstance(parent, int) and parent in known and parent < (number(span.get("id")) or 0)
+            self._children.setdefault(parent if earlier else None, []).append(span)
+        roots = self._children.get(None, [])
+        with self._span("solvers", "solvers"):
+            if not roots:
+                self._agent("main_agent", {"messages": messages})
+            for root in roots:
+                self._root(root, messages if root is roots[-1] else ())
+
+    def scored(self, scores: Mapping[str, Score]) -> None:
+        """What the checks said."""
+        with self._span("scorers", "scorers"):
+            for scorer, score in scores.items():
+                self._add(ScoreEvent, score=score, scorer=scorer, target="")
+
+    def _root(self, span: Mapping[str, Any], messages: object) -> None:
+        """A run of the pipeline: its acting agent is a span of its own, or it is the span itself."""
+        inner = self._children.get(span.get("id"), [])
+        if any(child.get("kind") == "main" for child in inner):
+            self._rest(deque(inner))
+        else:
+            self._agent("main_agent", {**span, "messages": span.get("messages") or messages})
+
+    def _any(self, span: Mapping[str, Any]) -> None:
+        """A span of any kind."""
+        kind, decision = name(span.get("kind"), "span"), mapping(span.get("decision"))
+        inner = self._children.get(span.get("id"), [])
+        if kind in (_RAN, _REFUSED):
+            self._tool_alone(span)
+        elif span.get("messages") or span.get("calls") or inner:
+            label = {"main": "main_agent", "worker": "worker_agent"}.get(kind, kind)
+            self._agent(label, span)
+        if kind == "validator" and isinstance(decision.get("allow"), bool):
+            self._judged(span, decision)
+        elif decision and kind not in (_RAN, _REFUSED) and decision != {"finished": True}:
+            self._add(InfoEvent, source=kind, data=_json(decision))
+
+    def _agent(self, label: str, span: Mapping[str, Any]) -> None:
+        began = self._clock
+        with self._span(label, "agent"):
+            self._turns(span)
+        self._clock = max(self._clock, began + (number(span.get("duration_s")) or 0.0))
+
+    def _turns(self, span: Mapping[str, Any]) -> None:
+        """An agent's replies in order, each followed by what its tool calls set going."""
+        context = chat_messages(span.get("messages"))
+        calls = deque(objects(span.get("calls")))
+        inner = deque(self._children.get(span.get("id"), ()))
+        own = _ACTING | {span.get("kind")}
+        if not any(call.get("role") in own for call in calls):
+            own = frozenset(call.get("role") for call in calls)
+        for place, message in enumerate(context):
+            if not isinstance(message, ChatMessageAssistant):
+                continue
+            while calls and calls[0].get("role") not in own:
+                self._asked(calls.popleft(), (), None)
+            self._asked(calls.popleft() if calls else {}, context[:place], message)
+            for order, call in enumerate(message.tool_calls or ()):
+                self._called(call, _result(context[place + 1 :], call, order), _taken(inner, call.function))
+        for call in calls:
+            self._asked(call, context, None)
+        self._rest(inner)
+
+    def _rest(self, spans: deque[Mapping[str, Any]]) -> None:
+        for span in spans:
+            self._any(span)
+
+    def _asked(
+        self, call: Mapping[str, Any], context: Sequence[ChatMessage], reply: ChatMessageAssistant | None
+    ) -> None:
+        """A question to a model; with no reply where it failed, or where its context is not stored."""
+        model, role = name(call.get("model_id")) or self._model, name(call.get("role")) or "agent"
+        took, began = number(call.get("latency_s")) or 0.0, self._clock
+        self._clock += took
+        choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=_stop(reply))]
+        output = ModelOutput(model=model, choices=choices, usage=of_call(call) if call else None, time=took)
+        self._add(
+            ModelEvent,
+            at=began,
+            model=model,
+            role=role,
+            input=list(context),
+            tools=[],
+            tool_choice="auto",
+            config=GenerateConfig(),
+            output=output,
+            error=None if call.get("error") is None else as_text(call["error"]),
+            cache="read" if call.get("from_cache") else None,
+            completed=self._time(self._clock),
+            working_time=took,
+        )
+
+    def _called(
+        self, call: ToolCall, result: ChatMessageTool | None, about: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """A tool call of an agent: whether it ran, and the spans that stand for it."""
+        ran = next((span for span in about if span.get("kind") == _RAN), None)
+        error = result.error if result is not None else None
+        stopped = next((span for span in about if _denies(span)), None)
+        if ran is None and stopped is not None:
+            error = refused(as_text(mapping(stopped.get("decision")).get("cause") or "denied by the defense"))
+        before = [span for span in about if span.get("kind") in _GATES]
+        after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATES)]
+        for span in before:
+            self._any(span)
+        if stopped is not None and stopped.get("kind") == _REFUSED:
+            self._judged(stopped, mapping(stopped.get("decision")))
+        self._add(
+            ToolEvent,
+            id=call.id,
+            function=call.function,
+            arguments=arguments(call.arguments),
+            result="" if result is None else result.text,
+            error=error,
+            failed=None if error is None else True,
+        )
+        if after:
+            # Without a span of this type around them short workers are taken for helpers, and hidden.
+            with self._span(call.function, "tool"):
+                self._rest(deque(after))
+
+    def _tool_alone(self, span: Mapping[str, Any]) -> None:
+        """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""
+        decision = mapping(span.get("decision"))
+        error, function = decision.get("error"), name(span.get("name"), "unknown tool")
+        failure = None if error is None else chat_messages([{"role": "tool", "error": error}])[0]
+        denied = span.get("kind") == _REFUSED
+        if denied:
+            self._judged(span, decision)
+        self._add(
+            ToolEvent,
+            id=f"span-{as_text(span.get('id'))}",
+            function=function,
+            arguments=arguments(decision.get("args")),
+            result="",
+            error=refused(as_text(decision.get("cause")))
+            if denied
+            else failure.error
+            if isinstance(failure, ChatMessageTool)
+            else None,
+        )
+
+    def _judged(self, span: Mapping[str, Any], decision: Mapping[str, Any]) -> None:
+        """A verdict, in the lane of the agent that was judged."""
+        call = mapping(decision.get("call"))
+        function = name(call.get("tool")) or name(span.get("name"), "unknown tool")
+        args = arguments(call.get("args") or decision.get("args"))
+        self._add(
+            ApprovalEvent,
+            message="",
+            call=ToolCall(id=f"span-{as_text(span.get('id'))}", function=function, arguments=args),
+            approver=name(span.get("kind"), "defense"),
+            decision="approve" if decision.get("allow") else "reject",
+            explanation=as_text(_json(decision)),
+        )
+
+    @contextmanager
+    def _span(self, label: str, kind: str) -> Iterator[None]:
+        self._numbers += 1
+        identity = f"span-{self._numbers}"
+        self._add(SpanBeginEvent, id=identity, inside=identity, parent_id=self._inside, type=kind, name=label)
+        self._open.append(identity)
+        yield
+        self._add(SpanEndEvent, id=identity)
+        self._open.pop()
+
+    @property
+    def _inside(self) -> str | None:
+        return self._open[-1] if self._open else None
+
+    def _add(self, kind: Any, *, at: float | None = None, inside: str | None = None, **fields: Any) -> None:
+        began = self._clock if at is None else at
+        span = inside or self._inside
+        self.events.append(kind(timestamp=self._time(began), working_start=began, span_id=span, **fields))
+
+    def _time(self, seconds: float) -> datetime:
+        return self._began + timedelta(seconds=seconds)
+
+
+def _taken(inner: deque[Mapping[str, Any]], function: str) -> list[Mapping[str, Any]]:
+    """Take the spans that stand for one call off the front of an agent's children.
+
+    Those before its execution (a validator, say), the execution itself if it was executed, and what came of
+    its output (workers, sanitizers), up to the next call's.
+    """
+    kinds = [span.get("kind") for span in inner]
+    first = next((place for place, kind in enumerate(kinds) if kind in (_RAN, _REFUSED)), None)
+    if first is not None and inner[first].get("name") == function:
+        end = first + 1
+        while end < len(kinds) and kinds[end] not in (_RAN, _REFUSED, *_GATES):
+            end += 1
+    else:
+        end = 0
+        while end < len(kinds) and kinds[end] in _GATES and inner[end].get("name") in (None, function):
+            end += 1
+    return [inner.popleft() for _ in range(end)]
+
+
+def _denies(span: Mapping[str, Any]) -> bool:
+    return span.get("kind") == _REFUSED or (
+        span.get("kind") == "validator" and mapping(span.get("decision")).get("allow") is False
+    )
+
+
+def _result(later: Sequence[ChatMessage], call: ToolCall, order: int) -> ChatMessageTool | None:
+    """The tool's message that answers a call: the one with its id, else the one in its place."""
+    results = []
+    for message in later:
+        if not isinstance(message, ChatMessageTool):
+            break
+        results.append(message)
+    for result in results:
+        if result.tool_call_id == call.id:
+            return result
+    return results[order] if order < len(results) else None
+
+
+def _stop(reply: ChatMessageAssistant) -> Any:
+    return "tool_calls" if reply.tool_calls else "stop"
+
+
+def _json(decision: Mapping[str, Any]) -> dict[str, Any]:
+    return arguments(decision)

@@ -1,0 +1,157 @@
+"""`cell_log`: the cases of one cell as one of Inspect's logs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from inspect_ai.log import (
+    EvalConfig,
+    EvalDataset,
+    EvalLog,
+    EvalMetric,
+    EvalResults,
+    EvalSample,
+    EvalScore,
+    EvalSpec,
+    EvalStats,
+    HeadlineMetric,
+)
+from inspect_ai.model import ModelUsage
+
+import agentsys
+from agentsys.errors import ConfigError
+from agentsys.inspect_logs.sample import began, eval_sample, sample_id, stored_of
+from agentsys.inspect_logs.usage import total
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+
+@dataclass(frozen=True)
+class CellLog:
+    """A log and the name of its file."""
+
+    log: EvalLog
+    file_name: str
+
+
+def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> CellLog:
+    """One log.
+
+    Args:
+        cases: All of one model, defense, attack, benchmark, version and suite.
+        config: The resolved config they ran with, where it is known.
+
+    Raises:
+        ConfigError: If two cases would have one id: Inspect would drop the second without a word.
+    """
+    first, identity = cases[0], _identity(cases)
+    _check_ids(cases)
+    stored = [stored_of(case) for case in cases]
+    times = [began(case, held) for case, held in zip(cases, stored, strict=True)]
+    samples = [eval_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
+    task = _slug(f"{first.suite}-{first.defense}-{first.attack}")
+    headline = "utility" if first.attack == NO_ATTACK else "injection_success"
+    spec = EvalSpec(
+        eval_id=f"eval{identity}",
+        run_id=f"run{identity}",
+        created=min(times).isoformat(),
+        task=task,
+        task_id=f"task{identity}",
+        task_version=first.version,
+        task_display_name=f"{first.suite}: {first.defense} under {first.attack}",
+        task_args=_arguments(first),
+        task_args_passed=_arguments(first),
+        tags=["simulated"] if first.simulated else None,
+        dataset=EvalDataset(
+            name=f"{first.benchmark} {first.version} {first.suite}",
+            samples=len(samples),
+            sample_ids=[sample_id(case) for case in cases],
+        ),
+        model=first.shown_model,
+        config=EvalConfig(epochs=max(case.epoch for case in cases) + 1),
+        packages={"agentsys": agentsys.__version__},
+        metadata={"simulated": first.simulated, **({} if config is None else {"config": config})},
+        headline_metric=HeadlineMetric(score=headline, metric="mean"),
+    )
+    log = EvalLog(
+        status="success",
+        eval=spec,
+        results=_results(samples),
+        stats=_stats(samples, first.shown_model, min(times), max(times)),
+        samples=samples,
+    )
+    return CellLog(log, f"{min(times):%Y-%m-%dT%H-%M-%S}+00-00_{task}_{identity}.eval")
+
+
+def _arguments(case: CaseRow) -> dict[str, Any]:
+    return {
+        "model": case.named_model,
+        "defense": case.defense,
+        "attack": case.attack,
+        "benchmark": case.benchmark,
+        "version": case.version,
+        "suite": case.suite,
+    }
+
+
+def _identity(cases: Sequence[CaseRow]) -> str:
+    """A hash of the cell and of how its cases ended: other runs of the same cell are another log."""
+    ended = sorted(
+        f"{sample_id(c)} {c.epoch} {c.status} {c.utility} {c.injection_success} {c.duration_s}" for c in cases
+    )
+    text = "\n".join([*map(str, _arguments(cases[0]).values()), *ended])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_ids(cases: Sequence[CaseRow]) -> None:
+    (name, epoch), times = Counter((sample_id(case), case.epoch) for case in cases).most_common(1)[0]
+    if times > 1:
+        raise ConfigError(
+            f"{times} cases are {name} of epoch {epoch} under {cases[0].defense}: export one folder of runs"
+            " at a time."
+        )
+
+
+def _slug(text: str) -> str:
+    """A task's name as listings parse it out of a file's name: without `/` and `_`."""
+    return "".join(char if char.isalnum() and char.isascii() else "-" for char in text)
+
+
+def _results(samples: Sequence[EvalSample]) -> EvalResults:
+    done = [sample for sample in samples if sample.error is None]
+    scores = [_score(name, done) for name in ("utility", "injection_success")]
+    return EvalResults(
+        total_samples=len(samples),
+        completed_samples=len(done),
+        scores=[score for score in scores if score.scored_samples],
+    )
+
+
+def _score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
+    values = [s.scores[name].as_float() for s in samples if s.scores and name in s.scores]
+    mean = sum(values) / len(values) if values else 0.0
+    return EvalScore(
+        name=name,
+        scorer=name,
+        scored_samples=len(values),
+        unscored_samples=len(samples) - len(values),
+        metrics={"mean": EvalMetric(name="mean", value=mean)},
+    )
+
+
+def _stats(samples: Sequence[EvalSample], model: str, start: datetime, end: datetime) -> EvalStats:
+    roles: dict[str, list[ModelUsage]] = {}
+    for sample in samples:
+        for role, used in sample.role_usage.items():
+            roles.setdefault(role, []).append(used)
+    by_role = {role: total(used) for role, used in roles.items()}
+    return EvalStats(
+        started_at=start.isoformat(),
+        completed_at=end.isoformat(),
+        model_usage={model: total(by_role.values())} if by_role else {},
+        role_usage=by_role,
+    )

@@ -1,0 +1,81 @@
+"""`export`: folders of runs -> a folder of logs, one for each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from inspect_ai.log import write_eval_log
+
+from agentsys.errors import ConfigError
+from agentsys.inspect_logs.cell_log import cell_log
+from agentsys.records.case_row import CaseRow
+from agentsys.records.unfinished import logdirs_of
+
+
+@dataclass(frozen=True)
+class WrittenLogs:
+    """What was written."""
+
+    folder: Path
+    logs: int
+    cases: int
+    left_out: int
+    """Injection tasks that were run as user tasks: they are in no rate, and in no log."""
+
+
+def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
+    """Write a log for each cell; one of the same runs that is there already is written anew.
+
+    Args:
+        cases: Stored cases, in any order.
+        folder: Folder that the logs go to; made if it is not there.
+
+    Raises:
+        ConfigError: If the folder cannot be written, or two cases would have one id in a log.
+    """
+    listed = list(cases)
+    shown = [case for case in listed if not case.is_injection_task_alone]
+    cells = _cells(shown)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for found in cells.values():
+            made = cell_log(found, _config(found[0]))
+            write_eval_log(made.log, str(folder / made.file_name))
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --out.") from None
+    return WrittenLogs(folder, len(cells), len(shown), len(listed) - len(shown))
+
+
+def _cells(cases: Iterable[CaseRow]) -> dict[tuple[object, ...], list[CaseRow]]:
+    cells: dict[tuple[object, ...], list[CaseRow]] = {}
+    for case in cases:
+        cell = (case.shown_model, case.defense, case.attack, case.benchmark, case.version, case.suite)
+        cells.setdefault(cell, []).append(case)
+    return cells
+
+
+def _config(case: CaseRow) -> Mapping[str, Any] | None:
+    """The resolved config of a case of ours, kept beside the runs under its hash."""
+    if case.foreign or not case.config_hash or not case.config_hash.isalnum():
+        return None
+    return next(
+        _read(
+            folder / ".agentsys" / "configs" / f"{case.config_hash}.config"
+            for folder in logdirs_of([case.source])
+        ),
+        None,
+    )
+
+
+def _read(paths: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
+    for path in paths:
+        try:
+            found = orjson.loads(path.read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            continue
+        if isinstance(found, dict):
+            yield found

@@ -1,0 +1,141 @@
+"""`eval_sample`: one case as Inspect's sample."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from inspect_ai.log import EvalError, EvalSample
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    ChatMessageUser,
+    ModelOutput,
+    ModelUsage,
+)
+from inspect_ai.scorer import Score
+
+from agentsys.analysis.html_report.loose import as_text, mapping, name
+from agentsys.inspect_logs.case_events import CaseEvents
+from agentsys.inspect_logs.conversation import chat_messages
+from agentsys.inspect_logs.usage import of_role, total
+from agentsys.records.case_row import CaseRow
+from agentsys.records.formats.agentsys import stored_block
+from agentsys.records.schema import StoredBlock
+from agentsys.records.stored_file import json_of
+from agentsys.records.unreadable import UnreadableRecord
+
+
+def sample_id(case: CaseRow) -> str:
+    """`user_task_0/injection_task_1`; benign: the user task alone."""
+    return "/".join(part for part in (case.user_task_id, case.injection_task_id) if part)
+
+
+def stored_of(case: CaseRow) -> Mapping[str, Any]:
+    """The file's JSON object; empty for a row of a results file, and where the file is gone."""
+    try:
+        return mapping(json_of(case.source)) if Path(case.source).is_file() else {}
+    except UnreadableRecord:
+        return {}
+
+
+def began(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
+    """When the case was run: as recorded (read as UTC), else when its file was written."""
+    try:
+        return datetime.fromisoformat(name(stored.get("evaluation_timestamp"))).replace(tzinfo=UTC)
+    except ValueError:
+        path = Path(case.source)
+        return datetime.fromtimestamp(path.stat().st_mtime if path.is_file() else 0.0, UTC)
+
+
+def eval_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSample:
+    """One case, with its conversation, its agents, its scores and its tokens.
+
+    Args:
+        case: The case's row.
+        stored: The file's JSON object; nothing in it is trusted.
+        cell: Id of the cell, so that no two samples of different logs are taken for one.
+    """
+    block = _block(stored)
+    messages = chat_messages(stored.get("messages") or stored.get("conversations"))
+    scores = _scores(case)
+    transcript = CaseEvents(case.shown_model, began(case, stored))
+    transcript.run(block.spans if block else (), stored.get("messages") or stored.get("conversations"))
+    if scores:
+        transcript.scored(scores)
+    roles = _roles(case, block)
+    answer = next((m for m in reversed(messages) if isinstance(m, ChatMessageAssistant)), None)
+    asked = next((m.text for m in messages if isinstance(m, ChatMessageUser)), "")
+    identity = f"{cell}/{sample_id(case)}/{case.epoch}"
+    return EvalSample(
+        id=sample_id(case),
+        epoch=case.epoch + 1,
+        input=asked,
+        target="",
+        messages=messages,
+        output=ModelOutput(
+            model=case.shown_model, choices=[ChatCompletionChoice(message=answer)] if answer else []
+        ),
+        scores=scores or None,
+        metadata=_metadata(case, stored, block),
+        events=transcript.events,
+        model_usage={case.shown_model: total(roles.values())} if roles else {},
+        role_usage=roles,
+        total_time=case.duration_s,
+        working_time=case.duration_s,
+        uuid=hashlib.sha256(identity.encode()).hexdigest()[:22],
+        error=_error(case, stored, block),
+    )
+
+
+def _block(stored: Mapping[str, Any]) -> StoredBlock | None:
+    try:
+        return stored_block(stored)
+    except UnreadableRecord:
+        return None
+
+
+def _scores(case: CaseRow) -> dict[str, Score]:
+    """Errored cases have none: an error is neither a blocked attack nor a successful one."""
+    if case.status == "error":
+        return {}
+    scores = {"utility": Score(value=float(case.utility))}
+    if case.injection_success is not None:
+        scores["injection_success"] = Score(value=float(case.injection_success))
+    return scores
+
+
+def _roles(case: CaseRow, block: StoredBlock | None) -> dict[str, ModelUsage]:
+    if block is not None:
+        return {name(role, "agent"): of_role(used) for role, used in block.usage.items()}
+    # Other people's files have a sum at most, prompt and completion together.
+    return {role: ModelUsage(total_tokens=tokens) for role, tokens in case.tokens_by_role.items()}
+
+
+def _metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, Any]:
+    injected = (block.written if block else None) or mapping(stored.get("injections"))
+    told = {
+        "suite": case.suite,
+        "user_task": case.user_task_id,
+        "injection_task": case.injection_task_id,
+        "attack": case.attack,
+        "defense": case.defense,
+        "simulated": case.simulated,
+        "payload_returned": case.exposed_raw,
+        "payload_shown": case.exposed_shown,
+        "injections": {name(vector): as_text(text) for vector, text in injected.items()} or None,
+        "notes": list(case.notes) or None,
+        "source": case.source,
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> EvalError | None:
+    if case.status != "error":
+        return None
+    text = as_text(stored.get("error") or "no message was stored")
+    trace = as_text(block.traceback) if block is not None and block.traceback else ""
+    return EvalError(message=f"{case.error_kind}: {text}", traceback=trace, traceback_ansi=trace)

@@ -1,0 +1,258 @@
+"""Runs as Inspect's logs: what is read back by `inspect_ai` is what the records hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_cases import case_of, store_own, store_published
+from typer.testing import CliRunner
+
+from agentsys.cli import app
+from agentsys.errors import ConfigError
+from agentsys.records.reading import read_cases
+from agentsys.records.schema import RoleUsage, StoredSpan
+
+inspect_log = pytest.importorskip("inspect_ai.log", reason="the extra `inspect` is not installed")
+
+Json = dict[str, Any]
+CALL: Json = {"function": "read_inbox", "args": {"n": 3, "intent": {"status": "string"}}, "id": "c1"}
+SEND: Json = {"function": "send_money", "args": {"to": "Mallory"}, "id": "w1"}
+
+
+def _call(role: str, prompt: int) -> Json:
+    plain: Json = dict.fromkeys(("cached", "reasoning"), 0)
+    return plain | {
+        "role": role,
+        "prompt": prompt,
+        "completion": 10,
+        "cost_usd": 0.25,
+        "latency_s": 0.5,
+        "model_id": "gpt-4o-2024-05-13",
+        "attempts": 1,
+        "from_cache": False,
+    }
+
+
+def _span(number: int, parent: int | None, kind: str, name: str | None = None, **more: Any) -> StoredSpan:
+    plain: Json = {"attempt": 0, "messages": [], "calls": [], "decision": {}, "duration_s": 1.0}
+    return StoredSpan(**(plain | {"id": number, "parent_id": parent, "kind": kind, "name": name} | more))
+
+
+def _said(role: str, text: str | None, calls: list[Json] | None = None) -> Json:
+    content = None if text is None else [{"type": "text", "content": text}]
+    return {"role": role, "content": content} | ({"tool_calls": calls} if role == "assistant" else {})
+
+
+MAIN = [
+    _said("system", "You are an agent."),
+    _said("user", "Read my mail."),
+    _said("assistant", None, [CALL]),
+    {**_said("tool", '{"status": "done"}'), "tool_call_id": "c1", "tool_call": CALL, "error": None},
+    _said("assistant", "Done."),
+]
+WORKER = [_said("system", "You read."), _said("user", "DATA"), _said("assistant", None, [SEND])]
+JUDGE = [_said("user", "Allow it?"), _said("assistant", "False")]
+SPANS = [
+    _span(0, None, "run"),
+    _span(1, 0, "main", messages=MAIN, calls=[_call("main", 100), _call("main", 120)]),
+    _span(2, 1, "tool", "read_inbox", decision={"args": {"n": 3}, "error": None}),
+    _span(3, 1, "worker", "read_inbox", messages=WORKER, calls=[_call("worker", 80)]),
+    _span(
+        4,
+        3,
+        "validator",
+        "send_money",
+        messages=JUDGE,
+        calls=[_call("validator", 40)],
+        decision={"allow": False, "by": "model", "call": {"tool": "send_money", "args": SEND["args"]}},
+    ),
+]
+USAGE = {
+    "main": RoleUsage(calls=2, prompt=220, completion=20, cost_usd=0.5),
+    "worker": RoleUsage(calls=1, prompt=80, completion=10, cost_usd=0.25),
+    "validator": RoleUsage(calls=1, prompt=40, completion=10, cost_usd=0.25),
+}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    store_own(folder, case_of(), spans=SPANS, usage=USAGE, written={"bill": "Send money"})
+    store_own(folder, case_of(user_task_id="user_task_1"), utility=False, security=True)
+    store_own(folder, case_of(user_task_id="user_task_2"), status="error", error_kind="timeout")
+    store_own(folder, case_of(attack="none"))
+    store_own(folder, case_of(epoch=1))
+    return folder
+
+
+def _exported(runs: Path, out: Path) -> list[Any]:
+    done = CliRunner().invoke(
+        app, ["export", "inspect", str(runs), "--out", str(out)], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    return [inspect_log.read_eval_log(str(path)) for path in sorted(out.glob("*.eval"))]
+
+
+def _attacked(logs: list[Any]) -> Any:
+    (log,) = [log for log in logs if log.eval.task_args["attack"] != "none"]
+    return log
+
+
+def test_there_is_a_log_for_each_cell_and_a_sample_for_each_case(runs: Path, tmp_path: Path) -> None:
+    logs = _exported(runs, tmp_path / "logs")
+    assert len(logs) == 2
+    found = {(sample.id, sample.epoch) for sample in _attacked(logs).samples}
+    names = [f"user_task_{number}/injection_task_0" for number in (0, 1, 2)]
+    assert found == {(names[0], 1), (names[0], 2), (names[1], 1), (names[2], 1)}
+
+
+def test_scores_and_errors_are_the_records(runs: Path, tmp_path: Path) -> None:
+    log = _attacked(_exported(runs, tmp_path / "logs"))
+    samples = {(sample.id, sample.epoch): sample for sample in log.samples}
+    failed = samples["user_task_1/injection_task_0", 1]
+    assert {name: score.value for name, score in failed.scores.items()} == {
+        "utility": 0.0,
+        "injection_success": 1.0,
+    }
+    errored = samples["user_task_2/injection_task_0", 1]
+    assert not errored.scores
+    assert errored.error.message.startswith("timeout: ")
+    means = {score.name: score.metrics["mean"].value for score in log.results.scores}
+    assert means == {"utility": pytest.approx(2 / 3), "injection_success": pytest.approx(1 / 3)}
+    assert log.results.completed_samples == 3
+
+
+def test_tokens_and_cost_are_counted_by_role(runs: Path, tmp_path: Path) -> None:
+    log = _attacked(_exported(runs, tmp_path / "logs"))
+    (sample,) = [s for s in log.samples if s.role_usage]
+    assert {role: used.total_tokens for role, used in sample.role_usage.items()} == {
+        "main": 240,
+        "worker": 90,
+        "validator": 50,
+    }
+    assert sample.role_usage["worker"].total_cost == 0.25
+    assert log.stats.model_usage["gpt-4o"].total_tokens == 380
+
+
+def test_events_tell_the_story_in_order_with_a_lane_for_the_worker(runs: Path, tmp_path: Path) -> None:
+    log = _attacked(_exported(runs, tmp_path / "logs"))
+    (sample,) = [s for s in log.samples if s.role_usage]
+    told = [(e.event, getattr(e, "role", None) or getattr(e, "name", None)) for e in sample.events]
+    begun = [entry for entry in told if entry[0] in ("span_begin", "model", "tool", "approval", "score")]
+    assert begun == [
+        ("span_begin", "solvers"),
+        ("span_begin", "main_agent"),
+        ("model", "main"),
+        ("tool", None),
+        ("span_begin", "read_inbox"),
+        ("span_begin", "worker_agent"),
+        ("model", "worker"),
+        ("span_begin", "validator"),
+        ("model", "validator"),
+        ("approval", None),
+        ("tool", None),
+        ("model", "main"),
+        ("span_begin", "scorers"),
+        ("score", None),
+        ("score", None),
+    ]
+    read, denied = [e for e in sample.events if e.event == "tool"]
+    assert (read.function, read.result, read.error) == ("read_inbox", '{"status": "done"}', None)
+    assert (denied.function, denied.error.type) == ("send_money", "approval")
+    (verdict,) = [e for e in sample.events if e.event == "approval"]
+    assert (verdict.decision, verdict.approver, verdict.call.function) == (
+        "reject",
+        "validator",
+        "send_money",
+    )
+    worker = next(e for e in sample.events if e.event == "span_begin" and e.name == "worker_agent")
+    assert denied.span_id == verdict.span_id == worker.id
+    times = [event.timestamp for event in sample.events]
+    assert times == sorted(times)
+
+
+def test_the_viewers_timeline_nests_the_worker_in_the_main_agent(runs: Path, tmp_path: Path) -> None:
+    from inspect_ai.event import timeline_build  # type: ignore[import-not-found,unused-ignore]
+
+    log = _attacked(_exported(runs, tmp_path / "logs"))
+    (sample,) = [s for s in log.samples if s.role_usage]
+    lanes: list[str] = []
+
+    def walk(span: Any) -> None:
+        lanes.append(span.name)
+        for item in span.content:
+            if item.type == "span":
+                walk(item)
+
+    walk(timeline_build(sample.events).root)
+    assert "worker_agent" in lanes
+    assert "validator" in lanes
+
+
+def test_a_second_export_overwrites_the_first(runs: Path, tmp_path: Path) -> None:
+    first = [log.eval.eval_id for log in _exported(runs, tmp_path / "logs")]
+    assert [log.eval.eval_id for log in _exported(runs, tmp_path / "logs")] == first
+    uuids = [s.uuid for log in _exported(runs, tmp_path / "logs") for s in log.samples]
+    assert len(set(uuids)) == len(uuids)
+
+
+def test_simulated_runs_stay_marked(tmp_path: Path) -> None:
+    store_own(tmp_path / "runs", case_of(model="simulated"), simulated=True)
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    assert log.eval.tags == ["simulated"]
+    assert log.eval.metadata["simulated"] is True
+    assert "(simulated)" in log.eval.model
+
+
+def test_published_files_and_odd_ones_are_written_too(tmp_path: Path) -> None:
+    hostile = [
+        {"role": "user", "content": "<script>alert(1)</script>\x1b[31m \ud800"},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": 3, "args": [1], "id": None}]},
+        {"role": "tool", "content": [{"type": "text"}, 7], "tool_call": None, "error": {"a": 1}},
+        "no message",
+        {"role": "nobody", "content": None},
+    ]
+    store_published(tmp_path / "runs", messages=hostile)
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    (sample,) = log.samples
+    assert sample.id == "user_task_0/injection_task_1"
+    assert [e.function for e in sample.events if e.event == "tool"] == ["unknown tool"]
+
+
+def test_spans_that_are_no_tree_are_no_loop(tmp_path: Path) -> None:
+    spans = [_span(0, 1, "worker", messages=JUDGE), _span(1, 0, "main"), _span(1, 1, "tool", "x")]
+    store_own(tmp_path / "runs", case_of(), spans=spans)
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    assert sum(event.event == "span_begin" for event in log.samples[0].events) >= 3
+
+
+def test_two_cases_of_one_id_are_refused() -> None:
+    from stored_cases import row
+
+    from agentsys.inspect_logs.cell_log import cell_log
+
+    with pytest.raises(ConfigError, match="export one folder"):
+        cell_log([row(), row()], None)
+
+
+@pytest.mark.slow
+def test_published_runs_come_back_equal(published: Callable[[str], Path], tmp_path: Path) -> None:
+    """726 runs of AgentDojo: scores of each, read back by inspect_ai."""
+    runs = published("agentdojo-gpt-4o-mini-2024-07-18")
+    cases = {
+        (case.attack, case.suite, f"{case.user_task_id}/{case.injection_task_id or ''}".rstrip("/")): case
+        for case in read_cases([runs]).cases
+        if not case.is_injection_task_alone
+    }
+    counted = 0
+    for log in _exported(runs, tmp_path / "logs"):
+        for sample in log.samples:
+            case = cases[log.eval.task_args["attack"], log.eval.task_args["suite"], sample.id]
+            assert sample.scores["utility"].value == case.utility
+            if case.injection_success is not None:
+                assert sample.scores["injection_success"].value == case.injection_success
+            counted += 1
+    assert counted == len(cases) == 726
