@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
-    ("audit",),
+    ("audit", "inspect_logs"),
     ("rescoring",),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
@@ -26,6 +26,7 @@ WHAT = {
     "cli": "a command a file",
     "api": "the public functions",
     "audit": "static / traces",
+    "inspect_logs": "logs of Inspect",
     "rescoring": "recorded calls again",
     "runs": "plan, claim, execute, store",
     "analysis": "statistics < metrics < tables < the rest",

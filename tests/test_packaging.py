@@ -30,8 +30,8 @@ def pyproject() -> Any:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-CONSTRAINTS = ("constraints.txt", "constraints-detectors.txt")
-"""The second adds to the first what the extra `detectors` needs; no package stands in both."""
+CONSTRAINTS = ("constraints.txt", "constraints-detectors.txt", "constraints-inspect.txt")
+"""The others add to the first what the extras `detectors` and `inspect` need; no package stands in two."""
 
 
 def constraints() -> list[Requirement]:
