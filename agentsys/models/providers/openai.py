@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers import openai_wire, responses_wire
+from agentsys.models.providers import openai_wire, responses_wire, text_tools
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
+from agentsys.models.providers.text_tools import PROTOCOLS, ProtocolName, ToolRole
 from agentsys.models.providers.wire_text import encode
 
 
@@ -35,7 +37,23 @@ class OpenAIModel(PostingModel):
     """Whether `<think>` at the beginning of a text is taken for thoughts, for servers without a reasoning
     parser; with chat completions."""
 
+    tools: Literal["native", "text"] = "native"
+    """Whether tools go through the server's own tool calls, or through text: told in the system message, with
+    calls read from what the model writes. For servers without a parser for the model, and for models that
+    were trained to have results under a role of their own."""
+    text_protocol: ProtocolName = "agentdojo"
+    """With `tools: text`: `agentdojo` is what AgentDojo's own element for local models sends and reads;
+    `agentdojo+` reads every call of a reply and tells the model of one that cannot be read; `llama3` is the
+    form that Llama 3 was trained on."""
+    tool_role: ToolRole | None = None
+    """With `tools: text`, the role of results: `tool`, `user`, `input` (Meta-SecAlign) or `ipython` (Llama 3);
+    None: the protocol's own."""
+
     def __post_init__(self) -> None:
+        if self.tools == "text" and self.api == "responses":
+            raise ConfigError(f"Model '{self.name}': tools: text goes with api: chat.")
+        if self.text_protocol not in PROTOCOLS:
+            raise ConfigError(unknown_name("text_protocol", self.text_protocol, PROTOCOLS))
         super().__post_init__()
         if self.reasoning_effort is not None and self.api == "chat":
             self._fixed["reasoning_effort"] = self.reasoning_effort
@@ -57,12 +75,16 @@ class OpenAIModel(PostingModel):
     def _read(self, answer: bytes, request: ChatRequest) -> ChatReply:
         if self.api == "responses":
             return responses_wire.read_reply(answer, self.price, self._key)
-        return openai_wire.read_reply(answer, self.price, self._key, strip_think=self.strip_think)
+        reply = openai_wire.read_reply(answer, self.price, self._key, strip_think=self.strip_think)
+        if self.tools == "native":
+            return reply
+        message = text_tools.with_calls(reply.message, request, PROTOCOLS[self.text_protocol])
+        return replace(reply, message=message)
 
     def _body(self, request: ChatRequest) -> bytes:
         body = self._response(request) if self.api == "responses" else self._completion(request)
         body.update(self._fixed)
-        if not request.tools:
+        if not request.tools or self.tools == "text":
             return encode(body)
         body["tool_choice"] = request.tool_choice
         return with_tools(body, self._tools.get(request.tools))
@@ -70,15 +92,22 @@ class OpenAIModel(PostingModel):
     def _completion(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "messages": openai_wire.wire_messages(request.messages, self.system_role, self.reasoning_field),
+            "messages": self._messages(request),
             **self._temperature(request),
         }
+        if self.tools == "text":
+            body["seed"] = text_tools.seed_of(body["messages"])
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body[self.max_tokens_field] = max_tokens
         if request.reply_schema is not None:
             body["response_format"] = openai_wire.response_format(request.reply_schema)
         return body
+
+    def _messages(self, request: ChatRequest) -> list[dict[str, Any]]:
+        if self.tools == "text":
+            return text_tools.wire_messages(request, PROTOCOLS[self.text_protocol], self.tool_role)
+        return openai_wire.wire_messages(request.messages, self.system_role, self.reasoning_field)
 
     def _response(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -1,0 +1,227 @@
+"""Tools through text: for models whose server has no tool calls, or whose results need a role of their own.
+
+The tools stand in the system message, a call is text in the reply, and its result goes back as a message.
+Only what the model itself wrote is read for calls: a call that stands in a result is none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+
+from agentsys.models.chat import ChatRequest, ToolSpec, text_of
+from agentsys.models.errors import ModelError
+from agentsys.models.providers.wire_text import (
+    encode,
+    read_json,
+    result_text,
+    speakable,
+)
+
+ProtocolName = Literal["agentdojo", "agentdojo+", "llama3"]
+ToolRole = Literal["tool", "user", "input", "ipython"]
+
+MALFORMED_CALL = "malformed_call"
+"""Tool that a call is made to which cannot be read: there is none of this name, so the model is told."""
+
+
+@dataclass(frozen=True)
+class TextProtocol:
+    """One way to write tools, calls and results as text."""
+
+    system: Callable[[str, Sequence[ToolSpec]], str]
+    """(the system message, the tools, at least one) -> the system message with both."""
+    said: Callable[[ChatAssistantMessage], str]
+    """A turn of the model as it is shown again."""
+    result: Callable[[ChatToolResultMessage], str]
+    """The result of a call."""
+    read: Callable[[str], list[FunctionCall]]
+    """A reply -> its calls, in order."""
+    tool_role: ToolRole
+    """Role of results unless a YAML says another."""
+
+
+def wire_messages(
+    request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
+) -> list[dict[str, Any]]:
+    """The conversation, tools included. Without a system message the tools are nowhere to be seen."""
+    return [_wire_message(message, request, protocol, tool_role) for message in request.messages]
+
+
+def _wire_message(
+    message: ChatMessage, request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
+) -> dict[str, Any]:
+    match message["role"]:
+        case "system":
+            text = text_of(message)
+            return {
+                "role": "system",
+                "content": protocol.system(text, request.tools) if request.tools else text,
+            }
+        case "tool":
+            return {"role": tool_role or protocol.tool_role, "content": protocol.result(message)}
+        case "assistant":
+            return {"role": "assistant", "content": protocol.said(message)}
+        case _:
+            return {"role": "user", "content": _blocks(message)}
+
+
+def with_calls(
+    message: ChatAssistantMessage, request: ChatRequest, protocol: TextProtocol
+) -> ChatAssistantMessage:
+    """A reply with the calls that its text holds; the text stays as it was written, calls included."""
+    if not request.tools or request.tool_choice == "none":
+        return message
+    return {**message, "tool_calls": protocol.read(text_of(message)) or None}
+
+
+def seed_of(messages: object) -> int:
+    """A seed for a request, the same for the same one: 0 to 1,000,000, as AgentDojo draws it at random."""
+    return zlib.crc32(encode(messages)) % 1_000_001
+
+
+def _blocks(message: ChatMessage) -> str:
+    """AgentDojo's way: each block's text and a blank line, without blanks at either end."""
+    blocks = message["content"] or ()
+    return "".join(f"{block['content']}\n\n" for block in blocks if block["type"] == "text").strip()
+
+
+# ---- AgentDojo's own, of its element for local models (0.1.35)
+
+
+def _agentdojo_system(text: str, tools: Sequence[ToolSpec]) -> str:
+    # AgentDojo is pinned, and published runs were made with its prompt. Imported here: it loads openai.
+    from agentdojo.agent_pipeline.llms.local_llm import _tool_calling_prompt
+
+    rows = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+    ]
+    prompt: str = _tool_calling_prompt.format(
+        functions="".join(json.dumps(row, indent=2) + "\n\n" for row in rows)
+    )
+    return f"{prompt}\n\n## Additional Instructions\n\n{text}" if text else prompt
+
+
+def _agentdojo_result(message: ChatToolResultMessage) -> str:
+    if message["error"] is not None:
+        return json.dumps({"error": message["error"]})
+    # The list of blocks itself, as AgentDojo's element sends it; thoughts no tool has.
+    return json.dumps({"result": message["content"]})
+
+
+_OPENING = re.compile(r"<function\s*=\s*([^>]+)>")
+_CLOSING = "</function>"
+
+
+def _first_call(text: str) -> list[FunctionCall]:
+    """The first call alone, its arguments up to the first closing tag; none where they are no JSON object."""
+    opened = _OPENING.search(text)
+    if opened is None:
+        return []
+    args = _object(text[opened.end() :].partition(_CLOSING)[0].strip())
+    return [] if args is None else [FunctionCall(function=opened.group(1).strip(), args=args)]
+
+
+def _every_call(text: str) -> list[FunctionCall]:
+    """Every call; arguments may hold a closing tag, and one that cannot be read is told to the model."""
+    found, place = [], 0
+    while (opened := _OPENING.search(text, place)) is not None:
+        args, place = _up_to_some_closing_tag(text, opened.end())
+        if args is None:
+            found.append(
+                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : place][:500]})
+            )
+        else:
+            found.append(FunctionCall(function=opened.group(1).strip(), args=args))
+    return found
+
+
+_MOST_TAGS = 20
+"""Closing tags tried for one call."""
+
+
+def _up_to_some_closing_tag(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
+    """The arguments, and where the call ends; without readable ones it ends at its first closing tag."""
+    ends = [match.start() for match in re.finditer(re.escape(_CLOSING), text[start:])][:_MOST_TAGS]
+    for end in [*ends, len(text) - start]:
+        args = _object(text[start : start + end].strip())
+        if args is not None:
+            return args, min(start + end + len(_CLOSING), len(text))
+    return None, start + ends[0] + len(_CLOSING) if ends else len(text)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = read_json(text)
+        return value if isinstance(value, dict) else None
+    except ModelError:
+        return None
+
+
+# ---- Llama 3's: a call is a JSON object and nothing else, results stand under a role of their own
+
+_LLAMA_TOOLS = (
+    "You can call functions. To call some, answer with nothing but one JSON object for each, in this form:\n"
+    '{"name": "the function\'s name", "parameters": {"an argument\'s name": "its value"}}\n'
+    "Separate several with a semicolon. What they return comes in the next message. Where no function is needed "
+    "any more, answer in plain words.\n\nFunctions:\n"
+)
+_SPACE = re.compile(r"[\s;]*")
+_DECODER = json.JSONDecoder()
+
+
+def _llama3_system(text: str, tools: Sequence[ToolSpec]) -> str:
+    rows = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+    ]
+    listed = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    return f"{text}\n\n{_LLAMA_TOOLS}{listed}" if text else f"{_LLAMA_TOOLS}{listed}"
+
+
+def _llama3_calls(text: str) -> list[FunctionCall]:
+    """The calls of a reply that holds nothing else, but for Llama's own tag or a fence around them."""
+    bare = text.strip().removeprefix("<|python_tag|>").strip()
+    fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", bare, re.DOTALL)
+    try:
+        values = list(_objects(fenced.group(1) if fenced else bare))
+        calls = [_llama3_call(value) for value in values]
+    except (ValueError, RecursionError, ModelError):
+        return []
+    return [call for call in calls if call is not None] if all(calls) else []
+
+
+def _objects(text: str) -> Iterator[object]:
+    place = _end(text, 0)
+    while place < len(text):
+        value, place = _DECODER.raw_decode(text, place)
+        yield from value if isinstance(value, list) else [value]
+        place = _end(text, place)
+
+
+def _end(text: str, place: int) -> int:
+    """The place behind blanks and semicolons."""
+    found = _SPACE.match(text, place)
+    return found.end() if found else place
+
+
+def _llama3_call(value: object) -> FunctionCall | None:
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        return None
+    args = value.get("parameters", value.get("arguments", {}))
+    if not isinstance(args, dict):
+        return None
+    return FunctionCall(function=value["name"], args=speakable(args))
+
+
+PROTOCOLS: dict[ProtocolName, TextProtocol] = {
+    "agentdojo": TextProtocol(_agentdojo_system, _blocks, _agentdojo_result, _first_call, "tool"),
+    "agentdojo+": TextProtocol(_agentdojo_system, _blocks, _agentdojo_result, _every_call, "tool"),
+    "llama3": TextProtocol(_llama3_system, _blocks, result_text, _llama3_calls, "ipython"),
+}
