@@ -12,7 +12,7 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.card import ModelCard
 from agentsys.models.chat import ChatModel
 
-_NOT_IDENTITY = {"name", "price", "timeout_s", "max_reply_bytes", "api_key_env"}
+_NOT_IDENTITY = {"name", "price", "timeout_s", "max_reply_bytes", "api_key_env", "prompt_cache"}
 """Arguments that no reply depends on."""
 _MOVED = {
     "agentsys.models.anthropic.AnthropicModel": "agentsys.models.providers.anthropic.AnthropicModel",

@@ -29,6 +29,7 @@ NOT_IDENTITY = {
         "max_reply_bytes",
         "price",
         "project_env",
+        "prompt_cache",
         "retry",
         "send_role",
         "simulated",

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.models import text_tools
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers import openai_wire, responses_wire, text_tools
+from agentsys.models.providers import openai_wire, responses_wire
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
-from agentsys.models.providers.text_tools import PROTOCOLS, ProtocolName, ToolRole
 from agentsys.models.providers.wire_text import encode
+from agentsys.models.text_tools import PROTOCOLS, ProtocolName, ToolRole
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -46,8 +47,8 @@ class OpenAIModel(PostingModel):
     `agentdojo+` reads every call of a reply and tells the model of one that cannot be read; `llama3` is the
     form that Llama 3 was trained on."""
     tool_role: ToolRole | None = None
-    """With `tools: text`, the role of results: `tool`, `user`, `input` (Meta-SecAlign) or `ipython` (Llama 3);
-    None: the protocol's own."""
+    """With `tools: text`, the role of results: `tool`, `user`, `input` (Meta-SecAlign) or `ipython` (Llama
+    3); None: the protocol's own."""
 
     def __post_init__(self) -> None:
         if self.tools == "text" and self.api == "responses":

@@ -54,8 +54,11 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
         case "assistant":
             calls = [_call(call) for call in listed(message.get("tool_calls"), "tool_calls")]
             conversation.assistant(content, calls)
-        case "tool":
+        case "tool" if message.get("tool_call_id") is not None:
             conversation.result(message.get("tool_call_id"), content)
+        case "tool" | "input" | "ipython":
+            # Of a protocol in which calls are text: what one returned has no id, and one of these roles.
+            conversation.user(content)
         case other:
             raise WireError(f"unknown message role {other!r}")
 

@@ -18,7 +18,14 @@ from agentsys.models.simulated.grounding import grounded_args, replaced_facts, w
 from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import ScriptProgress, replay
-from agentsys.models.simulated.prompted import as_native, from_actions, in_action, in_tags
+from agentsys.models.simulated.prompted import (
+    as_native,
+    from_actions,
+    from_text_protocol,
+    in_action,
+    in_tags,
+    in_text_protocol,
+)
 from agentsys.models.simulated.quoting import quote_into
 from agentsys.models.simulated.script_position import ScriptPosition
 
@@ -26,9 +33,17 @@ NO_FIELDS = {"status": "string"}
 """The intent of a call that nothing is taken from."""
 
 
+_WRITTEN_TOOLS = (
+    (as_native, in_tags),
+    (from_actions, in_action),
+    (from_text_protocol, in_text_protocol),
+)
+"""Ways to be told tools in the prompt: how a request is read, and how its answer is written."""
+
+
 def plain_agent(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssistantMessage:
     """The next step: an open goal's call, else the task's next call, else the answer."""
-    for native, written in ((as_native, in_tags), (from_actions, in_action)):
+    for native, written in _WRITTEN_TOOLS:
         prompted = native(request)
         if prompted is not None:
             return written(_next_step(prompted, knowledge))

@@ -1,17 +1,20 @@
-"""The plain agent where tools are told in the system message, and called in tags or as fenced actions.
+"""The plain agent where tools are told in the system message and called in the reply's text.
+
+They are called in tags, as fenced actions, or in AgentDojo's text protocol.
 
 Such a request is turned into one with native tools, answered as always, and the answer written as asked.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 
-from agentsys.models.chat import ChatRequest, assistant, text_of, user
+from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
 from agentsys.models.fenced_actions import (
     FINISH,
     QUESTION,
@@ -32,6 +35,7 @@ from agentsys.models.tagged_calls import (
     write_calls,
     write_reply,
 )
+from agentsys.models.text_tools import PROTOCOLS, told_tools, written_call
 
 
 def as_native(request: ChatRequest) -> ChatRequest | None:
@@ -92,6 +96,48 @@ def in_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
     if not calls:
         return assistant(write_action(Action(FINISH, text_of(reply))))
     return assistant(write_action(Action(calls[0].function, dict(calls[0].args)), text_of(reply)))
+
+
+def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
+    """The request with native tools and calls, where AgentDojo's text protocol is spoken; None elsewhere."""
+    first = request.messages[0] if request.messages else None
+    told = told_tools(text_of(first)) if first is not None and first["role"] == "system" else None
+    if request.tools or told is None:
+        return None
+    messages: list[ChatMessage] = [system(told[1])]
+    for message in request.messages[1:]:
+        open_call = _open_call(messages)
+        returned = _returned(text_of(message)) if message["role"] == "user" else None
+        if open_call is not None and returned is not None:
+            output, error = returned
+            messages.append({**_result(open_call, output), "error": error})
+        elif message["role"] == "assistant":
+            calls = PROTOCOLS["agentdojo"].read(text_of(message))
+            messages.append({**message, "tool_calls": calls or None})
+        else:
+            messages.append(message)
+    return replace(request, messages=messages, tools=told[0])
+
+
+def in_text_protocol(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+    """A native reply as text, its first call in it: the protocol knows no others."""
+    calls = [written_call(call) for call in reply["tool_calls"] or ()][:1]
+    return assistant("\n".join(filter(None, [text_of(reply), *calls])))
+
+
+def _returned(text: str) -> tuple[str, str | None] | None:
+    """Output and error of a call's result; None where a message is something else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not {"result", "error"} & value.keys():
+        return None
+    if "error" in value:
+        return "", str(value["error"])
+    blocks = value["result"]
+    listed = blocks if isinstance(blocks, list) else [{"content": blocks}]
+    return "\n".join(str(block.get("content")) for block in listed if isinstance(block, dict)), None
 
 
 def _open_call(messages: Sequence[ChatMessage]) -> FunctionCall | None:

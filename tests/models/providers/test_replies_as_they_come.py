@@ -241,3 +241,25 @@ def test_what_a_fastapi_server_says_is_shown(detail: Any) -> None:
         pytest.raises(ModelError, match="Not allowed here"),
     ):
         model_at("openai", server.base_url).complete(ASK)
+
+
+def test_tokens_read_from_and_written_to_a_cache_have_prices_of_their_own() -> None:
+    usage = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 1000,
+        "cache_creation_input_tokens": 100,
+        "output_tokens": 5,
+    }
+    body = {"type": "message", "content": [{"type": "text", "text": "x"}], "usage": usage}
+    price = Price.model_validate(
+        {"prompt": 1.0, "cached": 0.1, "written": 1.25, "completion": 2.0, "as_of": "2026-01-01"}
+    )
+    with answering(200, json.dumps(body).encode()) as server:
+        reply = model_at("anthropic", server.base_url, price=price, prompt_cache=True).complete(ASK)
+        asked = json.loads(server.last)
+        model_at("anthropic", server.base_url).complete(ASK)
+        plain = json.loads(server.last)
+    assert reply.usage == Usage(1110, 5, 1000, written=100)
+    assert reply.cost_usd == pytest.approx((10 + 100 + 125 + 10) / 1e6)
+    assert asked["cache_control"] == {"type": "ephemeral"}
+    assert "cache_control" not in plain

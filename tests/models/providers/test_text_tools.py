@@ -20,7 +20,7 @@ from providers_under_test import answering, model_at
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.loop import tool_loop
-from agentsys.models.providers.text_tools import MALFORMED_CALL, PROTOCOLS, ProtocolName
+from agentsys.models.text_tools import MALFORMED_CALL, PROTOCOLS, ProtocolName
 from agentsys.models.tools import tool_specs
 
 

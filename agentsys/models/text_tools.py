@@ -19,6 +19,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 from agentsys.models.chat import ChatRequest, ToolSpec, text_of
 from agentsys.models.errors import ModelError
 from agentsys.models.providers.wire_text import (
+    arguments_json,
     encode,
     read_json,
     result_text,
@@ -116,6 +117,26 @@ def _agentdojo_result(message: ChatToolResultMessage) -> str:
     return json.dumps({"result": message["content"]})
 
 
+def told_tools(text: str) -> tuple[list[ToolSpec], str] | None:
+    """The tools of a system message in AgentDojo's protocol, and what else it says; None if it is another."""
+    if _CLOSING not in text:
+        return None
+    from agentdojo.agent_pipeline.llms.local_llm import _tool_calling_prompt
+
+    head, _, after = _tool_calling_prompt.partition("{functions}")
+    listed, found, rest = text.removeprefix(head).partition(after.format())
+    if not text.startswith(head) or not found:
+        return None
+    rows = list(_objects(listed))
+    own = rest.partition("## Additional Instructions")[2].strip()
+    return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows], own  # type: ignore[index]
+
+
+def written_call(call: FunctionCall) -> str:
+    """A call as text, in AgentDojo's protocol."""
+    return f"<function={call.function}>{arguments_json(call)}{_CLOSING}"
+
+
 _OPENING = re.compile(r"<function\s*=\s*([^>]+)>")
 _CLOSING = "</function>"
 
@@ -170,8 +191,8 @@ def _object(text: str) -> dict[str, Any] | None:
 _LLAMA_TOOLS = (
     "You can call functions. To call some, answer with nothing but one JSON object for each, in this form:\n"
     '{"name": "the function\'s name", "parameters": {"an argument\'s name": "its value"}}\n'
-    "Separate several with a semicolon. What they return comes in the next message. Where no function is needed "
-    "any more, answer in plain words.\n\nFunctions:\n"
+    "Separate several with a semicolon. What they return comes in the next message. Where no function is "
+    "needed any more, answer in plain words.\n\nFunctions:\n"
 )
 _SPACE = re.compile(r"[\s;]*")
 _DECODER = json.JSONDecoder()
