@@ -24,6 +24,7 @@ FOUNDATION = {
     "agentsys.payload_lines",
     "agentsys.storable",
     "agentsys.declared_facts",
+    "agentsys.loopback",
 }
 PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
@@ -39,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.extras": {"agentsys.errors"},
     "agentsys.amounts": set(),
     "agentsys.ledger": set(),
+    "agentsys.loopback": {"agentsys.errors"},
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},
     "agentsys.parsing_threads": set(),
@@ -67,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
     "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
+    "agentsys.view": FOUNDATION | {"agentsys", "agentsys.records", "agentsys.analysis"},
     "agentsys.rescoring": FOUNDATION
     | {
         "agentsys.records",

@@ -31,6 +31,7 @@ COMMANDS = {
     "budget": CommandSource("agentsys.cli.budget:budget", "Attack success by the queries a search may make."),
     "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),
     "export": CommandSource("agentsys.cli.export:export", "Write runs as logs of Inspect (inspect view)."),
+    "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
     "rescore": CommandSource("agentsys.cli.rescore:rescore", "Score recorded runs again under any version."),
     "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),

@@ -45,11 +45,13 @@ def serve(
     ] = 0.0,
 ) -> None:
     """Serve the simulated model in the formats of OpenAI, Anthropic and Gemini, till Ctrl-C. Not an LLM."""
+    from agentsys.loopback import loopback
     from agentsys.models.serving import Faults
     from agentsys.models.serving import serve as start
-    from agentsys.models.serving.server import loopback
 
-    loopback(host)  # A slip in the cheap options should not wait for the model to be built.
+    loopback(
+        host, "a model is served"
+    )  # A slip in the cheap options should not wait for the model to be built.
     planned = Faults(fail_rate, _kinds(faults, fail_rate), seed, retry_after_s=retry_after_s, hold_s=hold_s)
     options = {
         "susceptibility": susceptibility,
@@ -63,7 +65,7 @@ def serve(
     model = _model(version, options, overrides or ())
     with start(model, faults=planned, latency_s=latency_ms / 1000, host=host, port=port) as server:
         print(_banner(server), flush=True)
-        _wait_for_interrupt()
+        wait_for_interrupt()
         print(_summary(server), flush=True)
 
 
@@ -91,7 +93,8 @@ def _banner(server: Server) -> str:
     )
 
 
-def _wait_for_interrupt() -> None:
+def wait_for_interrupt() -> None:
+    """Return when the user has had enough: Ctrl-C, or `kill`."""
     # `kill` ends a server that a script has put in the background, where shells switch Ctrl-C off.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):

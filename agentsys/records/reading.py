@@ -86,17 +86,30 @@ def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = No
             rows.append(line.case)
     if not rows:
         raise ConfigError(nothing_found(roots, skipped, other))
-    settled = settle([told_of(row) for row in rows], names or Names())
+    found = counted(rows, names or Names())
     own = logdirs_of(row.source for row in rows if not row.foreign)
+    return replace(
+        found,
+        skipped=tuple(skipped),
+        other_files=other,
+        seen=seen,
+        unfinished=unfinished_in(roots, own),
+    )
+
+
+def counted(rows: Sequence[CaseRow], names: Names) -> Reading:
+    """Rows as their files give them -> under the names that folders and tasks settle, each case once.
+
+    Args:
+        rows: In the order of the paths.
+        names: The user's word on other people's folders.
+    """
+    settled = settle([told_of(row) for row in rows], names)
     return Reading(
         tuple(_named(rows[place], settled, place) for place in settled.counted),
-        tuple(skipped),
-        len(settled.repeated),
-        other,
-        seen,
-        unfinished_in(roots, own),
-        settled.repeated,
-        settled.notes,
+        repeated=len(settled.repeated),
+        repeats=settled.repeated,
+        settled=settled.notes,
     )
 
 

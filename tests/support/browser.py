@@ -27,8 +27,9 @@ _FLAGS = [
     "--disable-sync",
     "--disable-default-apps",
     "--disable-dev-shm-usage",
-    # Whatever a page asks for over the network goes to a port where nobody listens.
-    "--host-resolver-rules=MAP * 127.0.0.1:9",
+    # Whatever a page asks for over the network goes to a port where nobody listens; a server of a test's own
+    # is on loopback.
+    "--host-resolver-rules=MAP * 127.0.0.1:9, EXCLUDE 127.0.0.1",
     "--window-size=1400,1000",
 ]
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
@@ -47,10 +48,11 @@ class Browser:
     def __init__(self, session: str) -> None:
         self._session = session
 
-    def open(self, page: Path, fragment: str = "") -> None:
-        """Load a file from scratch, also where only the part after `#` differs."""
+    def open(self, page: Path | str, fragment: str = "") -> None:
+        """Load a file, or an address, from scratch, also where only the part after `#` differs."""
+        address = page if isinstance(page, str) else page.as_uri()
         self._post("url", {"url": "about:blank"})
-        self._post("url", {"url": f"{page.as_uri()}{fragment}"})
+        self._post("url", {"url": f"{address}{fragment}"})
 
     def run(self, script: str, *arguments: object) -> Any:
         """The value a script returns; it runs in the page as a user's console would."""

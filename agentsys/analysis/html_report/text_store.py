@@ -12,9 +12,14 @@ LONGEST = 60_000
 
 
 class TextStore:
-    """Numbers texts. System prompts, contexts and tool outputs recur in hundreds of cases."""
+    """Numbers texts. System prompts, contexts and tool outputs recur in hundreds of cases.
 
-    def __init__(self) -> None:
+    Args:
+        first: The first text's number.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
         self._numbers: dict[Segments, int] = {}
         self.characters = 0
         """Of everything stored, for the report's size limit."""
@@ -23,12 +28,12 @@ class TextStore:
         """The text's number; a new one if it was not stored before."""
         key = tuple(segments)
         if key not in self._numbers:
-            self._numbers[key] = len(self._numbers)
+            self._numbers[key] = self.first + len(self._numbers)
             self.characters += sum(len(piece) for piece in key)
         return self._numbers[key]
 
     def listed(self) -> list[str | list[str]]:
-        """Texts by number: a plain string where nothing in it is marked."""
+        """Texts in the order of their numbers: a plain string where nothing in it is marked."""
         return [key[0] if len(key) == 1 else list(key) for key in self._numbers]
 
 

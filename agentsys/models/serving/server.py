@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import threading
 from types import TracebackType
 
 from agentsys.errors import ConfigError
+from agentsys.loopback import loopback
 from agentsys.models.chat import ChatModel
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
 from agentsys.models.serving.http import Captured, HttpListener
@@ -95,28 +95,10 @@ def serve(
     """
     plan = FaultPlan(faults or Faults())
     try:
-        listener = HttpListener((loopback(host), port), model, plan, latency_s)
+        listener = HttpListener((loopback(host, "a model is served"), port), model, plan, latency_s)
     except (OSError, OverflowError) as slip:
         raise ConfigError(
             f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."
         ) from slip
     listener.captured = [] if capture else None
     return Server(listener, plan)
-
-
-def loopback(host: str) -> str:
-    """The host as an address, if only this machine can reach it.
-
-    Raises:
-        ConfigError: If others could reach it: a served model asks nobody for a key.
-    """
-    address = "127.0.0.1" if host == "localhost" else host
-    try:
-        inside = ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        inside = False
-    if not inside:
-        raise ConfigError(
-            f"Host '{host}' is not loopback; a model is served on 127.0.0.1, ::1 or localhost only."
-        )
-    return address

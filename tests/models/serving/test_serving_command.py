@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from agentsys.cli import serve as command
 from agentsys.errors import ConfigError
 
-WAIT = command._wait_for_interrupt
+WAIT = command.wait_for_interrupt
 SEEN: dict[str, Any] = {}
 
 
@@ -28,7 +28,7 @@ def _no_benchmark_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         return Scripted(says("x"))
 
     monkeypatch.setattr(command, "_model", model)
-    monkeypatch.setattr(command, "_wait_for_interrupt", lambda: None)
+    monkeypatch.setattr(command, "wait_for_interrupt", lambda: None)
 
 
 def invoke(*arguments: str) -> Result:
@@ -55,7 +55,7 @@ def test_the_server_is_up_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> Non
         with urllib.request.urlopen(f"{printed[0]}/v1/models", timeout=5) as reply:
             assert reply.status == 200
 
-    monkeypatch.setattr(command, "_wait_for_interrupt", visit)
+    monkeypatch.setattr(command, "wait_for_interrupt", visit)
     assert "Served 1 requests" in invoke().output
 
 

@@ -88,7 +88,7 @@ async function follow() {
   let numbers = 0;
   for (;;) {
     try {
-      const told = await ask(`changes?since=${since}&numbers=${numbers}`);
+      const told = await ask(`changes?run=${run}&since=${since}&numbers=${numbers}`);
       if (told.run !== run) { location.reload(); return; }
       since = told.version;
       if (told.rows.length || told.gone.length) await take(told);

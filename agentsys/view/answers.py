@@ -1,0 +1,132 @@
+"""`Answers`: what the live page asks its server for, as text ready to be sent."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from agentsys import __version__
+from agentsys.analysis.html_report.build import page_title
+from agentsys.analysis.html_report.page import Live, PageContent, data_block, page
+from agentsys.analysis.html_report.text_store import TextStore
+from agentsys.analysis.html_report.trajectory import stored_json, trajectory_view
+from agentsys.analysis.tables.escaping import plain
+from agentsys.view.followed import FollowedRuns
+from agentsys.view.measured import MeasuredRuns
+
+NEWS_AFTER_S = 15.0
+"""How long a question for news is held if there is none."""
+_MOST_ASKED = 500
+"""Characters of a search."""
+_ROOM = 1_000_000
+"""Numbers kept free for the texts of one case; no case has so many."""
+
+
+class Answer(NamedTuple):
+    """The body of a response."""
+
+    content_type: str
+    text: str
+
+
+@dataclass
+class Answers:
+    """Answers by path. All may be asked at once, from many threads."""
+
+    runs: FollowedRuns
+    measured: MeasuredRuns
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Tells this server from the one before: a page of that one is loaded again."""
+    _cases_sent: itertools.count[int] = field(default_factory=itertools.count)
+
+    def answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """The answer to a question; None where there is nothing at this path.
+
+        Args:
+            path: Path of the address, beginning with `/`.
+            query: What stands behind `?`.
+        """
+        first, _, rest = path.removeprefix("/").partition("/")
+        if first == "case" and rest:
+            return self._case(rest)
+        known: dict[str, Callable[[], Answer | None]] = {
+            "/": self._page,
+            "/changes": lambda: self._changes(query),
+            "/numbers": self._numbers,
+            "/search": lambda: self._search(query.get("q", "")[:_MOST_ASKED]),
+        }
+        return known[path]() if path in known else None
+
+    def _page(self) -> Answer:
+        version, rows = self.runs.rows()
+        folders = [plain(str(folder)) for folder in self.runs.folders]
+        content = PageContent(
+            title=page_title(folders),
+            folders=folders,
+            made_by=f"agentsys {__version__}",
+            numbers=self.measured.numbers,
+            index=data_block(rows),
+            live=Live(self.run, version),
+        )
+        return Answer("text/html; charset=utf-8", page(content))
+
+    def _numbers(self) -> Answer | None:
+        html = self.measured.html
+        return Answer("text/html; charset=utf-8", html) if html else None
+
+    def _changes(self, query: Mapping[str, str]) -> Answer:
+        """The news since a version; a page of another server, which counts otherwise, need not wait for any."""
+        since, numbers = _number(query, "since"), _number(query, "numbers")
+        waits = NEWS_AFTER_S if query.get("run", self.run) == self.run else 0.0
+        news = self.runs.changes(since, waits, lambda: self.measured.version != numbers)
+        return _json(
+            {
+                "run": self.run,
+                "version": news.version,
+                "rows": news.rows,
+                "gone": news.gone,
+                "numbers": self.measured.version,
+                "reading": self.runs.reading_files,
+                "planned": self.measured.planned,
+            }
+        )
+
+    def _case(self, case_id: str) -> Answer | None:
+        case = self.runs.case(case_id)
+        if case is None:
+            return None
+        # The page keeps the texts of all cases it has asked for: no two may have one number.
+        store = TextStore(first=next(self._cases_sent) * _ROOM)
+        view = trajectory_view(case, stored_json(case.source), store)
+        return _json({"texts": list(enumerate(store.listed(), store.first)), "trajectory": view})
+
+    def _search(self, query: str) -> Answer:
+        """Ids of the cases whose files hold a text, however JSON spells it; ASCII letters of either case."""
+        sought = {
+            json.dumps(query, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "replace").lower()
+            for ascii_only in (True, False)
+        }
+        found = [name for name, case in self.runs.cases() if query and _holds(case.source, sought)]
+        return _json({"ids": found})
+
+
+def _holds(source: str, sought: set[bytes]) -> bool:
+    try:
+        content = Path(source).read_bytes().lower()
+    except (OSError, ValueError):
+        return False
+    return any(text in content for text in sought)
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    value = query.get(name, "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else 0
+
+
+def _json(value: object) -> Answer:
+    return Answer("application/json", data_block(value))
