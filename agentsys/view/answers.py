@@ -80,7 +80,7 @@ class Answers:
         return Answer("text/html; charset=utf-8", html) if html else None
 
     def _changes(self, query: Mapping[str, str]) -> Answer:
-        """The news since a version; a page of another server, which counts otherwise, need not wait for any."""
+        """The news since a version; a page of another server, which counts otherwise, waits for none."""
         since, numbers = _number(query, "since"), _number(query, "numbers")
         waits = NEWS_AFTER_S if query.get("run", self.run) == self.run else 0.0
         news = self.runs.changes(since, waits, lambda: self.measured.version != numbers)

@@ -148,15 +148,15 @@ def _trajectories(
 def _counts(reading: Reading, kept: int | None) -> list[tuple[str, str]]:
     cases = reading.cases
     counts = [
-        ("cases", len(cases)),
-        *([] if kept is None else [("trajectories", kept)]),
-        ("models", len({case.shown_model for case in cases})),
-        ("defenses", len({case.defense for case in cases})),
-        ("attacks", len({case.attack for case in cases} - {NO_ATTACK})),
-        ("errors", sum(case.status == "error" for case in cases)),
-        ("skipped files", len(reading.skipped)),
+        ("case", "cases", len(cases)),
+        *([] if kept is None else [("trajectory", "trajectories", kept)]),
+        ("model", "models", len({case.shown_model for case in cases})),
+        ("defense", "defenses", len({case.defense for case in cases})),
+        ("attack", "attacks", len({case.attack for case in cases} - {NO_ATTACK})),
+        ("error", "errors", sum(case.status == "error" for case in cases)),
+        ("skipped file", "skipped files", len(reading.skipped)),
     ]
-    return [(label, f"{count:,}") for label, count in counts]
+    return [(one if count == 1 else many, f"{count:,}") for one, many, count in counts]
 
 
 def _left_out(left: int, kept: int, limits: ReportLimits) -> str:
