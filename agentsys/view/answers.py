@@ -1,4 +1,4 @@
-"""`Answers`: what the live page asks its server for, as text ready to be sent."""
+"""`PageAnswers`: what the live page asks its server for, as text ready to be sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROOM = 1_000_000
 """Numbers kept free for the texts of one case; no case has so many."""
 
 
-class Answer(NamedTuple):
+class PageAnswer(NamedTuple):
     """The body of a response."""
 
     content_type: str
@@ -35,8 +35,8 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Answers:
-    """Answers by path. All may be asked at once, from many threads."""
+class PageAnswers:
+    """PageAnswers by path. All may be asked at once, from many threads."""
 
     runs: FollowedRuns
     measured: MeasuredRuns
@@ -44,7 +44,7 @@ class Answers:
     """Tells this server from the one before: a page of that one is loaded again."""
     _cases_sent: itertools.count[int] = field(default_factory=itertools.count)
 
-    def answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
+    def answer(self, path: str, query: Mapping[str, str]) -> PageAnswer | None:
         """The answer to a question; None where there is nothing at this path.
 
         Args:
@@ -54,7 +54,7 @@ class Answers:
         first, _, rest = path.removeprefix("/").partition("/")
         if first == "case" and rest:
             return self._case(rest)
-        known: dict[str, Callable[[], Answer | None]] = {
+        known: dict[str, Callable[[], PageAnswer | None]] = {
             "/": self._page,
             "/changes": lambda: self._changes(query),
             "/numbers": self._numbers,
@@ -62,7 +62,7 @@ class Answers:
         }
         return known[path]() if path in known else None
 
-    def _page(self) -> Answer:
+    def _page(self) -> PageAnswer:
         version, rows = self.runs.rows()
         folders = [plain(str(folder)) for folder in self.runs.folders]
         content = PageContent(
@@ -73,13 +73,13 @@ class Answers:
             index=data_block(rows),
             live=Live(self.run, version),
         )
-        return Answer("text/html; charset=utf-8", page(content))
+        return PageAnswer("text/html; charset=utf-8", page(content))
 
-    def _numbers(self) -> Answer | None:
+    def _numbers(self) -> PageAnswer | None:
         html = self.measured.html
-        return Answer("text/html; charset=utf-8", html) if html else None
+        return PageAnswer("text/html; charset=utf-8", html) if html else None
 
-    def _changes(self, query: Mapping[str, str]) -> Answer:
+    def _changes(self, query: Mapping[str, str]) -> PageAnswer:
         """The news since a version; a page of another server, which counts otherwise, waits for none."""
         since, numbers = _number(query, "since"), _number(query, "numbers")
         waits = NEWS_AFTER_S if query.get("run", self.run) == self.run else 0.0
@@ -96,7 +96,7 @@ class Answers:
             }
         )
 
-    def _case(self, case_id: str) -> Answer | None:
+    def _case(self, case_id: str) -> PageAnswer | None:
         case = self.runs.case(case_id)
         if case is None:
             return None
@@ -105,7 +105,7 @@ class Answers:
         view = trajectory_view(case, stored_json(case.source), store)
         return _json({"texts": list(enumerate(store.listed(), store.first)), "trajectory": view})
 
-    def _search(self, query: str) -> Answer:
+    def _search(self, query: str) -> PageAnswer:
         """Ids of the cases whose files hold a text, however JSON spells it; ASCII letters of either case."""
         sought = {
             json.dumps(query, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "replace").lower()
@@ -128,5 +128,5 @@ def _number(query: Mapping[str, str], name: str) -> int:
     return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else 0
 
 
-def _json(value: object) -> Answer:
-    return Answer("application/json", data_block(value))
+def _json(value: object) -> PageAnswer:
+    return PageAnswer("application/json", data_block(value))

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from agentsys.errors import ConfigError
 from agentsys.loopback import loopback
 from agentsys.records.names_file import Names
-from agentsys.view.answers import Answer, Answers
+from agentsys.view.answers import PageAnswer, PageAnswers
 from agentsys.view.followed import FollowedRuns
 from agentsys.view.measured import MeasuredRuns
 
@@ -31,7 +31,7 @@ _SAFE = {
 
 
 class ViewHandler(BaseHTTPRequestHandler):
-    """Answers one connection: GET, by the name of this machine, and nothing else."""
+    """PageAnswers one connection: GET, by the name of this machine, and nothing else."""
 
     server: ViewListener
     protocol_version = "HTTP/1.1"
@@ -70,7 +70,7 @@ class ViewHandler(BaseHTTPRequestHandler):
         else:
             self._send(HTTPStatus.OK, found)
 
-    def _send(self, status: HTTPStatus, answer: Answer, **headers: str) -> None:
+    def _send(self, status: HTTPStatus, answer: PageAnswer, **headers: str) -> None:
         body = answer.text.encode("utf-8", "backslashreplace")
         self.send_response(status)
         for name, value in {**_SAFE, **headers}.items():
@@ -90,7 +90,7 @@ class ViewListener(ThreadingHTTPServer):
     daemon_threads = True
     ended: threading.Event
     """Whether the server was stopped."""
-    answers: Answers
+    answers: PageAnswers
     names: tuple[str, ...]
     """Values of the header `Host` under which it may be asked."""
 
@@ -125,7 +125,7 @@ class ViewServer:
         self._measured = MeasuredRuns(self.runs)
         taken = self._listener.server_address[1]
         self._listener.ended = threading.Event()
-        self._listener.answers = Answers(self.runs, self._measured)
+        self._listener.answers = PageAnswers(self.runs, self._measured)
         self._listener.names = tuple(f"{name}:{taken}" for name in _names(address))
         self._thread = threading.Thread(
             target=self._listener.serve_forever, kwargs={"poll_interval": 0.05}, name="view", daemon=True
@@ -165,5 +165,5 @@ def _names(address: str) -> tuple[str, ...]:
     return (f"[{address}]" if ":" in address else address, "localhost")
 
 
-def _plain(text: str) -> Answer:
-    return Answer("text/plain; charset=utf-8", f"{text}\n")
+def _plain(text: str) -> PageAnswer:
+    return PageAnswer("text/plain; charset=utf-8", f"{text}\n")
