@@ -16,6 +16,7 @@ TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
     ("audit", "inspect_logs"),
+    ("audit", "view"),
     ("rescoring",),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
@@ -27,6 +28,7 @@ WHAT = {
     "api": "the public functions",
     "audit": "static / traces",
     "inspect_logs": "logs of Inspect",
+    "view": "the report's page, live",
     "rescoring": "recorded calls again",
     "runs": "plan, claim, execute, store",
     "analysis": "statistics < metrics < tables < the rest",
