@@ -45,6 +45,16 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
     ] = False,
+    difference: Annotated[
+        float,
+        typer.Option(
+            "--difference",
+            metavar="POINTS",
+            min=0.5,
+            max=100.0,
+            help="With --dry-run: tell how many cases it takes to find a difference of so many points.",
+        ),
+    ] = 5.0,
     again: Annotated[
         bool,
         typer.Option("--again", help="Run finished cases anew as well; their old records are kept aside."),
@@ -64,7 +74,7 @@ def run(
     """
     from rich.console import Console
 
-    from agentsys.cli.dry_run import refuse_if_dear, show_estimate
+    from agentsys.cli.dry_run import refuse_if_dear, show_estimate, show_power
     from agentsys.cli.output import shown_width
 
     # This very stream, also while standard output is redirected.
@@ -83,6 +93,7 @@ def run(
     _announce(session, console)
     if dry_run:
         show_estimate(session, config_dir or [], console)
+        show_power(session, difference, console)
         return
     if not yes:
         refuse_if_dear(session, config_dir or [], console)

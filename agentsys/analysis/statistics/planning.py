@@ -1,9 +1,9 @@
 """How many cases a difference needs, told before anything is run.
 
-Outcomes are taken to come about as published runs, fitted, show them: normal effects on the logit of user tasks,
-injection tasks and pairs, which both defenses share, and of tasks of both kinds under one defense alone. From
-two rates follow the variance that each kind of task, each pair and each repetition brings to the difference;
-from these, the power of the t test that is half of the paired test. Where all tasks agree, sign flips find a
+Outcomes are taken to come about as published runs, fitted, show them: normal effects on the logit, of user
+tasks, injection tasks and pairs under both defenses, and of tasks of both kinds under one alone. From two
+rates follow the variance that each kind of task, each pair and each repetition brings to the difference; from
+these, the power of the t test that is half of the paired test. Where tasks agree, sign flips find a
 difference with fewer cases.
 """
 
@@ -37,16 +37,21 @@ _MOST = 1000.0
 
 @dataclass(frozen=True)
 class PlannedSuite:
-    """One suite's attacked cases under one defense and attack."""
+    """One suite's cases under one defense and attack; benign ones have one injection task, that is none."""
 
-    users: int
-    injections: int
+    users: float
+    injections: float
     epochs: float = 1.0
 
     @property
     def cases(self) -> float:
         """How many they are."""
         return self.users * self.injections * self.epochs
+
+    def grown(self, tasks: float, times: float) -> PlannedSuite:
+        """The suite with so many times the tasks of each kind of which it has several, each run `times`."""
+        users, injections = (count * tasks if count > 1 else count for count in (self.users, self.injections))
+        return PlannedSuite(users, injections, self.epochs * times)
 
 
 @dataclass(frozen=True)
@@ -65,16 +70,15 @@ def cases_needed(suites: Sequence[PlannedSuite], before: float, after: float) ->
     """Cases per defense that find a true difference with 80% power at the 5% level, two-sided.
 
     Args:
-        suites: The plan. It keeps its proportions: with f times as many tasks of each kind it has f^2 times
-            as many cases (f times as many suites and cases, where each has a single user task).
+        suites: The plan. It keeps its proportions: there are f times as many of each kind of task of which it
+            has several, or f times as many suites where each has a single user task.
         before: The baseline's rate in every suite.
         after: The defense's.
 
     Returns:
-        nan if no plan up to a thousand times as many tasks does.
+        nan if no plan with up to a thousand times as many tasks does.
     """
-    components = _components(before, after)
-    goal = abs(before - after)
+    components, goal = _components(before, after), abs(before - after)
 
     def lacking(log_factor: float) -> float:
         return _detectable(suites, components, math.exp(log_factor), 1.0) - goal
@@ -82,8 +86,9 @@ def cases_needed(suites: Sequence[PlannedSuite], before: float, after: float) ->
     if lacking(math.log(_MOST)) > 0:
         return math.nan
     factor = math.exp(float(optimize.brentq(lacking, -math.log(_MOST), math.log(_MOST))))
-    power = 1 if _suites_drawn(suites) else 2
-    return math.ceil(sum(suite.cases for suite in suites) * factor**power)
+    if _suites_drawn(suites):
+        return math.ceil(factor * sum(suite.cases for suite in suites))
+    return math.ceil(sum(suite.grown(factor, 1.0).cases for suite in suites))
 
 
 def epochs_needed(suites: Sequence[PlannedSuite], before: float, after: float) -> float:
@@ -107,17 +112,16 @@ def _detectable(suites: Sequence[PlannedSuite], of: Components, tasks: float, ti
     if _suites_drawn(suites):
         parts = [_of_suites(suites, of, tasks, times)]
     else:
-        parts = [_in_suite(suite, 1 / len(suites), of, tasks, times) for suite in suites]
+        parts = [_in_suite(suite.grown(tasks, times), 1 / len(suites), of) for suite in suites]
     variance = math.fsum(part.variance for part in parts)
     df = max(variance**2 / math.fsum(part.uncertainty for part in parts), 1.0)
     return (t_quantile(1 - LEVEL / 2, df) + t_quantile(POWER, df)) * math.sqrt(variance)
 
 
-def _in_suite(suite: PlannedSuite, share: float, of: Components, tasks: float, times: float) -> _Part:
-    users, injections = suite.users * tasks, suite.injections * tasks
-    cell = (of.pair + of.repetition / (suite.epochs * times)) / (users * injections)
-    ways = ((suite.users, users, of.user), (suite.injections, injections, of.injection))
-    drawn = [(kind / count, count) for planned, count, kind in ways if planned > 1]
+def _in_suite(suite: PlannedSuite, share: float, of: Components) -> _Part:
+    cell = (of.pair + of.repetition / suite.epochs) / (suite.users * suite.injections)
+    ways = ((suite.users, of.user), (suite.injections, of.injection))
+    drawn = [(kind / count, count) for count, kind in ways if count != 1]
     uncertainty = math.fsum((part + cell) ** 2 / max(count - 1, 0.5) for part, count in drawn)
     variance = math.fsum(part for part, _ in drawn) + cell
     return _Part(share**2 * variance, share**4 * uncertainty)
