@@ -27,6 +27,17 @@ if TYPE_CHECKING:
     from agentsys.runs.session import Session
 
 
+_DifferenceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="POINTS",
+        min=0.5,
+        max=100.0,
+        help="With --dry-run: tell how many cases it takes to find a difference of so many points.",
+    ),
+]
+
+
 def run(
     overrides: Annotated[
         list[str] | None,
@@ -45,16 +56,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
     ] = False,
-    difference: Annotated[
-        float,
-        typer.Option(
-            "--difference",
-            metavar="POINTS",
-            min=0.5,
-            max=100.0,
-            help="With --dry-run: tell how many cases it takes to find a difference of so many points.",
-        ),
-    ] = 5.0,
+    difference: _DifferenceOption = 5.0,
     again: Annotated[
         bool,
         typer.Option("--again", help="Run finished cases anew as well; their old records are kept aside."),
