@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentsys.runs.session import Session
 
 
+_DryRunOption = Annotated[bool, typer.Option(help="Print the plan and an estimate; run nothing.")]
 _DifferenceOption = Annotated[
     float,
     typer.Option(
@@ -53,9 +54,7 @@ def run(
     plugin_path: Annotated[
         list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
-    ] = False,
+    dry_run: _DryRunOption = False,
     difference: _DifferenceOption = 5.0,
     again: Annotated[
         bool,
