@@ -43,7 +43,7 @@ def ask(
     """
     for place in range(retries + 1):
         reply = model.complete(request)
-        value = None if _cut_off(reply, request) else read(words_of(reply))
+        value = None if cut_off(reply, request) else read(words_of(reply))
         if value is not None:
             return GuardAnswer(value, place + 1, place)
     return GuardAnswer(None, retries + 1, retries + 1)
@@ -57,9 +57,10 @@ def words_of(reply: ChatReply) -> str:
     return text.partition(_THOUGHT_ENDS)[2]
 
 
-def _cut_off(reply: ChatReply, request: ChatRequest) -> bool:
-    """Whether a reply used up the tokens that the question allowed."""
-    return request.max_tokens is not None and reply.usage.completion >= request.max_tokens
+def cut_off(reply: ChatReply, request: ChatRequest) -> bool:
+    """Whether a reply ended at a bound on its tokens, by its server's word or by the tokens it used up."""
+    bound = request.max_tokens
+    return reply.cut or (bound is not None and reply.usage.completion >= bound)
 
 
 def fence(seed: int, *texts: str) -> str:

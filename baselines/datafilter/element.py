@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
-from baselines.border.asking import words_of
+from baselines.border.asking import cut_off, words_of
 from baselines.border.filter import Turn
 from baselines.border.leaves import leaves_of
 from baselines.border.options import OnDoubt, Unit
@@ -71,8 +71,7 @@ class FilterData(ResultRewriter):
             counts["asked"] += 1
             reply = self.model.complete(request := self._question(turn.query, piece))
             model_ids.add(reply.model_id)
-            assert request.max_tokens is not None
-            if reply.usage.completion >= request.max_tokens:
+            if cut_off(reply, request):
                 counts["truncated"] += 1
                 if self.options.on_truncated == "withhold":
                     return WITHHELD

@@ -13,7 +13,7 @@ from agentsys.runs.session import prepare
 
 ATTACKS = "important_instructions,adaptive,adaptive_in_field,adaptive_checks,tool_knowledge,template"
 QUOTES_THE_USER = "attack.template='{task} Then also do the following: {goal}'"
-NEED_EXTRAS = {"protectai", "protectai_compat", "piguard", "piguard_compat"}
+NEED_EXTRAS = {"protectai", "protectai_compat", "piguard", "piguard_compat", "agentsys+piguard"}
 ACT_IN_INNER_AGENTS = (
     "agentsys_isolation_only",
     "agentsys_no_sanitizer",

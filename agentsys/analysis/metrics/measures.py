@@ -51,7 +51,17 @@ def exposure_rounds_workers(cases: Iterable[CaseRow]) -> Mean:
     return _mean(_attacked(cases), lambda case: case.exposure_rounds_workers)
 
 
-def _mean(cases: Iterable[CaseRow], value: Callable[[CaseRow], int | None]) -> Mean:
+def model_calls(cases: Iterable[CaseRow]) -> Mean:
+    """Replies of models per case, all roles together."""
+    return _mean(cases, lambda case: sum(case.replies_by_role.values()) if case.replies_by_role else None)
+
+
+def seconds(cases: Iterable[CaseRow]) -> Mean:
+    """Wall time per case, in seconds."""
+    return _mean(cases, lambda case: case.duration_s)
+
+
+def _mean(cases: Iterable[CaseRow], value: Callable[[CaseRow], float | None]) -> Mean:
     found = [value(case) for case in cases if case.status == "ok"]
     known = [one for one in found if one is not None]
     return Mean(sum(known) / len(known) if known else float("nan"), len(known))
@@ -134,6 +144,8 @@ MEANS: dict[str, Callable[[Iterable[CaseRow]], Mean]] = {
     "untrusted_tokens_workers": untrusted_tokens_workers,
     "exposure_rounds": exposure_rounds,
     "exposure_rounds_workers": exposure_rounds_workers,
+    "model_calls": model_calls,
+    "seconds": seconds,
 }
 """Measures that are means over cases."""
 

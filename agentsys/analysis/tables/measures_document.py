@@ -17,6 +17,8 @@ TITLES = {
     "untrusted_tokens_workers": "in workers",
     "exposure_rounds": "Exposure rounds",
     "exposure_rounds_workers": "in workers",
+    "model_calls": "Model calls",
+    "seconds": "Seconds",
     "tokens_per_solved_task": "Tokens per solved task",
     "cost_per_solved_task": "USD per solved task",
     "asr_per_million_tokens": "ASR per million tokens",

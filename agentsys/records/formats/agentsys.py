@@ -144,7 +144,11 @@ def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -
 
 
 def _of_usage(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
-    cost = {"cost_usd": _cost(usage), "cost_by_role": {name: role.cost_usd for name, role in usage.items()}}
+    cost = {
+        "cost_usd": _cost(usage),
+        "cost_by_role": {name: role.cost_usd for name, role in usage.items()},
+        "replies_by_role": {name: role.calls for name, role in usage.items()},
+    }
     if any(role.uncounted for role in usage.values()):
         return {**cost, "prompt_tokens": None, "completion_tokens": None}
     return {

@@ -1,0 +1,121 @@
+"""The rivals side by side: utility, attack success, tokens, calls and time, as the table of docs/rivals.md.
+
+Usage: python scripts/rivals.py results/runs/rivals
+
+One row per defense of the stored runs: benign utility, then utility under attack / targeted ASR for each
+attack (unweighted means of the suites, percent), then what a case without attack takes beside no defense:
+tokens as a multiple, model calls more, seconds; then all cases and errors. Simulated models are marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentsys.analysis.metrics.measures import model_calls, seconds, tokens_per_role
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    TARGETED_ASR,
+    UTILITY_UNDER_ATTACK,
+    MetricRow,
+    measure,
+)
+from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.reading import read_cases
+
+BASELINE = "none"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What cases took, means per case; nan where there are none."""
+
+    tokens: float
+    calls: float
+    seconds: float
+
+    @classmethod
+    def of(cls, cases: Sequence[CaseRow]) -> Taken:
+        """What these cases took."""
+        used = [mean.value for mean in tokens_per_role(cases).values()]
+        return cls(sum(used) if used else math.nan, model_calls(cases).value, seconds(cases).value)
+
+
+def table(cases: Iterable[CaseRow]) -> list[str]:
+    """The table, one line of Markdown after the other; one for each model."""
+    by_model: defaultdict[str, list[CaseRow]] = defaultdict(list)
+    for case in cases:
+        by_model[case.shown_model].append(case)
+    return [line for model, mine in by_model.items() for line in (f"**{model}**", "", *_of_model(mine), "")]
+
+
+def _of_model(cases: Sequence[CaseRow]) -> list[str]:
+    attacks = sorted({case.attack for case in cases} - {NO_ATTACK})
+    numbers = {(r.defense, r.attack, r.metric): r for r in measure(cases) if r.suite == OVERALL}
+    groups: defaultdict[str, list[CaseRow]] = defaultdict(list)
+    for case in cases:
+        groups[case.defense].append(case)
+    base = Taken.of(_benign(groups[BASELINE]))
+    header = ["Defense", "Benign", *attacks, "Tokens", "Calls", "Seconds", "Cases", "Errors"]
+    order = sorted(groups, key=lambda name: (name != BASELINE, name))
+    rows = [_row(name, groups[name], attacks, numbers, base) for name in order]
+    return [_line(header), _line(["---"] * len(header)), *map(_line, rows)]
+
+
+def _row(
+    name: str,
+    cases: Sequence[CaseRow],
+    attacks: Sequence[str],
+    numbers: dict[tuple[str, str, str], MetricRow],
+    base: Taken,
+) -> list[str]:
+    took = Taken.of(_benign(cases))
+    benign = next((r for (d, _, metric), r in numbers.items() if (d, metric) == (name, BENIGN_UTILITY)), None)
+    under = [
+        f"{_percent(numbers.get((name, attack, UTILITY_UNDER_ATTACK)))} / "
+        f"{_percent(numbers.get((name, attack, TARGETED_ASR)))}"
+        for attack in attacks
+    ]
+    errors = sum(case.status == "error" for case in cases)
+    return [
+        f"`{name}`",
+        _percent(benign),
+        *under,
+        _number(took.tokens / base.tokens if base.tokens else math.nan, "{:.1f}x"),
+        _number(took.calls - base.calls, "{:+.1f}"),
+        _number(took.seconds, "{:.2f}"),
+        str(len(cases)),
+        str(errors),
+    ]
+
+
+def _benign(cases: Sequence[CaseRow]) -> list[CaseRow]:
+    return [case for case in cases if case.attack == NO_ATTACK]
+
+
+def _percent(row: MetricRow | None) -> str:
+    return "n/a" if row is None else _number(row.value, "{:.0f}")
+
+
+def _number(value: float, form: str) -> str:
+    return "n/a" if math.isnan(value) else form.format(value)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the table of the folders given."""
+    parser = argparse.ArgumentParser(description="Print the table of docs/rivals.md.")
+    parser.add_argument("folders", nargs="+", type=Path, help="folders of runs")
+    print("\n".join(table(read_cases(parser.parse_args().folders).cases)))
+
+
+if __name__ == "__main__":
+    main()
