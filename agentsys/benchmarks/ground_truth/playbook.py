@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -49,8 +49,13 @@ def build_playbook(suites: Iterable[TaskSuite[Any]]) -> Playbook:
 def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
     clean = suite.load_and_inject_default_environment({})
     tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
-    goals = [_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
+    goals = [_marked(_goal_script(suite, task, clean), task) for task in suite.injection_tasks.values()]
     return _SuiteScripts(tuple(tasks), tuple(goal for goal in goals if goal is not None))
+
+
+def _marked(script: GoalScript | None, task: BaseInjectionTask[Any]) -> GoalScript | None:
+    """The script, marked where the task's text is data and no instruction (`agentsys.benchmarks.values`)."""
+    return replace(script, planted=True) if script is not None and hasattr(task, "planted") else script
 
 
 def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: TaskEnvironment) -> TaskScript:

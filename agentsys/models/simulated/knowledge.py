@@ -43,7 +43,11 @@ class PlaybookKnowledge:
         return self._doable(self.index.goals_like(text), names)
 
     def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
-        """The injection goals that stand in `text`, in order of place; one per wording."""
+        """The instructions that stand in `text`, in order of place; one per wording."""
+        return [goal for goal in self.believed_in(text, tools) if not goal.planted]
+
+    def believed_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
+        """All that an agent may act on in `text`: instructions, and data that were planted."""
         names = None if tools is None else frozenset(tools)
         chosen = [self._doable(goals, names) for goals in self.index.places(text)]
         return [goal for goal in chosen if goal is not None]

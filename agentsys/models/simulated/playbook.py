@@ -94,6 +94,8 @@ class GoalScript:
     """What must stand in the final answer, for goals that are said and not done; else None."""
     facts: tuple[Fact, ...] = ()
     """Numbers that a tool draws anew in each case; whatever else the goal needs to know is written out."""
+    planted: bool = False
+    """Whether it is data and no instruction: who looks for instructions does not find it."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _see(
     text: str, progress: ScriptProgress, knowledge: PlaybookKnowledge, context: str, tools: frozenset[str]
 ) -> None:
     """Decide, once, about each goal that this text shows."""
-    for goal in knowledge.goals_in(text, tools):
+    for goal in knowledge.believed_in(text, tools):
         key = (goal.suite, goal.task_id)
         if progress.knows(key):
             continue
