@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
-    ("audit", "inspect_logs"),
-    ("audit", "view"),
+    ("audit", "inspect_logs", "view", "fetched"),
     ("rescoring",),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
@@ -29,6 +28,7 @@ WHAT = {
     "audit": "static / traces",
     "inspect_logs": "logs of Inspect",
     "view": "the report's page, live",
+    "fetched": "public data, pinned",
     "rescoring": "recorded calls again",
     "runs": "plan, claim, execute, store",
     "analysis": "statistics < metrics < tables < the rest",

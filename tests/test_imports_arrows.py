@@ -68,6 +68,7 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.catalog",
     },
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
+    "agentsys.fetched": FOUNDATION | {"agentsys.benchmarks"},
     "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
     "agentsys.view": FOUNDATION | {"agentsys", "agentsys.records", "agentsys.analysis"},
     "agentsys.rescoring": FOUNDATION

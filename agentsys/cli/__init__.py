@@ -38,7 +38,7 @@ COMMANDS = {
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
     "guard": CommandSource("agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."),
-    "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download data that is not ours to ship (ASB)."),
+    "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
     "doctor": CommandSource(
         "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."
     ),

@@ -10,25 +10,66 @@ import typer
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 
-_KNOWN = ("asb",)
+_KNOWN = ("agentdojo-runs", "agentdyn", "asb", "drift-runs")
 
 
 def fetch(
-    what: Annotated[str, typer.Argument(help="What to get: asb (Agent Security Bench's data files).")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"What to get: {', '.join(_KNOWN)}.")],
+    pipeline: Annotated[
+        str | None,
+        typer.Argument(metavar="[PIPELINE]", help="Of published runs: whose."),
+    ] = None,
     to: Annotated[
-        Path | None, typer.Option(help="The folder. Default: agentsys/asb in the user's data folder.")
+        Path | None, typer.Option(help="The folder. Default: one in agentsys/ of the user's data folder.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Address of another copy of the folder that holds the files.")
+        str | None,
+        typer.Option(help="Another address: of the archive (.tar.gz); of asb, of the folder with its files."),
     ] = None,
 ) -> None:
-    """Download data at a pinned commit and check its SHA-256. What differs is not kept."""
+    """Download public data at a pinned state and check its SHA-256. What differs is not kept."""
+    if what not in _KNOWN:
+        raise ConfigError(unknown_name("data set", what, _KNOWN))
+    if pipeline is not None and not what.endswith("-runs"):
+        raise ConfigError(
+            f"fetch {what} takes no PIPELINE; published runs do: fetch agentdojo-runs {pipeline}."
+        )
+    if what == "asb":
+        _asb(to, source)
+    elif what == "agentdyn":
+        _agentdyn(to, source)
+    else:
+        _runs(what, pipeline, to, source)
+
+
+def _asb(to: Path | None, source: str | None) -> None:
     from agentsys.benchmarks.asb.fetch import fetch as download
     from agentsys.benchmarks.asb.source import URL, fetched_folder
 
-    if what not in _KNOWN:
-        raise ConfigError(unknown_name("data set", what, _KNOWN))
     done = download(to or fetched_folder(), source or URL)
     said = f"{len(done.files)} files, checksums as expected" if done.files else "there already, as expected"
     option = "fetched" if to is None else str(to)
     print(one_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))
+
+
+def _agentdyn(to: Path | None, source: str | None) -> None:
+    from agentsys.fetched.sources import fetch_agentdyn
+
+    done = fetch_agentdyn(to, source)
+    said = f"{done.files} files" if done.fresh else "there already"
+    option = "" if to is None else f" benchmark.source={to}"
+    print(one_line(f"{done.folder}: {said}, checksum as expected. Use it with benchmark=agentdyn{option}"))
+
+
+def _runs(what: str, pipeline: str | None, to: Path | None, source: str | None) -> None:
+    from agentsys.fetched.sources import fetch_runs
+
+    done, known = fetch_runs(what, pipeline, to, source)
+    said = f"{done.files} files" if done.fresh else "there already"
+    checked = (
+        "checksum as expected"
+        if known
+        else "no checksum of these is known, so nothing says they are unchanged"
+    )
+    print(one_line(f"{done.folder}: {said}, {checked}."))
+    print(one_line(f"Next: agentsys results {done.folder}"))

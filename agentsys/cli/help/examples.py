@@ -81,8 +81,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys guard --format json < mail.txt",
     ),
     "fetch": (
+        "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
+        "agentsys fetch drift-runs --to data",
         "agentsys fetch asb",
-        "agentsys fetch asb --to data/asb",
     ),
     "doctor": (
         "agentsys doctor",

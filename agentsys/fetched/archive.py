@@ -1,0 +1,161 @@
+"""Part of a repository's archive, as its host packs it: downloaded, checked, and kept whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from agentsys.errors import ConfigError
+
+TIMEOUT_S = 60.0
+_LARGEST = 32 * 2**20
+"""Bytes of one file; the largest of a published run has 2 MB."""
+_MOST = 4 * 2**30
+"""Bytes of all files that are kept."""
+_BROKEN = (OSError, http.client.HTTPException, tarfile.TarError, zlib.error, EOFError, ValueError)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is taken of an archive."""
+
+    prefix: str
+    """Folder in the repository, with `/` at its end; it is left out of the names."""
+    suffixes: tuple[str, ...]
+    """Endings of the files that are kept."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Result of a download."""
+
+    folder: Path
+    files: int
+    """Files in the folder."""
+    fresh: bool
+    """Whether they were downloaded now; else they were there."""
+
+
+def fetch_part(
+    url: str, part: Part, folder: Path, check: Callable[[Path], None], timeout_s: float = TIMEOUT_S
+) -> Arrived:
+    """Get a part of an archive into a folder.
+
+    Args:
+        url: Address of a `.tar.gz` whose files lie below one folder; `http` or `https`.
+        part: What of it is wanted.
+        folder: Folder that it becomes.
+        check: Called with a folder of the files; raises `ConfigError` if they are not the expected ones.
+        timeout_s: Seconds without an answer after which the download is given up.
+
+    Raises:
+        ConfigError: If it cannot be had or holds no such part, if the files are not as expected, or if the
+            folder holds others already.
+    """
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise ConfigError(f"--source {url}: give an http or https address of a .tar.gz.")
+    if folder.is_dir() and any(folder.iterdir()):
+        try:
+            check(folder)
+        except ConfigError as error:
+            raise ConfigError(f"{folder} holds other files already ({error}) Give another --to.") from None
+        return Arrived(folder, _count(folder), False)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as beside:
+            made = Path(beside) / "files"
+            _unpack(url, part, made, timeout_s)
+            check(made)
+            (made / "SOURCE.txt").write_text(f"{part.prefix} of {url}\n", encoding="utf-8")
+            if folder.is_dir():
+                folder.rmdir()
+            shutil.move(made, folder)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --to.") from None
+    return Arrived(folder, _count(folder), True)
+
+
+def digest_of(folder: Path, pattern: str) -> str:
+    """SHA-256, in hex, of the names and contents of the files that a glob pattern finds, in order of name."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern) if path.is_file()}
+    whole = hashlib.sha256()
+    for name in sorted(found):
+        content = hashlib.sha256(found[name].read_bytes()).hexdigest()
+        whole.update(f"{name} {content}\n".encode())
+    return whole.hexdigest()
+
+
+def expecting(known: Mapping[str, str]) -> Callable[[Path], None]:
+    """Make what compares the files that patterns find with the digests they should have."""
+
+    def check(folder: Path) -> None:
+        for pattern, expected in known.items():
+            if (found := digest_of(folder, pattern)) != expected:
+                raise ConfigError(
+                    f"the files {pattern} have SHA-256 {found}, not {expected}:"
+                    " they are not those that were published."
+                )
+
+    return check
+
+
+def _count(folder: Path) -> int:
+    return sum(path.is_file() and path.name != "SOURCE.txt" for path in folder.rglob("*"))
+
+
+def _unpack(url: str, part: Part, into: Path, timeout_s: float) -> None:
+    beside: dict[str, None] = {}
+    kept = 0
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=timeout_s) as response,
+            tarfile.open(fileobj=response, mode="r|gz") as archive,
+        ):
+            for member in archive:
+                name = member.name.partition("/")[2]
+                if not name.startswith(part.prefix):
+                    beside.update(_sibling(name, part.prefix))
+                elif member.isfile() and name.endswith(part.suffixes):
+                    kept += member.size
+                    _keep(archive, member, into, name.removeprefix(part.prefix), kept)
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_INSTEAD}") from None
+    except _BROKEN as error:
+        reason = getattr(error, "reason", None) or error or type(error).__name__
+        raise ConfigError(f"{url} cannot be had ({reason}). {_INSTEAD}") from None
+    if not kept:
+        known = f" Beside it there: {', '.join(sorted(beside))}." if beside else ""
+        raise ConfigError(f"{url} holds no {part.prefix.rstrip('/')}.{known} Nothing was kept.")
+
+
+def _sibling(name: str, prefix: str) -> dict[str, None]:
+    """The folder that stands beside the wanted one, if this is a file of such."""
+    above = prefix.rstrip("/").rpartition("/")[0]
+    rest = name.removeprefix(f"{above}/")
+    return {rest.partition("/")[0]: None} if rest != name and "/" in rest else {}
+
+
+def _keep(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, kept: int) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in re.split(r"[/\\]", name):
+        raise ValueError(f"a file named {name!r}")
+    if member.size > _LARGEST or kept > _MOST:
+        raise ValueError(f"{name} is too large")
+    content = archive.extractfile(member)
+    target = into / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(b"" if content is None else content.read())
+
+
+_INSTEAD = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
