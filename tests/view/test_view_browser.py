@@ -58,6 +58,7 @@ def test_new_cases_are_shown_as_they_are_written(window: Browser, tmp_path: Path
         assert complaints(window, server) == []
 
 
+@pytest.mark.slow
 def test_what_is_being_read_stays_while_cases_come_and_go(window: Browser, tmp_path: Path) -> None:
     first = store_attacked(tmp_path)
     with ViewServer([tmp_path]) as server:

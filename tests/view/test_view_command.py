@@ -20,6 +20,7 @@ def run(*arguments: object) -> None:
     CliRunner().invoke(app, ["view", *map(str, arguments)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
     store(tmp_path)
     process = subprocess.Popen(
