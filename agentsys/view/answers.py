@@ -21,6 +21,8 @@ from agentsys.view.measured import MeasuredRuns
 
 NEWS_AFTER_S = 15.0
 """How long a question for news is held if there is none."""
+_AT_ONCE = 1000
+"""Rows that are in the page itself, so that it is there at once; it asks for the others when it is shown."""
 _MOST_ASKED = 500
 """Characters of a search."""
 _ROOM = 1_000_000
@@ -63,7 +65,7 @@ class PageAnswers:
         return known[path]() if path in known else None
 
     def _page(self) -> PageAnswer:
-        version, rows = self.runs.rows()
+        version, rows = self.runs.rows(_AT_ONCE)
         folders = [plain(str(folder)) for folder in self.runs.folders]
         content = PageContent(
             title=page_title(folders),

@@ -56,6 +56,14 @@ class ShownCase(NamedTuple):
     """When it came or last changed."""
 
 
+class Rows(NamedTuple):
+    """Rows of the list."""
+
+    version: int
+    """Whoever has these asks for changes since then: all come, if these are not all."""
+    rows: list[IndexRow]
+
+
 @dataclass(frozen=True)
 class Changes:
     """The news since a version."""
@@ -109,11 +117,20 @@ class FollowedRuns:
         """Grows with every change."""
         return self._version
 
-    def rows(self) -> tuple[int, list[IndexRow]]:
-        """The version, and all rows in the order of the list."""
+    def rows(self, most: int | None = None) -> Rows:
+        """The rows in the order of the list.
+
+        Args:
+            most: With more cases than this, only the newest so many are given.
+        """
         with self._news:
-            found = {shown.case.source: shown for shown in self._shown.values()}
-            return self._version, [found[case.source].row for case in in_reading_order(self._reading.cases)]
+            version, shown = self._version, list(self._shown.values())
+        whole = most is None or len(shown) <= most
+        if not whole:
+            shown = sorted(shown, key=lambda one: one.row["written"] or 0.0, reverse=True)[:most]
+        found = {one.case.source: one.row for one in shown}
+        ordered = [found[case.source] for case in in_reading_order(one.case for one in shown)]
+        return Rows(version if whole else 0, ordered)
 
     def case(self, case_id: str) -> CaseRow | None:
         """The case of an id; None if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -135,3 +136,16 @@ def test_the_same_run_elsewhere_has_the_same_ids(tmp_path: Path) -> None:
         found.append(ids(runs))
     assert found[0] == found[1]
     assert all(len(one) == 10 for one in found[0])
+
+
+def test_of_many_cases_the_newest_come_first_and_all_later(tmp_path: Path) -> None:
+    for task in range(5):
+        path = store(tmp_path, user_task_id=f"user_task_{task}")
+        os.utime(path, (100, 1000 if task == 3 else 10 * task))
+    runs = FollowedRuns([tmp_path])
+    runs.look()
+    version, rows = runs.rows(2)
+    assert [row["user_task"] for row in rows] == ["user_task_3", "user_task_4"]
+    assert len(runs.changes(version).rows) == 5
+    assert len(runs.rows(5).rows) == 5
+    assert runs.changes(runs.rows(5).version).rows == ()

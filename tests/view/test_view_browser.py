@@ -179,7 +179,10 @@ def test_the_list_of_thousands_is_there_before_their_texts(window: Browser, tmp_
         window.open(server.address, "#order=task")
         wait_for_cases(window, 1200)
         assert window.count("#cases a") == 100
+        at_once = "return JSON.parse(document.querySelector('#index-data').textContent).length"
         window.open(server.address, "#order=task")
+        assert window.run(at_once) == 1000
+        wait_for_cases(window, 1200)
         assert (
             window.run("return document.querySelector('#index-data').textContent.includes('said once')")
             is False

@@ -128,11 +128,11 @@ function alikeIn(first, second) {
   return differs < 0 ? one.length : differs;
 }
 
-const MISSING = element("p", "banner", "This case is not among these runs: the link is of others, or the case was removed.");
+const MISSING = "This case is not among these runs: the link is of others, or the case was removed.";
 const LEFT_OUT = "This trajectory is left out of the report: see the note above the filters. It is in the file named here.";
 
 function caseParts(row, trajectory, pattern, alike) {
-  if (!row) return [MISSING.cloneNode(true)];
+  if (!row) return [element("p", "banner", stillReading() ? "Reading the runs …" : MISSING)];
   return [
     element("h3", "", oneLine(caseTitle(row))),
     element("p", "under", oneLine(caseUnder(row))),

@@ -1,7 +1,12 @@
 // The page of `agentsys view`: trajectories come from its server, which also tells when there are more cases.
 
 const kept = new Map();
+let complete = !LIVE;  // whether all cases that there are have been told of
 const LATEST = document.getElementById("live");
+
+function stillReading() {
+  return !complete;
+}
 
 async function ask(path) {
   const answer = await fetch(path, { cache: "no-store" });
@@ -91,7 +96,10 @@ async function follow() {
       const told = await ask(`changes?run=${run}&since=${since}&numbers=${numbers}`);
       if (told.run !== run) { location.reload(); return; }
       since = told.version;
+      const waited = !complete;
+      complete = !told.reading;
       if (told.rows.length || told.gone.length) await take(told);
+      if (waited && complete && current.state.case && !BY_ID.has(current.state.case)) await showCase(current.rows, current.state);
       if (told.numbers !== numbers) { numbers = told.numbers; showNumbers(); }
       sayLatest(told);
     } catch (fault) {
