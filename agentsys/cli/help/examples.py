@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys report results/runs",
         "agentsys report results/runs --out report.html --max-cases 500",
     ),
+    "view": (
+        "agentsys view",
+        "agentsys view results/runs",
+    ),
     "rescore": (
         "agentsys rescore results/runs --version v1.2.2",
         "agentsys rescore results/runs --format json --out flips.json",
