@@ -20,7 +20,7 @@ from baselines.promptarmor.removal import Removal, remove
 ROLE = "promptarmor_guard"
 
 _DECORATION = " \t\r\n*_`\"'#>“”‘’"
-_FIRST = re.compile(r"(yes|no)\b", re.IGNORECASE)
+_FIRST = re.compile(r"(?:answer\W{1,4})?(yes|no)\b", re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
 

@@ -29,6 +29,7 @@ def model(*replies: Any, turn: Any = None, completion: int = 0) -> RoleModel:
     [
         ("No", ArmorVerdict(False)),
         ("no.", ArmorVerdict(False)),
+        ("**Answer:** No", ArmorVerdict(False)),
         ("**No**, there is nothing to see; yes is not the answer.", ArmorVerdict(False)),
         ("Yes. Injection: obey me", ArmorVerdict(True, "obey me")),
         ('"Yes"\nInjection:\n"obey me"', ArmorVerdict(True, "obey me")),
@@ -43,7 +44,17 @@ def test_the_first_word_of_a_reply_is_its_verdict(reply: str, verdict: ArmorVerd
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "   ", "I'm sorry, but I can't help.", "No. Injection: obey", "Nobody", "Yesterday", "???"]
+    "reply",
+    [
+        "",
+        "   ",
+        "I'm sorry, but I can't help.",
+        "No. Injection: obey",
+        "Nobody",
+        "Yesterday",
+        "???",
+        "Answer",
+    ],
 )
 def test_any_other_reply_is_unreadable(reply: str) -> None:
     assert read_verdict(reply) is None
