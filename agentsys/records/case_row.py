@@ -80,6 +80,8 @@ class CaseRow:
     """Role -> prompt and completion tokens. `all` where the file has only a sum; empty where unknown."""
     replies_by_role: Mapping[str, int] = field(default_factory=dict)
     """Role -> replies of models, cached ones included; empty where unknown."""
+    cached_by_role: Mapping[str, int] = field(default_factory=dict)
+    """Role -> of its prompt tokens, those that the provider read from its cache; empty where unknown."""
     cost_by_role: Mapping[str, float | None] = field(default_factory=dict)
     """Role -> US dollars; None for a role with an unpriced call; empty where unknown."""
     decisions: Mapping[str, int] = field(default_factory=dict)

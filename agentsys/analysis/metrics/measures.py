@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.rates import MeasuredCell
@@ -111,8 +111,31 @@ def tokens_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
     A case in which a role was never asked counts as 0 for it, so that the roles add up to the mean of
     all tokens. Sorted by role.
     """
-    listed = [case.tokens_by_role for case in cases if case.tokens_by_role]
-    sums: defaultdict[str, int] = defaultdict(int)
+    return _per_role(case.tokens_by_role for case in cases if case.tokens_by_role)
+
+
+def cached_tokens_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
+    """Role -> tokens per case that the provider read from its prompt cache; the same cases."""
+    return _per_role(
+        dict.fromkeys(case.tokens_by_role, 0) | dict(case.cached_by_role)
+        for case in cases
+        if case.tokens_by_role
+    )
+
+
+def dollars_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
+    """Role -> US dollars per case, over the cases in which no role's cost is unknown."""
+    known = (case.cost_by_role for case in cases if case.cost_by_role)
+    return _per_role(
+        {role: cost for role, cost in costs.items() if cost is not None}
+        for costs in known
+        if None not in costs.values()
+    )
+
+
+def _per_role(used_in_cases: Iterable[Mapping[str, float]]) -> dict[str, Mean]:
+    listed = list(used_in_cases)
+    sums: defaultdict[str, float] = defaultdict(float)
     for used in listed:
         for role, count in used.items():
             sums[role] += count
@@ -157,8 +180,12 @@ RATIOS: dict[str, Callable[[Iterable[CaseRow]], float]] = {
 }
 """Measures that are one sum over another."""
 
-TOKENS_OF_ROLE = "tokens_per_case"
-"""The name of the tokens per role; the role is appended after a colon."""
+OF_ROLES: dict[str, Callable[[Iterable[CaseRow]], dict[str, Mean]]] = {
+    "tokens_per_case": tokens_per_role,
+    "cached_tokens_per_case": cached_tokens_per_role,
+    "usd_per_case": dollars_per_role,
+}
+"""Measures per role; the role is appended to the name after a colon."""
 
 
 class MeasureRow(NamedTuple):
@@ -205,5 +232,6 @@ def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int]]:
         yield name, *mean(cases)
     for name, ratio in RATIOS.items():
         yield name, ratio(cases), len(cases)
-    for role, found in tokens_per_role(cases).items():
-        yield f"{TOKENS_OF_ROLE}:{role}", *found
+    for measure, per_role in OF_ROLES.items():
+        for role, found in per_role(cases).items():
+            yield f"{measure}:{role}", *found

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from agentsys.analysis.metrics.measures import TOKENS_OF_ROLE, MeasureRow
+from agentsys.analysis.metrics.measures import OF_ROLES, MeasureRow
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.estimate import POOLED
 from agentsys.analysis.tables.document import Document, Grid, cells
@@ -56,7 +56,19 @@ def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> 
         if row.suite == POOLED:
             found[row.model, row.defense, row.attack, _version(row)][row.measure] = row.value
     said = (*changed_benchmark_notes(row.benchmark for row in rows), *notes, *_NOTES)
-    return Document([("Cost and untrusted text", [_measures(found), _roles(found)])], said)
+    known = {name.partition(":")[0] for of in found.values() for name in of}
+    grids = [_roles(found, measure) for measure in OF_ROLES if measure in known or measure == _ALWAYS]
+    return Document([("Cost and untrusted text", [_measures(found), *grids])], said)
+
+
+_OF_ROLES = {
+    "tokens_per_case": "Tokens per case and role",
+    "cached_tokens_per_case": "Tokens per case and role, read from the provider's cache",
+    "usd_per_case": "USD per case and role",
+}
+"""Measure -> heading of its grid."""
+_ALWAYS = "tokens_per_case"
+"""The grid that is there even where no run says what it used."""
 
 
 def _version(row: MeasureRow) -> str:
@@ -72,12 +84,12 @@ def _measures(found: dict[tuple[str, ...], dict[str, float]]) -> Grid:
     return Grid("Untrusted text and cost", (*_NAMES, *TITLES.values()), rows, names=len(_NAMES))
 
 
-def _roles(found: dict[tuple[str, ...], dict[str, float]]) -> Grid:
-    prefix = f"{TOKENS_OF_ROLE}:"
+def _roles(found: dict[tuple[str, ...], dict[str, float]], measure: str) -> Grid:
+    prefix = f"{measure}:"
     roles = dict.fromkeys(name for of in found.values() for name in of if name.startswith(prefix))
     rows = [cells(*cell, *(_number(of.get(role)) for role in roles)) for cell, of in found.items()]
     header = (*_NAMES, *(role.removeprefix(prefix) for role in roles))
-    return Grid("Tokens per case and role", header, rows, names=len(_NAMES))
+    return Grid(_OF_ROLES[measure], header, rows, names=len(_NAMES))
 
 
 def _number(value: float | None) -> str:

@@ -155,6 +155,7 @@ def _of_usage(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
         **cost,
         "prompt_tokens": sum(role.prompt for role in usage.values()),
         "completion_tokens": sum(role.completion for role in usage.values()),
+        "cached_by_role": {name: role.cached for name, role in usage.items()},
         "tokens_by_role": {name: role.prompt + role.completion for name, role in usage.items()},
     }
 

@@ -94,6 +94,23 @@ def test_roles_add_up_to_all_tokens() -> None:
     assert sum(mean.value for mean in found.values()) == cost.tokens(cases[:2]) / 2
 
 
+def test_cached_tokens_and_dollars_per_role_rest_on_the_cases_that_tell() -> None:
+    cases = [
+        _case(
+            0,
+            tokens_by_role={"main": 10, "worker": 20},
+            cached_by_role={"main": 8},
+            cost_by_role={"main": 0.5, "worker": 0.25},
+        ),
+        _case(1, tokens_by_role={"main": 30}, cost_by_role={"main": 0.5, "worker": None}),
+        _case(2),
+    ]
+    assert cost.cached_tokens_per_role(cases) == {"main": (4.0, 2), "worker": (0.0, 2)}
+    assert cost.dollars_per_role(cases) == {"main": (0.5, 1), "worker": (0.25, 1)}
+    found = {line.measure for line in measures(cases)}
+    assert {"cached_tokens_per_case:main", "usd_per_case:worker"} <= found
+
+
 def test_the_long_form_has_every_cell_and_suite_and_all_suites_pooled() -> None:
     cases = [
         _case(0, suite="slack", untrusted_tokens=10, tokens_by_role={"main": 5}),
