@@ -1,0 +1,107 @@
+"""A server that nobody here wrote: litellm's proxy in front of `agentsys serve` (slow; extra `servers`).
+
+`AGENTSYS_LITELLM` may name the command of another environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import Silent, records_in
+
+from agentsys.models.serving import serve
+from agentsys.runs.served_model import served_model
+from agentsys.runs.session import prepare
+
+CASES = 20
+PATIENCE_S = 120
+
+
+def command() -> list[str]:
+    """The proxy's command; skips where there is none that could start."""
+    given = os.environ.get("AGENTSYS_LITELLM")
+    if given:
+        return [given]
+    beside = shutil.which("litellm", path=str(Path(sys.executable).parent))
+    if beside is None or find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        pytest.skip("needs the extra `servers`: pip install 'agentsys-bench[servers]'")
+    return [beside]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[str]:
+    """The address of a proxy that passes everything on to a served model."""
+    start = command()
+    with serve(served_model(version="v1.2.2", options={})) as server:
+        config, port = tmp_path / "proxy.yaml", free_port()
+        config.write_text(
+            "model_list:\n"
+            "  - model_name: served\n"
+            "    litellm_params: {model: openai/simulated, api_key: none, "
+            f"api_base: '{server.openai_base_url}'}}\n"
+        )
+        address = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+        environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        with (tmp_path / "proxy.log").open("wb") as log:
+            process = subprocess.Popen([*start, *address], stdout=log, stderr=log, env=environment)
+            try:
+                wait_for(f"http://127.0.0.1:{port}/health/liveliness", process, tmp_path / "proxy.log")
+                yield f"http://127.0.0.1:{port}/v1"
+            finally:
+                process.terminate()
+                process.wait(20)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        assert process.poll() is None, log.read_text()[-2000:]
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except OSError:
+            time.sleep(0.5)
+    pytest.fail(f"the proxy did not start: {log.read_text()[-2000:]}")
+
+
+def ran(folder: Path, base_url: str) -> dict[str, Any]:
+    chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
+    session = prepare(
+        [*chosen, "defense=none", "attack=important_instructions", f"limit={CASES}", f"logdir={folder}"]
+    )
+    session.looked_at().execute(Silent())
+    return records_in(folder)
+
+
+@pytest.mark.slow
+def test_cases_through_litellms_proxy_end_in_defined_outcomes(proxy: str, tmp_path: Path) -> None:
+    records = ran(tmp_path / "runs", proxy)
+    blocks = [record["agentsys"] for record in records.values()]
+    outcomes = Counter(block["error_kind"] or "ok" for block in blocks)
+    assert len(blocks) == CASES
+    assert outcomes == {"ok": CASES}, outcomes
+    calls = [call for block in blocks for span in block["spans"] for call in span["calls"]]
+    assert all(call["uncounted"] or call["prompt"] > 0 for call in calls)
+    structured = sum(len(m.get("tool_calls") or ()) for r in records.values() for m in r["messages"])
+    unparsed = sum(call["odd"].get("unparsed_call", 0) for call in calls)
+    assert structured + unparsed > CASES
+    assert all(block["simulated"] for block in blocks)
