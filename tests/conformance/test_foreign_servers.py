@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from agentsys.runs.session import prepare
 
 CASES = 20
 PATIENCE_S = 120
+KEY = "LITELLM_MASTER_KEY"
 
 
 def command() -> list[str]:
@@ -48,9 +50,10 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[str]:
-    """The address of a proxy that passes everything on to a served model."""
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a proxy that passes everything on to a served model; it does not start without a key."""
     start = command()
+    monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
     with serve(served_model(version="v1.2.2", options={})) as server:
         config, port = tmp_path / "proxy.yaml", free_port()
         config.write_text(
@@ -85,6 +88,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def ran(folder: Path, base_url: str) -> dict[str, Any]:
     chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
+    chosen += [f"model.api_key_env={KEY}", "model.send_role=false"]
     session = prepare(
         [*chosen, "defense=none", "attack=important_instructions", f"limit={CASES}", f"logdir={folder}"]
     )
