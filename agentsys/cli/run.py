@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from agentsys.runs.session import Session
 
 
-_DryRunOption = Annotated[bool, typer.Option(help="Print the plan and an estimate; run nothing.")]
+_DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
+]
 _DifferenceOption = Annotated[
     float,
     typer.Option(

@@ -18,7 +18,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
 from agentsys.analysis.statistics.estimate import Estimate
 from agentsys.analysis.statistics.variance import Spread, lone_moments, moments
 
-_UPPER = 1 - (100.0 - CONFIDENCE) / 200.0
+UPPER = 1 - (100.0 - CONFIDENCE) / 200.0
 """Where the upper bound stands among the t distribution's quantiles."""
 
 MARGIN = 1.1
@@ -64,37 +64,41 @@ def t_quantile(share: float, df: float) -> float:
     return float(special.stdtrit(df, share))
 
 
-def proportion_interval(estimate: Estimate) -> Interval:
-    """95% interval of a proportion: Student's t on the logit scale, so that it ends within 0 and 1.
+def proportion_interval(estimate: Estimate, upper: float = UPPER) -> Interval:
+    """Interval of a proportion: Student's t on the logit scale, so that it ends within 0 and 1.
 
     Where all cases came out alike, see `lone_bound`. nan where there is nothing to resample.
+
+    Args:
+        estimate: The proportion.
+        upper: Where the upper bound stands among the t distribution's quantiles: 97.5% in a 95% interval.
     """
     error = standard_error(estimate)
     if math.isnan(error.value):
         return Interval(math.nan, math.nan)
     if error.value > 0 and 0 < estimate.value < 1:
-        return _on_logit_scale(estimate.value, t_quantile(_UPPER, error.df) * error.value)
+        return _on_logit_scale(estimate.value, t_quantile(upper, error.df) * error.value)
     if 0 < estimate.value < 1:
         # Every suite is of one piece, but not of the same one.
         least = lone_moments(estimate.spreads)
-        return _on_logit_scale(estimate.value, t_quantile(_UPPER, least.df) * math.sqrt(least.variance))
-    bound = lone_bound(estimate.spreads)
+        return _on_logit_scale(estimate.value, t_quantile(upper, least.df) * math.sqrt(least.variance))
+    bound = lone_bound(estimate.spreads, upper)
     return Interval(0.0, bound) if estimate.value <= 0 else Interval(1.0 - bound, 1.0)
 
 
-def lone_bound(spreads: Sequence[Spread]) -> float:
+def lone_bound(spreads: Sequence[Spread], upper: float = UPPER) -> float:
     """Bound a rate of which no case was found: the smaller of two bounds.
 
     The upper end of the interval that a single success (one in each suite) would have had; and the
     exact binomial bound for as many independent cases as there are tasks of the more numerous kind.
     """
     clusters = sum(max(len(part.users), len(part.injections)) for part in spreads)
-    exact = 1.0 - math.pow(1.0 - _UPPER, 1.0 / clusters)
+    exact = 1.0 - math.pow(1.0 - upper, 1.0 / clusters)
     least = lone_moments(spreads)
     centre = min(sum(part.lone for part in spreads), 0.5)
     if not centre:
         return exact
-    reach = t_quantile(_UPPER, least.df) * math.sqrt(least.variance)
+    reach = t_quantile(upper, least.df) * math.sqrt(least.variance)
     return min(exact, _on_logit_scale(centre, reach).high)
 
 

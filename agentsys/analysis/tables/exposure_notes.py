@@ -24,9 +24,11 @@ from agentsys.analysis.metrics.exposed_rates import (
 )
 from agentsys.analysis.metrics.limits import Bound, cap_of, floor_of, limits_of
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
+from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.analysis.tables.several_tries_notes import several_tries_notes
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
 _UNDEFENDED = "none"
@@ -47,16 +49,17 @@ _Lines = Mapping[tuple[str, str], list[CaseRow]]
 
 
 def honesty_notes(
-    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, seed: int = 0
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
 ) -> list[str]:
     """All footnotes on some cases.
 
     Args:
         cases: Cases in any order. Injection tasks run as user tasks are left out.
         rule: What errored cases count as.
-        seed: Seed of the sign flips behind the notes on what could be told from nothing.
+        replicates: Number of bootstrap replicates, for the intervals of several tries.
+        seed: Seed of these, and of the sign flips behind the notes on what could be told from nothing.
     """
-    signs = SignDraws(seed=seed)
+    signs, resampler = SignDraws(seed=seed), Resampler(replicates, seed)
     listed = list(cases)
     sheets = _sheets(listed)
     notes = [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *provenance_notes(listed)]
@@ -69,6 +72,7 @@ def honesty_notes(
             *_floors(lines, signs, rule),
             *_detectable(lines, rule),
             *_limits(sheet, lines),
+            *several_tries_notes(lines, rule, resampler),
             *_exposure(lines, rule),
             *_searches(lines, rule),
         ]

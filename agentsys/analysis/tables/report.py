@@ -87,7 +87,7 @@ def report(
         *_simulated(rows),
         *replay_notes(reading.cases),
         *_fewer_suites(rows),
-        *honesty_notes(reading.cases, errors, seed=seed),
+        *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
         *measured_notes(measured, reading.cases),
         *denial_notes(denied),
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "

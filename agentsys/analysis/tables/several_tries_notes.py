@@ -1,0 +1,63 @@
+"""Footnotes on what an attacker with several tries, or several attacks to choose from, comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from agentsys.analysis.metrics.benchmark_facts import is_control
+from agentsys.analysis.metrics.denial import denies_service
+from agentsys.analysis.metrics.rates import Number
+from agentsys.analysis.metrics.several_tries import at_least_once, repeats, strongest
+from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.estimate import Side
+from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+
+
+def several_tries_notes(
+    lines: Mapping[tuple[str, str], Sequence[CaseRow]], rule: ErrorRule, resampler: Resampler
+) -> Iterator[str]:
+    """A line per defense and attack that was run several times, and per defense with several attacks.
+
+    Args:
+        lines: (defense, attack) -> cases of one model.
+        rule: What errored cases count as.
+        resampler: Draws the tasks.
+    """
+    for (defense, attack), cases in lines.items():
+        k = repeats(cases, rule)
+        if k > 1:
+            name = defense if attack == NO_ATTACK else f"{defense} / {attack}"
+            tried = ", ".join(_tried(cases, k, rule, resampler))
+            yield f"{name}, at least once in {k} runs of a case: {tried}."
+    for defense in dict.fromkeys(defense for defense, _ in lines):
+        attacks = {attack: cases for (one, attack), cases in lines.items() if one == defense and _aims(cases)}
+        if best := strongest(attacks, resampler, rule):
+            yield (
+                f"{defense}: the strongest of {len(attacks)} attacks is {best.attack}; ASR "
+                f"{_number(best.number)}, allowing for its having been chosen."
+            )
+
+
+def _tried(cases: Sequence[CaseRow], k: int, rule: ErrorRule, resampler: Resampler) -> Iterator[str]:
+    if cases[0].attack == NO_ATTACK:
+        yield f"benign utility {_number(at_least_once(cases, Side.SOLVED, k, resampler, rule))}"
+        return
+    yield f"utility under attack {_number(at_least_once(cases, Side.SOLVED, k, resampler, rule))}"
+    if _aims(cases):
+        yield f"ASR {_number(at_least_once(cases, Side.INJECTED, k, resampler, rule))}"
+
+
+def _aims(cases: Sequence[CaseRow]) -> bool:
+    """Whether an attack has a goal of its own that could be reached."""
+    attack = cases[0].attack
+    if attack == NO_ATTACK or attack.endswith(HOME) or is_control(cases) or denies_service(attack):
+        return False
+    return any(case.injection_task_id for case in cases)
+
+
+def _number(found: Number) -> str:
+    if math.isnan(found.ci_low):
+        return f"{found.value:.2f}"
+    return f"{found.value:.2f} ({found.ci_low:.1f} to {found.ci_high:.1f})"
