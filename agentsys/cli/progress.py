@@ -9,12 +9,15 @@ from types import TracebackType
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from agentsys.amounts import counted, duration
+from agentsys.amounts import counted
 from agentsys.cli.terminal import one_line
+from agentsys.models.budget import Meter
+from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.totals import RunningTotals
+from agentsys.runs.totals import CellName, CellTotals, RunningTotals, share
 
 LINE_EVERY_S = 60.0
 
@@ -29,10 +32,10 @@ def _joined(processes: Sequence[int]) -> str:
 
 
 class LiveProgress:
-    """A progress bar and the running figures, redrawn in place."""
+    """A bar per cell and the running figures, redrawn in place."""
 
-    def __init__(self, totals: RunningTotals, console: Console) -> None:
-        self._totals = totals
+    def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
+        self._totals, self._meter = totals, meter
         # Before `Live`, which draws at once.
         self._note = ""
         self._live = Live(
@@ -76,21 +79,64 @@ class LiveProgress:
         )
 
     def _drawn(self) -> Group:
-        totals = self._totals
-        bar = ProgressBar(total=max(totals.planned, 1), completed=totals.done, width=40)
-        head = Text(
-            f"{totals.done}/{totals.planned} cases, {totals.per_second:.1f} a second, "
-            f"{duration(totals.seconds_left)} left"
-        )
-        lines: list[ProgressBar | Text] = [bar, head, Text(totals.figures())]
-        return Group(*lines, *([Text(self._note, style="yellow")] if self._note else []))
+        head = Text(f"{self._totals.progress}{_patience(self._meter)}")
+        note = [Text(self._note, style="yellow")] if self._note else []
+        return Group(head, self._bars(), Text(self._totals.spent), *note)
+
+    def _bars(self) -> Table:
+        """A line per cell: those under way first, then those that wait, then those that are done."""
+        cells = sorted(self._totals.cells.items(), key=lambda item: _stage(item[1]))
+        several = len({name.model for name in self._totals.cells}) > 1
+        table = Table.grid(padding=(0, 1))
+        table.add_column(width=BAR)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_column(justify="right", no_wrap=True)
+        for name, cell in cells[:MOST_CELLS]:
+            labels = name if several else name[1:]
+            table.add_row(
+                ProgressBar(total=max(cell.planned, 1), completed=cell.done, width=BAR),
+                f"{cell.done}/{cell.planned}",
+                Text(one_line(" / ".join(labels))),
+                Text(_rates(name, cell)),
+            )
+        if len(cells) > MOST_CELLS:
+            table.add_row("", "", f"and {counted(len(cells) - MOST_CELLS, 'more cell')}", "")
+        return table
+
+
+MOST_CELLS = 12
+"""Cells with a line of their own: more would not fit a terminal's height."""
+BAR = 16
+"""Columns of a bar."""
+
+
+def _stage(cell: CellTotals) -> int:
+    """Under way, not begun, done."""
+    return 2 if cell.done >= cell.planned else 0 if cell.done else 1
+
+
+def _rates(name: CellName, cell: CellTotals) -> str:
+    """What a cell's cases came to so far."""
+    if not cell.done:
+        return "waiting"
+    errors = f", {counted(cell.errors, 'error')}" if cell.errors else ""
+    hit = f"ASR {share(cell.hit, cell.rated)}, " if name.attack != NO_ATTACK else ""
+    return f"{hit}utility {share(cell.solved, cell.rated)}{errors}"
+
+
+def _patience(meter: Meter | None) -> str:
+    """Retries so far, and who waits for one now; nothing where there were none."""
+    if meter is None or not (meter.retries or meter.waiting):
+        return ""
+    return f", {counted(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"
 
 
 class PlainProgress:
     """A line of text now and then, for logs and pipes."""
 
-    def __init__(self, totals: RunningTotals, console: Console) -> None:
-        self._totals, self._console = totals, console
+    def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
+        self._totals, self._console, self._meter = totals, console, meter
         self._last = time.monotonic()
 
     def __enter__(self) -> PlainProgress:
@@ -128,7 +174,31 @@ class PlainProgress:
         )
 
     def _say(self) -> None:
-        self._print(self._totals.line)
+        totals = self._totals
+        self._print(f"{totals.progress}{_patience(self._meter)}; {totals.figures()}")
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class ToldProgress(PlainProgress):
+    """Also a line for every case that ends."""
+
+    def finished(self, record: CaseRecord) -> None:
+        """Count a case and tell what came of it."""
+        super().finished(record)
+        case = record.case
+        task = "/".join(filter(None, (case.user_task_id, case.injection_task_id)))
+        self._print(
+            one_line(f"{case.model} / {case.defense} / {case.attack}: {case.suite} {task}: {_came(record)}")
+        )
+
+
+def _came(record: CaseRecord) -> str:
+    """What became of a case, in words."""
+    if record.status == "error":
+        return f"error ({record.error_kind})"
+    solved = f"user task {'solved' if record.utility else 'not solved'}"
+    if record.case.injection_task_id is None:
+        return solved
+    return f"{solved}, injection {'carried out' if record.security else 'not carried out'}"

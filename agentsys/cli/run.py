@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shlex
 import sys
@@ -11,7 +12,7 @@ import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -69,6 +70,16 @@ def run(
     yes: Annotated[
         bool, typer.Option("--yes", help="Start also where the estimate is above budget.ask_above_usd.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="No plan and no progress: results and last lines alone.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="A line for every case that ends.")
+    ] = False,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option("--log-level", help="What our own modules log on standard error."),
+    ] = "warning",
 ) -> None:
     """Run every case that is not finished yet, then print the table.
 
@@ -82,7 +93,10 @@ def run(
 
     # This very stream, also while standard output is redirected.
     console = Console(file=sys.stdout, width=shown_width())
-    with console.status("Loading the benchmark ..."):
+    chatter = Console(file=sys.stdout, width=shown_width(), quiet=quiet)
+    for room in ("agentsys", "baselines"):
+        logging.getLogger(room).setLevel(log_level.upper())
+    with chatter.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 
         session = prepare(
@@ -93,22 +107,22 @@ def run(
             again=again,
             skip_unavailable=skip_unavailable,
         )
-    _announce(session, console)
+    _announce(session, chatter)
     if dry_run:
         show_estimate(session, config_dir or [], console)
         show_power(session, difference, console)
         return
     if not yes:
-        refuse_if_dear(session, config_dir or [], console)
-    _look_and_run(session, console, skip_unavailable=skip_unavailable)
-
-
-def _look_and_run(session: Session, console: Console, *, skip_unavailable: bool) -> None:
-    with console.status("Asking each model one question ..."):
+        refuse_if_dear(session, config_dir or [], chatter)
+    with chatter.status("Asking each model one question ..."):
         session = session.looked_at(skip_unavailable=skip_unavailable)
-    _tell_findings(session, console)
+    _tell_findings(session, chatter)
+    _run_and_tell(session, console, chatter, verbose=verbose)
+
+
+def _run_and_tell(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
     started = time.monotonic()
-    outcome = _execute(session, console)
+    outcome = _execute(session, chatter, verbose=verbose)
     spent = ""
     if outcome.finished or outcome.elsewhere or session.plan.finished or session.plan.failed_before:
         spent = _screen(session, console, time.monotonic() - started)
@@ -155,16 +169,17 @@ def _tell_findings(session: Session, console: Console) -> None:
         _say(console, f"Left out: {names}. {why}")
 
 
-def _execute(session: Session, console: Console) -> RunOutcome:
-    from agentsys.cli.progress import LiveProgress, PlainProgress
+def _execute(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
+    from agentsys.cli.progress import LiveProgress, PlainProgress, ToldProgress
     from agentsys.runs.totals import RunningTotals
 
-    totals = RunningTotals(len(session.plan.todo))
-    show = LiveProgress if console.is_terminal else PlainProgress
+    totals = RunningTotals.of(session.plan.todo)
+    meter = None if session.books is None else session.books.meter
+    show = ToldProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
         warnings.filterwarnings("ignore", message="Model output was None")
-        with asked_to_end(), show(totals, console) as progress, redirect_stdout(io.StringIO()):
+        with asked_to_end(), show(totals, console, meter) as progress, redirect_stdout(io.StringIO()):
             return session.execute(progress)
     except KeyboardInterrupt:
         _say(console, f"Stopped. Finished and on disk: {counted(totals.done, 'case')}. {_RESUME}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,6 +41,10 @@ class Meter:
     budget: Budget = field(default_factory=Budget)
     usd: float = 0.0
     tokens: int = 0
+    retries: int = 0
+    """Requests that were sent once more, after an error that passes or an empty answer."""
+    waiting: int = 0
+    """Threads that wait at this moment before they ask again."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -51,6 +57,22 @@ class Meter:
         with self._lock:
             self.usd += cost_usd or 0.0
             self.tokens += usage.prompt + usage.completion
+
+    @contextmanager
+    def wait(self, *, retry: bool) -> Iterator[None]:
+        """Count a wait while it lasts.
+
+        Args:
+            retry: Whether a request of its own is sent again behind it; else it waits for somebody else's.
+        """
+        with self._lock:
+            self.waiting += 1
+            self.retries += retry
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.waiting -= 1
 
     def has_room(self, usd: float = 0.0, tokens: float = 0) -> bool:
         """Whether so much more may be spent; with no arguments, whether anything may."""

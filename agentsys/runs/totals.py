@@ -3,31 +3,64 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentsys.amounts import duration, short_count
 from agentsys.models.budget import Meter
+from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.plan import Job
 
 
+class CellName(NamedTuple):
+    """Labels of a cell, as records have them."""
+
+    model: str
+    defense: str
+    attack: str
+
+
+@dataclass
+class CellTotals:
+    """Counts of one cell since the run started."""
+
+    planned: int
+    """Cases to run."""
+    done: int = 0
+    errors: int = 0
+    rated: int = 0
+    """Cases that ended without an error."""
+    solved: int = 0
+    hit: int = 0
+    """Attacked cases whose injection task was carried out."""
+    seconds: float = 0.0
+    """Time that its finished cases took, one after the other."""
+
+    def add(self, record: CaseRecord) -> None:
+        """Count one finished case; errored cases enter no rate."""
+        self.done += 1
+        self.seconds += max((span.duration_s for span in record.spans), default=0.0)
+        if record.status == "error":
+            self.errors += 1
+            return
+        self.rated += 1
+        self.solved += record.utility
+        self.hit += record.case.injection_task_id is not None and record.security
+
+
 @dataclass
 class RunningTotals:
-    """Counts since the run started. Rates are pooled over everything run; tables come later."""
+    """Counts since the run started. Rates are pooled over the suites; tables come later."""
 
     planned: int
     """Cases to run."""
     clock: Callable[[], float] = time.monotonic
+    cells: dict[CellName, CellTotals] = field(default_factory=dict)
+    """In the order of the plan."""
     done: int = 0
-    errors: int = 0
-    benign: int = 0
-    benign_solved: int = 0
-    attacked: int = 0
-    attacked_solved: int = 0
-    hit: int = 0
-    """Attacked cases whose injection task was carried out."""
     attempts: int = 0
     """Attempts that searches made."""
     tokens: int | None = 0
@@ -39,25 +72,24 @@ class RunningTotals:
     def __post_init__(self) -> None:
         self.started = self.clock()
 
+    @classmethod
+    def of(cls, jobs: Iterable[Job]) -> RunningTotals:
+        """Totals of a run that is about to start."""
+        planned = Counter(CellName(job.case.model, job.case.defense, job.case.attack) for job in jobs)
+        return cls(planned.total(), cells={name: CellTotals(count) for name, count in planned.items()})
+
     def add_attempt(self, record: CaseRecord) -> None:
         """Count one attempt of a search: it costs, and is no case."""
         self.attempts += 1
         self._spend(record)
 
     def add(self, record: CaseRecord) -> None:
-        """Count one finished case; errored cases enter no rate."""
+        """Count one finished case."""
         self.done += 1
         if not _was_an_attempt(record):
             self._spend(record)
-        if record.status == "error":
-            self.errors += 1
-        elif record.case.injection_task_id is None:
-            self.benign += 1
-            self.benign_solved += record.utility
-        else:
-            self.attacked += 1
-            self.attacked_solved += record.utility
-            self.hit += record.security
+        case = record.case
+        self.cells.setdefault(CellName(case.model, case.defense, case.attack), CellTotals(1)).add(record)
 
     def _spend(self, record: CaseRecord) -> None:
         for usage in record.usage.values():
@@ -67,34 +99,75 @@ class RunningTotals:
             self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
 
     @property
+    def errors(self) -> int:
+        """Cases that ended in an error."""
+        return sum(cell.errors for cell in self.cells.values())
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run started."""
+        return self.clock() - self.started
+
+    @property
     def per_second(self) -> float:
         """Cases finished per second so far; 0 before the first."""
-        elapsed = self.clock() - self.started
-        return self.done / elapsed if elapsed > 0 else 0.0
+        return self.done / self.elapsed if self.elapsed > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds to the end at the rate so far; None before the first case."""
-        return (self.planned - self.done) / self.per_second if self.done else None
+        """Estimated seconds to the end; None before the first case.
+
+        What is left of a cell takes what its cases took so far (of one not begun: what all cases took), and
+        as many go on side by side as did so far.
+        """
+        if not self.done:
+            return None
+        spent = sum(cell.seconds for cell in self.cells.values())
+        if not spent:
+            return (self.planned - self.done) / self.per_second if self.per_second else None
+        left = sum(
+            max(cell.planned - cell.done, 0) * (cell.seconds / cell.done if cell.done else spent / self.done)
+            for cell in self.cells.values()
+        )
+        return left * self.elapsed / spent
 
     @property
     def line(self) -> str:
-        """Progress of the run, and its figures."""
+        """Progress of the run and its figures, in one line of plain text."""
+        return f"{self.progress}; {self.figures()}"
+
+    @property
+    def progress(self) -> str:
+        """How far it is, and how long it takes."""
         left = f", {duration(self.seconds_left)} left" if self.done < self.planned else ""
-        return f"{self.done}/{self.planned} cases{left}; {self.figures()}"
+        rate = f", {self.per_second:.1f} a second" if self.done else ""
+        return f"{self.done}/{self.planned} cases{rate}, {duration(self.elapsed)} elapsed{left}"
 
     def figures(self) -> str:
-        """The figures in one line of plain text."""
+        """ASR per defense, errors and what was spent."""
+        rates = [f"ASR {name} {asr}" for name, asr in self.asr_by_defense().items()]
+        return ", ".join([*rates, self.spent])
+
+    @property
+    def spent(self) -> str:
+        """Errors, and what the cases took."""
         parts = [
-            f"benign utility {_share(self.benign_solved, self.benign)}",
-            f"under attack {_share(self.attacked_solved, self.attacked)}",
-            f"ASR {_share(self.hit, self.attacked)}",
             f"errors {self.errors}",
             *([f"attempts {self.attempts}"] if self.attempts else []),
             "tokens unknown" if self.tokens is None else f"tokens {short_count(self.tokens)}",
             "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
         ]
         return ", ".join(parts)
+
+    def asr_by_defense(self) -> dict[str, str]:
+        """Defense, behind its model if there are several -> ASR over all attacks so far."""
+        several = len({name.model for name in self.cells}) > 1
+        sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for name, cell in self.cells.items():
+            if name.attack != NO_ATTACK:
+                both = sums[f"{name.model} / {name.defense}" if several else name.defense]
+                both[0], both[1] = both[0] + cell.hit, both[1] + cell.rated
+        return {name: share(hit, rated) for name, (hit, rated) in sums.items()}
 
 
 def _was_an_attempt(record: CaseRecord) -> bool:
@@ -103,7 +176,8 @@ def _was_an_attempt(record: CaseRecord) -> bool:
     return search is not None and search.mode == "per_case" and search.attempts > search.refused
 
 
-def _share(part: int, whole: int) -> str:
+def share(part: int, whole: int) -> str:
+    """A share in percent, e.g. `52.1%`; `-` of nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 

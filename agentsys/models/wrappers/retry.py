@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
 from agentsys.models.errors import Consequence, ModelError
 from agentsys.models.odd_reply import is_empty
+from agentsys.models.trace import current_tracer
 
 
 class RetryPolicy(BaseModel):
@@ -120,7 +122,7 @@ class Retried:
                     raise
             else:
                 pause = self._pause_s(attempt, None)
-            self._timing.sleep(pause)
+            self._wait(pause, retry=True)
             waited += pause
 
     def _enough(self, attempt: int, empties: int) -> bool:
@@ -138,8 +140,13 @@ class Retried:
     def _pass_gate(self, waited: float) -> float:
         pause = min(self._gate.wait_s(self._timing.clock()), max(0.0, self.policy.total_s - waited))
         if pause > 0:
-            self._timing.sleep(pause)
+            self._wait(pause, retry=False)
         return pause
+
+    def _wait(self, pause: float, *, retry: bool) -> None:
+        books = current_tracer().books
+        with nullcontext() if books is None else books.meter.wait(retry=retry):
+            self._timing.sleep(pause)
 
     def _note_wait(self, error: ModelError) -> None:
         # Nobody waits longer than `total_s`: then all would only find out later what this one knows now.
