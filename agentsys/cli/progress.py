@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -81,25 +81,28 @@ class LiveProgress:
     def _drawn(self) -> Group:
         head = Text(f"{self._totals.progress}{_patience(self._meter)}")
         note = [Text(self._note, style="yellow")] if self._note else []
-        return Group(head, self._bars(), Text(self._totals.spent), *note)
+        bars = [self._bars()] if self._totals.cells else []
+        return Group(head, *bars, Text(self._totals.spent), *note)
 
     def _bars(self) -> Table:
         """A line per cell: those under way first, then those that wait, then those that are done."""
         cells = sorted(self._totals.cells.items(), key=lambda item: _stage(item[1]))
-        several = len({name.model for name in self._totals.cells}) > 1
+        label = _labels(self._totals.cells)
+        rows = [
+            (cell, f"{cell.done}/{cell.planned}", one_line(label(name)), _rates(name, cell))
+            for name, cell in cells[:MOST_CELLS]
+        ]
+        counts, rates = (max(len(row[place]) for row in rows) for place in (1, 3))
+        # Counts and rates are whole; a name gives way where the terminal is too narrow for all.
+        left = max(self._live.console.width - BAR - counts - rates - 3, 8)
         table = Table.grid(padding=(0, 1))
         table.add_column(width=BAR)
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        table.add_column(justify="right", no_wrap=True)
-        for name, cell in cells[:MOST_CELLS]:
-            labels = name if several else name[1:]
-            table.add_row(
-                ProgressBar(total=max(cell.planned, 1), completed=cell.done, width=BAR),
-                f"{cell.done}/{cell.planned}",
-                Text(one_line(" / ".join(labels))),
-                Text(_rates(name, cell)),
-            )
+        table.add_column(justify="right", width=counts)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=left)
+        table.add_column(width=rates)
+        for cell, count, name, came in rows:
+            bar = ProgressBar(total=max(cell.planned, 1), completed=cell.done, width=BAR)
+            table.add_row(bar, count, Text(name), Text(came))
         if len(cells) > MOST_CELLS:
             table.add_row("", "", f"and {counted(len(cells) - MOST_CELLS, 'more cell')}", "")
         return table
@@ -107,8 +110,26 @@ class LiveProgress:
 
 MOST_CELLS = 12
 """Cells with a line of their own: more would not fit a terminal's height."""
-BAR = 16
+BAR = 10
 """Columns of a bar."""
+
+
+def _labels(cells: Iterable[CellName]) -> Callable[[CellName], str]:
+    """How cells are named beside each other: by what not all of them have in common."""
+    listed = list(cells)
+    models = {name.model for name in listed}
+    attacks = {name.attack for name in listed} - {NO_ATTACK}
+
+    def label(name: CellName) -> str:
+        kind = "attacked" if len(attacks) == 1 else name.attack
+        parts = (
+            name.model if len(models) > 1 else "",
+            name.defense,
+            "benign" if name.attack == NO_ATTACK else kind,
+        )
+        return " / ".join(part for part in parts if part)
+
+    return label
 
 
 def _stage(cell: CellTotals) -> int:

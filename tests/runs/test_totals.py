@@ -5,11 +5,18 @@ from __future__ import annotations
 from agentsys.amounts import duration
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.totals import RunningTotals
+from agentsys.runs.totals import CellName, CellTotals, RunningTotals
 
 
 def record(
-    *, attacked: bool, utility: bool, security: bool = False, status: str = "ok", cost: float | None = 0.5
+    *,
+    attacked: bool,
+    utility: bool,
+    security: bool = False,
+    status: str = "ok",
+    cost: float | None = 0.5,
+    defense: str = "none",
+    seconds: float | None = None,
 ) -> CaseRecord:
     case = Case(
         benchmark="agentdojo",
@@ -19,13 +26,16 @@ def record(
         injection_task_id="injection_task_0" if attacked else None,
         attack="direct" if attacked else "none",
         model="m",
-        defense="none",
+        defense=defense,
     )
+    span = {"id": 0, "parent_id": None, "kind": "agent", "name": None, "attempt": 1, "messages": []}
+    spans = [] if seconds is None else [span | {"calls": [], "decision": {}, "duration_s": seconds}]
     return CaseRecord.model_validate(
         {
             "case": case,
             "status": status,
             "simulated": False,
+            "spans": spans,
             "utility": utility,
             "security": security,
             "usage": {"agent": RoleUsage(prompt=900, completion=100, cost_usd=cost)},
@@ -55,13 +65,32 @@ def test_rates_leave_errors_out_and_costs_add_up() -> None:
         totals.add(one)
     now[0] = 2.0
     assert (totals.per_second, totals.seconds_left) == (2.0, 3.0)
-    line = totals.figures()
-    assert "benign utility 100.0%" in line
-    assert "under attack 50.0%" in line
-    assert "ASR 50.0%" in line
+    line = totals.line
+    assert line.startswith("4/10 cases, 2.0 a second, 0:00:02 elapsed, 0:00:03 left; ")
+    assert "ASR none 50.0%" in line
     assert "errors 1" in line
     assert "tokens 4.0k" in line
     assert "cost $2.00" in line
+
+
+def test_each_cell_has_counts_of_its_own_and_rates_are_not_pooled_over_defenses() -> None:
+    totals = RunningTotals(4)
+    totals.add(record(attacked=True, utility=False, security=True))
+    totals.add(record(attacked=True, utility=True, defense="agentsys"))
+    totals.add(record(attacked=False, utility=True, defense="agentsys"))
+    assert totals.asr_by_defense() == {"none": "100.0%", "agentsys": "0.0%"}
+    assert [cell.done for cell in totals.cells.values()] == [1, 1, 1]
+
+
+def test_the_time_left_counts_what_cases_of_each_cell_take() -> None:
+    now = [0.0]
+    cheap, dear = CellName("m", "none", "direct"), CellName("m", "agentsys", "direct")
+    totals = RunningTotals(20, lambda: now[0], {cheap: CellTotals(10), dear: CellTotals(10)})
+    for _ in range(9):
+        totals.add(record(attacked=True, utility=True, seconds=1.0))
+    totals.add(record(attacked=True, utility=True, seconds=11.0, defense="agentsys"))
+    now[0] = 10.0  # two cases at a time: 20 seconds of work
+    assert totals.seconds_left == (1 * 1.0 + 9 * 11.0) / 2
 
 
 def test_one_unpriced_call_makes_the_cost_unknown() -> None:
@@ -74,6 +103,6 @@ def test_one_unpriced_call_makes_the_cost_unknown() -> None:
 def test_before_the_first_case_nothing_is_claimed() -> None:
     totals = RunningTotals(3, clock=lambda: 0.0)
     assert totals.seconds_left is None
-    assert "ASR -" in totals.figures()
+    assert totals.figures() == "errors 0, tokens 0, cost $0.00"
     assert duration(None) == "-"
     assert duration(3725) == "1:02:05"
