@@ -35,7 +35,7 @@ class LiveProgress:
     """A bar per cell and the running figures, redrawn in place."""
 
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
-        self._totals, self._meter = totals, meter
+        self._totals, self._console, self._meter = totals, console, meter
         # Before `Live`, which draws at once.
         self._note = ""
         self._live = Live(
@@ -94,7 +94,7 @@ class LiveProgress:
         ]
         counts, rates = (max(len(row[place]) for row in rows) for place in (1, 3))
         # Counts and rates are whole; a name gives way where the terminal is too narrow for all.
-        left = max(self._live.console.width - BAR - counts - rates - 3, 8)
+        left = max(self._console.width - BAR - counts - rates - 3, 8)
         table = Table.grid(padding=(0, 1))
         table.add_column(width=BAR)
         table.add_column(justify="right", width=counts)
