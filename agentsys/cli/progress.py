@@ -92,7 +92,7 @@ class LiveProgress:
             (cell, f"{cell.done}/{cell.planned}", one_line(label(name)), _rates(name, cell))
             for name, cell in cells[:MOST_CELLS]
         ]
-        counts, rates = (max(len(row[place]) for row in rows) for place in (1, 3))
+        counts, rates = max(len(row[1]) for row in rows), max(len(row[3]) for row in rows)
         # Counts and rates are whole; a name gives way where the terminal is too narrow for all.
         left = max(self._console.width - BAR - counts - rates - 3, 8)
         table = Table.grid(padding=(0, 1))
