@@ -86,16 +86,9 @@ def run(
     Comma lists sweep (defense=none,agentsys); +experiment=NAME loads a preset. Run the same command
     again to resume: only what is missing, or ended in an error, is run.
     """
-    from rich.console import Console
-
     from agentsys.cli.dry_run import refuse_if_dear, show_estimate, show_power
-    from agentsys.cli.output import shown_width
 
-    # This very stream, also while standard output is redirected.
-    console = Console(file=sys.stdout, width=shown_width())
-    chatter = Console(file=sys.stdout, width=shown_width(), quiet=quiet)
-    for room in ("agentsys", "baselines"):
-        logging.getLogger(room).setLevel(log_level.upper())
+    console, chatter = _consoles(quiet, log_level)
     with chatter.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 
@@ -114,6 +107,25 @@ def run(
         return
     if not yes:
         refuse_if_dear(session, config_dir or [], chatter)
+    _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
+
+
+def _consoles(quiet: bool, log_level: str) -> tuple[Console, Console]:
+    """Where results go, and where plan and progress go; what our modules log is set as well."""
+    from rich.console import Console
+
+    from agentsys.cli.output import shown_width
+
+    for room in ("agentsys", "baselines"):
+        logging.getLogger(room).setLevel(log_level.upper())
+    # This very stream, also while standard output is redirected.
+    console = Console(file=sys.stdout, width=shown_width())
+    return console, Console(file=sys.stdout, width=shown_width(), quiet=quiet)
+
+
+def _look_and_run(
+    session: Session, console: Console, chatter: Console, *, skip_unavailable: bool, verbose: bool
+) -> None:
     with chatter.status("Asking each model one question ..."):
         session = session.looked_at(skip_unavailable=skip_unavailable)
     _tell_findings(session, chatter)
