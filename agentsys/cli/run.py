@@ -41,6 +41,15 @@ _DifferenceOption = Annotated[
     ),
 ]
 
+_QuietOption = Annotated[
+    bool, typer.Option("-q", "--quiet", help="No plan and no progress: results and last lines alone.")
+]
+_VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="A line for every case that ends.")]
+_LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option("--log-level", help="What our own modules log on standard error."),
+]
+
 
 def run(
     overrides: Annotated[
@@ -70,16 +79,9 @@ def run(
     yes: Annotated[
         bool, typer.Option("--yes", help="Start also where the estimate is above budget.ask_above_usd.")
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="No plan and no progress: results and last lines alone.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="A line for every case that ends.")
-    ] = False,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option("--log-level", help="What our own modules log on standard error."),
-    ] = "warning",
+    quiet: _QuietOption = False,
+    verbose: _VerboseOption = False,
+    log_level: _LogLevelOption = "warning",
 ) -> None:
     """Run every case that is not finished yet, then print the table.
 
