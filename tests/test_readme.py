@@ -1,4 +1,4 @@
-"""The README shows what a newcomer gets: its screen is the quickstart's, its paths are those of its commands."""
+"""The README begins with what a newcomer gets: a picture, and the very screen of the quickstart."""
 
 from __future__ import annotations
 

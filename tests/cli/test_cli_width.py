@@ -12,7 +12,13 @@ from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
 from agentsys.analysis.paper.layout import TABLES
+from agentsys.analysis.tables.finding import findings
+from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.results_document import results_output
+from agentsys.analysis.tables.results_screen import results_screen
 from agentsys.cli import app
+from agentsys.records.reading import read_cases
 from agentsys.records.schema import RoleUsage
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +66,7 @@ def test_a_command_prints_no_line_wider_than_the_screen(command: str, folder: st
     cut = {60: "", 80: "", 120: "", 200: ""}
     for width in WIDTHS:
         # The folder's own name may be wider than the screen: a path is never broken.
-        lines = [line for line in lines_of(*command.replace("DIR", folder).split(), width=width)]
+        lines = lines_of(*command.replace("DIR", folder).split(), width=width)
         assert [line for line in lines if cell_len(line) > width and folder not in line] == []
         cut[width] = " ".join(lines)
     for width in WIDTHS:
@@ -74,9 +80,13 @@ def test_a_command_prints_no_line_wider_than_the_screen(command: str, folder: st
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_screen_of_every_preset_fits(preset: str, tmp_path: Path) -> None:
     attacks = [name for name in swept(preset, "attack") if name != "none"]
-    place = str(stored(tmp_path, swept(preset, "defense"), attacks or ["important_instructions"]))
+    stored(tmp_path, swept(preset, "defense"), attacks or ["important_instructions"])
+    reading = read_cases([tmp_path])
+    found = report(reading, replicates=20)
+    screen = results_screen(found, reading.cases, findings(reading.cases))
+    output = results_output(found, screen=screen)
     for width in WIDTHS:
-        lines = lines_of("results", place, width=width)
-        assert [line for line in lines if cell_len(line) > width and place not in line] == []
+        lines = written(output, OutputFormat.TABLE, width).decode().splitlines()
+        assert [line for line in lines if cell_len(line) > width] == []
         for name in swept(preset, "defense"):
             assert any(name in line for line in lines)
