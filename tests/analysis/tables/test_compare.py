@@ -62,6 +62,8 @@ def folder(tmp_path: Path) -> Path:
 def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
     assert tuple(rows[0]) == DIFFERENCE_COLUMNS
+    documented = Path(__file__).parents[3] / "docs" / "statistics.md"
+    assert f"`{','.join(DIFFERENCE_COLUMNS)}`" in documented.read_text(encoding="utf-8")
     found = {(line["metric"], line["suite"], line["cases"]): line for line in rows}
     asr = found["targeted_asr", "banking", "all"]
     assert (asr["n"], asr["gained"], asr["lost"]) == ("11", "0", "10")
