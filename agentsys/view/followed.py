@@ -209,6 +209,9 @@ class FollowedRuns:
         with self._news:
             version = self._version + 1
             known = {shown.case.source: shown for shown in self._shown.values()}
+            # A file that was written again may tell another story with the same numbers.
+            for path in [path for path, held in files.items() if self._files.get(path) is not held]:
+                known.pop(path, None)
             shown = dict(_as_shown(reading.cases, known, version))
             self._gone |= dict.fromkeys(self._shown.keys() - shown.keys(), version)
             self._gone = {name: when for name, when in self._gone.items() if name not in shown}

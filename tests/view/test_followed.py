@@ -41,6 +41,10 @@ def test_what_comes_changes_and_goes_is_told_once(tmp_path: Path) -> None:
     runs.look()
     (changed,) = runs.changes(version).rows
     assert (changed["outcome"], changed["id"]) == ("attack_succeeded", before[0])
+    stored = runs.version
+    first.write_text(first.read_text().replace("The bill is paid.", "The bill is lost."))
+    runs.look()
+    assert [row["id"] for row in runs.changes(stored).rows] == before[:1]
     second.unlink()
     runs.look()
     assert runs.changes(version).gone == (before[1],)

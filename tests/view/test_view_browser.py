@@ -77,6 +77,9 @@ def test_what_is_being_read_stays_while_cases_come_and_go(window: Browser, tmp_p
         window.wait_for(
             "return document.querySelector('#case .chip.bad').textContent === 'injection carried out'"
         )
+        # Written again with the same outcome and the same length.
+        first.write_text(first.read_text().replace("The bill is paid.", "The bill is lost."))
+        window.wait_for("return document.querySelector('#case').textContent.includes('The bill is lost.')")
         other.unlink()
         wait_for_cases(window, 1)
         first.unlink()
