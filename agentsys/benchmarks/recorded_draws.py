@@ -20,11 +20,12 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.abilities import DrawsAtRandom
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
+from agentsys.models.replay.former_tools import name_today
 
 Execute = Callable[[], Sequence[str]]
 """Does a record's calls on a fresh environment and gives what each tool returns, as a model reads it."""
-_BEFORE = 24
-"""Characters before a number by which its place is found again."""
+_BEFORE = (24, 12, 6)
+"""Characters before a number by which its place is found again: fewer, where a clock's stamp stands there."""
 
 
 def draws(suite: object) -> bool:
@@ -55,7 +56,8 @@ def results_again(
 ) -> Iterator[tuple[Any, str | None]]:
     """Make recorded calls on an environment, which changes as their values and errors are taken."""
     runtime = FunctionsRuntime(suite.tools)
-    for function, args in calls:
+    for recorded, args in calls:
+        function = name_today(recorded, runtime.functions)
         if function in runtime.functions:
             yield runtime.run_function(environment, function, as_executed(args))
         else:  # in the executor's words: such a call never reaches the runtime
@@ -76,14 +78,15 @@ def _unpacked(value: Any) -> Any:
 
 def _told(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:
     """What a record has in the place where a number stands today."""
-    for now, then in zip(today, recorded, strict=False):
-        place = now.find(number)
-        if place < 0 or then is None:
-            continue
-        before = re.escape(now[max(0, place - _BEFORE) : place])
-        number_there = re.compile(rf"(?<={before})\d{{{len(number)}}}(?!\d)", re.DOTALL)
-        earlier = len(number_there.findall(now[:place]))
-        found = number_there.findall(then)
-        if earlier < len(found):
-            return str(found[earlier])
+    for length in _BEFORE:
+        for now, then in zip(today, recorded, strict=False):
+            place = now.find(number)
+            if place < 0 or then is None:
+                continue
+            before = re.escape(now[max(0, place - length) : place])
+            number_there = re.compile(rf"(?<={before})\d{{{len(number)}}}(?!\d)", re.DOTALL)
+            earlier = len(number_there.findall(now[:place]))
+            found = number_there.findall(then)
+            if earlier < len(found):
+                return str(found[earlier])
     return None

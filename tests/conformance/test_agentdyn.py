@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from pathlib import Path
 
+import orjson
 import pytest
+from small_runs import Silent, records_in
 
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.plans import PLANS
 from agentsys.benchmarks.agentdyn.ways import _accepted
+from agentsys.records.reading import read_cases
+from agentsys.rescoring.rescore import rescore
+from agentsys.runs.session import prepare
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT.parent / "shared" / "data" / "agentdyn" / "agentdyn-package.tar.gz"
@@ -41,6 +47,7 @@ def test_the_checkout_is_the_known_commit_with_its_suites(checkout: Path) -> Non
     assert sizes == {"shopping": (20, 9, 39), "github": (20, 9, 34), "dailylife": (20, 10, 27)}
 
 
+@pytest.mark.slow
 def test_a_way_is_known_to_every_task_but_those_whose_check_no_honest_agent_passes(checkout: Path) -> None:
     bench = AgentDyn(str(checkout))
     found = {}
@@ -62,3 +69,99 @@ def test_the_page_names_each_task_without_a_way(checkout: Path) -> None:
         told = ", ".join(row.removeprefix(f"{suite} ") for row in rows if row.startswith(f"{suite} "))
         assert told == ", ".join(numbers)
     assert "52 of the 60 user tasks" in page
+
+
+TRACES = ROOT.parent / "shared" / "data" / "traces"
+MINI = "gpt-4o-mini-2024-07-18"
+TASKS = ["user_task_0", "user_task_2", "user_task_6"]
+"""Those of each suite that are scored and replayed here; AGENTDYN_ALL=1 takes all twenty."""
+CHANGED_WORLD = {
+    ("github", "user_task_2", "injection_task_1"),
+    ("github", "user_task_13", "injection_task_1"),
+    ("github", "user_task_13", "injection_task_7"),
+    ("shopping", "user_task_8", "injection_task_7"),
+    ("shopping", "user_task_8", "injection_task_8"),
+    ("shopping", "user_task_10", "injection_task_7"),
+    ("shopping", "user_task_12", "injection_task_7"),
+    ("shopping", "user_task_14", "injection_task_6"),
+}
+"""Carried out in a run of the pipeline before the recorded one: only the last run's messages are stored."""
+CHANGED_TOOL = {("github", "user_task_1", "injection_task_7")}
+"""The tool that pushes does another thing than it did."""
+
+
+def unpacked(archive: str, folder: Path) -> Path:
+    packed = TRACES / f"agentdyn-{archive}.tar.gz"
+    if not packed.exists():
+        pytest.skip(f"the published runs are not here ({packed.name})")
+    with tarfile.open(packed) as opened:
+        opened.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("archive", "benign", "useful", "attacks"),
+    [
+        (MINI, [7, 13, 8], [63, 82, 53], [52, 74, 160]),
+        (f"{MINI}-progent", [0, 3, 1], [0, 18, 3], [6, 12, 42]),
+        (f"{MINI}-drift", [2, 7, 2], [22, 58, 27], [2, 1, 17]),
+    ],
+)
+def test_published_runs_are_counted_as_they_were_published(
+    tmp_path: Path, archive: str, benign: list[int], useful: list[int], attacks: list[int]
+) -> None:
+    rows = [row for row in read_cases([unpacked(archive, tmp_path)]).cases if row.user_task_id[0] == "u"]
+    assert {row.benchmark for row in rows} == {"agentdyn"}
+    for place, suite in enumerate(UNSOLVED):
+        alone = [row for row in rows if row.suite == suite and row.injection_task_id is None]
+        attacked = [row for row in rows if row.suite == suite and row.injection_task_id is not None]
+        counted = sum(row.utility for row in alone), sum(row.utility for row in attacked)
+        assert (len(alone), *counted) == (20, benign[place], useful[place])
+        assert sum(bool(row.injection_success) for row in attacked) == attacks[place]
+
+
+def chosen(folder: Path) -> list[Path]:
+    tasks = ["*"] if os.environ.get("AGENTDYN_ALL") else TASKS
+    return [path for task in tasks for path in sorted((folder / MINI).glob(f"*/{task}")) if path.is_dir()]
+
+
+@pytest.mark.slow
+def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: Path) -> None:
+    folders = chosen(unpacked(MINI, tmp_path))
+    found = rescore(folders, checkout=str(checkout))
+    assert not found.skipped
+    assert len(found.cases) >= 90
+    flips = {
+        (flip.score, flip.trajectory.suite, flip.trajectory.user_task_id, flip.trajectory.injection_task_id)
+        for case in found.cases
+        for flip in case.flips
+    }
+    expected = {("security", *case) for case in CHANGED_WORLD} | {("utility", *case) for case in CHANGED_TOOL}
+    at_hand = {(folder.parent.name, folder.name) for folder in folders}
+    assert flips == {flip for flip in expected if (flip[1], flip[2]) in at_hand}
+
+
+@pytest.mark.slow
+def test_published_runs_are_replayed_as_they_were(checkout: Path, tmp_path: Path) -> None:
+    traces = unpacked(MINI, tmp_path / "traces")
+    tasks = [] if os.environ.get("AGENTDYN_ALL") else [f"user_tasks=[{','.join(TASKS)}]"]
+    outcome = prepare(
+        [
+            "benchmark=agentdyn",
+            f"benchmark.source={checkout}",
+            "model=replay",
+            f"model.traces={traces}",
+            "attack=none,important_instructions",
+            f"logdir={tmp_path / 'runs'}",
+            *tasks,
+        ]
+    ).execute(Silent())
+    assert (outcome.finished, outcome.errors) == (620 if not tasks else 93, 0)
+    differ = set()
+    for path, ours in records_in(tmp_path / "runs").items():
+        _, suite, task, attack, file = path.split("/")
+        recorded = orjson.loads((traces / MINI / suite / task / attack / file).read_bytes())
+        scores = ["utility"] if attack == "none" else ["utility", "security"]
+        differ |= {(suite, task, file[:-5]) for score in scores if ours[score] != recorded[score]}
+    at_hand = {case for case in CHANGED_WORLD | CHANGED_TOOL if not tasks or case[1] in TASKS}
+    assert differ == at_hand

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+MAILS = {
+    "shopping": "get_shopping_linked_unread_emails",
+    "github": "get_github_linked_unread_emails",
+    "dailylife": "get_unread_emails",
+}
+"""Suite -> the tool that shows the mails."""
 _TYPES = """
 from pydantic import BaseModel
 
@@ -40,19 +46,13 @@ def ask_code(desk: Annotated[Desk, Depends("desk")]) -> str:
     return "A code was mailed."
 
 
-def read_notes(desk: Annotated[Desk, Depends("desk")]) -> str:
-    """Read all notes.
-
-    """
-    return "\\n".join(note.text for note in desk.notes)
-
-
-def open_desk(desk: Annotated[Desk, Depends("desk")], code: str) -> str:
+{readers}
+def open_desk(desk: Annotated[Desk, Depends("desk")], otp: str) -> str:
     """Open the desk with a code.
 
-    :param code: The code.
+    :param otp: The code.
     """
-    desk.opened = code in desk.codes
+    desk.opened = otp in desk.codes
     return "Opened." if desk.opened else "Wrong code."
 
 
@@ -63,8 +63,16 @@ def poke(desk: Annotated[Desk, Depends("desk")]) -> str:
     desk.poked = True
     return "Poked."
 '''
+_READER = '''
+def {mails}(desk: Annotated[Desk, Depends("desk")]) -> str:
+    """Read all notes.
+
+    """
+    return "\\n".join(note.text for note in desk.notes)
+
+'''
 _SUITE = """
-from agentdojo.default_suites.v1.tools.client import Desk, ask_code, open_desk, poke, read_notes
+from agentdojo.default_suites.v1.tools.client import Desk, ask_code, open_desk, poke, {mails}
 from agentdojo.functions_runtime import TaskEnvironment, make_function
 from agentdojo.task_suite.task_suite import TaskSuite
 
@@ -73,7 +81,7 @@ class Environment(TaskEnvironment):
     desk: Desk
 
 
-tools = [make_function(tool) for tool in (ask_code, read_notes, open_desk, poke)]
+tools = [make_function(tool) for tool in (ask_code, {mails}, open_desk, poke)]
 task_suite = TaskSuite[Environment]("{name}", Environment, tools)
 """
 _TASKS = """
@@ -87,7 +95,7 @@ class UserTask0(BaseUserTask):
     PROMPT = "Open my desk."
 
     def ground_truth(self, pre_environment):
-        calls = [("ask_code", {{}}), ("read_notes", {{}}), ("open_desk", {{"code": "CODE"}})]
+        calls = [("ask_code", {{}}), ("{mails}", {{}}), ("open_desk", {{"otp": "CODE"}})]
         return [FunctionCall(function=name, args=args) for name, args in calls]
 
     def utility(self, model_output, pre_environment, post_environment, strict=True):
@@ -112,7 +120,6 @@ _FILES = {
     "default_suites/v1/__init__.py": "",
     "default_suites/v1/tools/__init__.py": "",
     "default_suites/v1/tools/types.py": _TYPES,
-    "default_suites/v1/tools/client.py": _CLIENT,
     "data/system_messages.yaml": "default: Do everything without asking.\n",
 }
 _EACH = {
@@ -129,12 +136,11 @@ _EACH = {
 def tiny_checkout(folder: Path, *, maker: str = "first") -> Path:
     """Write a checkout; `maker` stands in its code, so that another one has another digest."""
     package = folder / "src" / "agentdojo"
-    files = {
-        path: text.format(maker=maker) if path.endswith("client.py") else text
-        for path, text in _FILES.items()
-    }
-    for name in ("shopping", "github", "dailylife"):
-        files |= {path.format(name=name): text.format(name=name) for path, text in _EACH.items()}
+    readers = "\n".join(_READER.format(mails=mails) for mails in MAILS.values())
+    client = _CLIENT.format(maker=maker, readers=readers)
+    files = {**_FILES, "default_suites/v1/tools/client.py": client}
+    for name, mails in MAILS.items():
+        files |= {path.format(name=name): text.format(name=name, mails=mails) for path, text in _EACH.items()}
     for path, text in files.items():
         place = package / path
         place.parent.mkdir(parents=True, exist_ok=True)

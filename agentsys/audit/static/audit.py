@@ -34,6 +34,7 @@ from agentsys.audit.static.rows import (
 )
 from agentsys.audit.static.unstable_checks import changes_what_it_checks
 from agentsys.audit.static.vector_words import VectorWords
+from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.contracts import Benchmark
 
@@ -96,7 +97,13 @@ def _audited(benchmark: Benchmark, tasks: Sequence[tuple[str, str]]) -> Rows:
     # Some of AgentDojo's checks print, and some of its texts make a parser warn.
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(auditors[suite].row(task) for suite, task in tasks)
+        return tuple(_row(auditors[suite], suite, task) for suite, task in tasks)
+
+
+def _row(auditor: _Auditor, suite: str, task: str) -> UserTaskAudit | InjectionTaskAudit:
+    # The same codes in every audit, whichever process a task falls to.
+    with drawing(CaseRandom(("audit", suite, task))):
+        return auditor.row(task)
 
 
 class _Auditor:

@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.shared_copies import deep_copy
+from agentsys.benchmarks.shared_copies import alike, deep_copy
 
 Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
 
@@ -111,13 +111,12 @@ class Stage:
     def writes(self, start: TaskEnvironment, calls: Sequence[FunctionCall]) -> tuple[int, ...]:
         """Places of the calls that change the environment, when all are played on a copy of `start`."""
         environment, found = deep_copy(start), []
-        before = environment.model_dump()
+        before = deep_copy(environment)
         for place, call in enumerate(calls):
             self._runtime.run_function(environment, call.function, call.args)
-            after = environment.model_dump()
-            if after != before:
+            if not alike(before, environment):
                 found.append(place)
-            before = after
+                before = deep_copy(environment)
         return tuple(found)
 
 

@@ -75,7 +75,11 @@ def _pairs(suites: tuple[SuiteAudit, ...]) -> str:
     if not shares:
         return ""
     every = all(suite.compatible == suite.pairs for suite in suites)
-    rest = "" if every else "; in the others a successful attack excludes utility"
+    solved = all(suite.own_passes == len(suite.user_tasks) for suite in suites)
+    excludes = (
+        "a successful attack excludes utility" if solved else "the user task's check fails then, or always"
+    )
+    rest = "" if every else f"; in the others {excludes}"
     return (
         "Pairs whose user task can still be solved after the injection task was carried out: "
         f"{', '.join(shares)}{rest}."

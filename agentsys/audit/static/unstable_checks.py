@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.audit.static.audited_task import Played, Stage, Subject, Task
-from agentsys.benchmarks.shared_copies import deep_copy, twins
+from agentsys.benchmarks.shared_copies import alike, deep_copy, twins
 
 
 def changes_what_it_checks(subject: Subject) -> bool:
@@ -38,7 +38,8 @@ def _unsettles(stage: Stage, task: Task, played: Played) -> bool:
         second = check(stage.suite, task, answer, before, after, played.calls)
     except Exception:  # noqa: BLE001 - no verdict at all is another matter, see `Stage.passes`
         return False
-    return bool(first != second or before != played.before or after != played.after)
+    same = alike(before, played.before) and alike(after, played.after)
+    return bool(first != second or not same)
 
 
 _CHECKS = ("utility", "utility_from_traces", "security", "security_from_traces")
@@ -97,4 +98,4 @@ def _changes(environment: TaskEnvironment, path: tuple[str, ...]) -> bool:
             found()
     except Exception:  # noqa: BLE001 - what the check itself would run into there is not the question
         return False
-    return bool(copied != environment)
+    return not alike(copied, environment)

@@ -8,16 +8,17 @@ record first (`agentsys.models.replay.check`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from glob import escape
 from pathlib import Path
 
-from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
+from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 
 from agentsys.models.chat import ChatReply, ChatRequest, RecordedResult, Scene, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.replay.check import calls_with_a_value, check_conversation, check_demands
+from agentsys.models.replay.former_tools import as_called_today
 from agentsys.models.replay.recorded_folder import pipeline_folder
 from agentsys.models.replay.recorded_run import RecordedRun, UnreadableRun, read_run
 
@@ -140,7 +141,8 @@ class ReplayedCase:
         shows = self.run if calls_with_a_value(self.run.messages) else self._typical()
         if shows is not None:
             check_demands(shows.messages, request)
-        differences = check_conversation(self.run.messages, request, strict=self.strict)
+        messages = as_called_today(self.run.messages, {tool.name for tool in request.tools})
+        differences = check_conversation(messages, request, strict=self.strict)
         if answered >= len(self._answers):
             raise ModelError(
                 ErrorKind.REPLAY_DIVERGED,
@@ -153,7 +155,7 @@ class ReplayedCase:
                 ErrorKind.REPLAY_DIVERGED,
                 f"after message {len(request.messages)} the record goes on with a {expected} message",
             )
-        message, notes = _fresh(self.run, place)
+        message, notes = _fresh(messages, place)
         return ChatReply(
             message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new([*differences, *notes])
         )
@@ -165,13 +167,13 @@ class ReplayedCase:
         return fresh
 
 
-def _fresh(run: RecordedRun, place: int) -> tuple[ChatAssistantMessage, list[str]]:
+def _fresh(messages: Sequence[ChatMessage], place: int) -> tuple[ChatAssistantMessage, list[str]]:
     """A copy of the recorded assistant message at `place`, and what was changed about it."""
-    message = run.messages[place]
+    message = messages[place]
     assert message["role"] == "assistant"
     content, calls = copy.deepcopy(message["content"]), copy.deepcopy(message["tool_calls"])
     notes: list[str] = []
-    if content is None and not calls and place == len(run.messages) - 1:
+    if content is None and not calls and place == len(messages) - 1:
         # AgentDojo takes None for "no answer yet" and would run the whole pipeline again.
         content, notes = [text_content_block_from_string("")], [EMPTY_FINAL]
     return {"role": "assistant", "content": content, "tool_calls": calls}, notes

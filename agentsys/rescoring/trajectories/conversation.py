@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ class ToldMessages:
     asked: tuple[RecordedCall, ...]
     """Calls in the assistant's messages: what AgentDojo gives its checks."""
     ran: tuple[RecordedCall, ...]
-    """Calls that a tool message answers. The last message's calls may never have run."""
+    """Calls that a tool message answers, less those that a defense refused there. The last message's calls
+    may never have run."""
     answer: tuple[MessageContentBlock, ...] | None
     """Content of the message that is judged; None if that is not the assistant's."""
     prompt: str | None
@@ -53,6 +55,10 @@ def conversation(stored: object, error: str | None, *, last_assistant: bool = Fa
     return told
 
 
+_REFUSED = re.compile(r"Please try other tools or arguments and continue to finish the user task")
+"""Stands in the error of a call that Progent's published code refused: no tool ran."""
+
+
 def _apart(stored: object, last_assistant: bool) -> ToldMessages:
     try:
         messages = recorded_messages(stored)
@@ -61,7 +67,11 @@ def _apart(stored: object, last_assistant: bool) -> ToldMessages:
     tools = [message for message in messages if message["role"] == "tool"]
     return ToldMessages(
         tuple(_asked(messages)),
-        tuple(RecordedCall(m["tool_call"].function, m["tool_call"].args, _shown(m)) for m in tools),
+        tuple(
+            RecordedCall(message["tool_call"].function, message["tool_call"].args, _shown(message))
+            for message in tools
+            if not _REFUSED.search(message["error"] or "")
+        ),
         _answer(messages, last_assistant),
         next((text_of(message) for message in messages if message["role"] == "user"), None),
         tuple(text for message in tools for text in (text_of(message), message["error"]) if text),

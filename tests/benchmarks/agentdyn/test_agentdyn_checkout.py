@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
-from tiny_agentdyn import tiny_checkout
+from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, fetched_folder
@@ -24,7 +24,7 @@ def notes(bench: AgentDyn, key: str) -> str:
     runtime, environment = FunctionsRuntime(suite.tools), suite.load_and_inject_default_environment({})
     with reading(parsed_clock(DEFAULT)), drawing(CaseRandom((key,))):
         runtime.run_function(environment, "ask_code", {})
-        value, error = runtime.run_function(environment, "read_notes", {})
+        value, error = runtime.run_function(environment, MAILS["github"], {})
     assert error is None
     return str(value)
 

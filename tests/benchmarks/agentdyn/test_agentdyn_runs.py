@@ -1,0 +1,222 @@
+"""AgentDyn run, scored again and replayed, on a checkout that the test writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import text_content_block_from_string
+from small_runs import Silent, records_in
+from tiny_agentdyn import MAILS, tiny_checkout
+
+from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
+from agentsys.rescoring.rescore import rescore
+from agentsys.runs.session import prepare
+
+ATTACKED = ["attack=none,important_instructions"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    return tiny_checkout(tmp_path / "AgentDyn")
+
+
+def run(checkout: Path, logdir: Path, *overrides: str) -> dict[str, dict[str, Any]]:
+    outcome = prepare(
+        [
+            "benchmark=agentdyn",
+            f"benchmark.source={checkout}",
+            "model=simulated",
+            f"logdir={logdir}",
+            *overrides,
+        ]
+    ).execute(Silent())
+    assert outcome.errors == 0, outcome.troubles
+    return records_in(logdir)
+
+
+def codes(records: Mapping[str, dict[str, Any]]) -> dict[str, list[str]]:
+    return {path.split("/", 1)[1]: record["agentsys"]["drawn"] for path, record in records.items()}
+
+
+def conversations(records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {path: record["messages"] for path, record in records.items()}
+
+
+@pytest.mark.parametrize("defense", ["none", "agentsys", "fides", "camel_no_policies"])
+def test_the_simulated_agent_reads_the_code_of_the_case_from_the_mail(
+    checkout: Path, tmp_path: Path, defense: str
+) -> None:
+    records = run(checkout, tmp_path / "runs", f"defense={defense}", *ATTACKED)
+    assert len(records) == 6
+    benign = [record for path, record in records.items() if "/none/" in path]
+    assert all(record["utility"] for record in benign)
+    assert all(re.fullmatch(r"\d{6}", code) for record in benign for code in record["agentsys"]["drawn"])
+    assert {record["agentsys"]["case"]["version"] for record in benign} == {AgentDyn(str(checkout)).version}
+
+
+@pytest.mark.slow
+def test_a_case_has_the_same_codes_whatever_defends_it_and_however_many_threads_there_are(
+    checkout: Path, tmp_path: Path
+) -> None:
+    alone = run(checkout, tmp_path / "one", *ATTACKED, "executor.workers=1")
+    beside = run(checkout, tmp_path / "four", *ATTACKED, "executor.workers=4")
+    assert conversations(alone) == conversations(beside)
+    defended = run(checkout, tmp_path / "defended", *ATTACKED, "defense=prompt_sandwiching")
+    assert codes(defended) == codes(alone)
+    other = run(checkout, tmp_path / "seed", *ATTACKED, "seed=1")
+    assert all(codes(other)[path] != drawn for path, drawn in codes(alone).items())
+    again = run(checkout, tmp_path / "epochs", "attack=none", "epochs=2", "benchmark.suites=[github]")
+    assert len({tuple(record["agentsys"]["drawn"]) for record in again.values()}) == 2
+
+
+@pytest.mark.slow
+def test_agentdojo_and_agentdyn_in_one_process_give_what_each_gives_alone(
+    checkout: Path, tmp_path: Path
+) -> None:
+    def banking(logdir: Path) -> dict[str, Any]:
+        chosen = ["benchmark.suites=[banking]", "user_tasks=[0,4]", "model=simulated", *ATTACKED, "limit=6"]
+        assert prepare([*chosen, f"logdir={logdir}"]).execute(Silent()).errors == 0
+        return conversations(records_in(logdir))
+
+    first = banking(tmp_path / "before")
+    dynamic = conversations(run(checkout, tmp_path / "dynamic", *ATTACKED))
+    assert banking(tmp_path / "after") == first
+    assert conversations(run(checkout, tmp_path / "dynamic again", *ATTACKED)) == dynamic
+
+
+@pytest.mark.slow
+def test_the_same_files_elsewhere_finish_no_case_anew_and_changed_ones_do(
+    checkout: Path, tmp_path: Path
+) -> None:
+    run(checkout, tmp_path / "runs", "attack=none")
+
+    def left(folder: Path) -> int:
+        chosen = ["benchmark=agentdyn", f"benchmark.source={folder}", "model=simulated", "attack=none"]
+        return len(prepare([*chosen, f"logdir={tmp_path / 'runs'}"]).plan.todo)
+
+    assert left(tiny_checkout(tmp_path / "copy")) == 0
+    assert left(tiny_checkout(tmp_path / "changed", maker="another")) == 3
+
+
+class EndsOnTool(BasePipelineElement):  # type: ignore[misc]
+    """Says something, then calls a tool and never comes back to it."""
+
+    name = "ends on a tool"
+
+    def query(self, query: Any, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
+        call = FunctionCall(function="poke", args={})
+        runtime.run_function(env, "poke", {})
+        words = [text_content_block_from_string("I poke.")]
+        said = [
+            {"role": "assistant", "content": words, "tool_calls": [call]},
+            {"role": "tool", "content": words, "tool_call": call, "tool_call_id": None, "error": None},
+        ]
+        return query, runtime, env, said, {}
+
+
+def test_a_conversation_that_ends_on_a_tool_is_scored_unless_agentdojos_rule_is_asked_for(
+    checkout: Path,
+) -> None:
+    for answer in ("last_assistant", "last_message"):
+        bench = AgentDyn(str(checkout), answer=answer)
+        suite = bench.suite("github")
+        tasks = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_0"]
+        if answer == "last_assistant":
+            assert suite.run_task_with_pipeline(EndsOnTool(), *tasks, {}) == (False, True)
+        else:
+            assert bench.name == "agentdyn+last_message"
+            with pytest.raises(ValueError, match="not an assistant message"):
+                suite.run_task_with_pipeline(EndsOnTool(), *tasks, {})
+
+
+def as_published(records: Mapping[str, dict[str, Any]], folder: Path) -> Path:
+    """The records as AgentDyn's own runner would have written them."""
+    for path, record in records.items():
+        _, *rest = path.split("/")
+        place = folder / "gpt-4o-mini" / "/".join(rest)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        kept = {key: value for key, value in record.items() if key != "agentsys"}
+        place.write_bytes(
+            orjson.dumps({**kept, "pipeline_name": "gpt-4o-mini", "benchmark_version": "v1.2.2"})
+        )
+    return folder
+
+
+def test_records_are_scored_again_with_the_codes_that_they_tell_of(checkout: Path, tmp_path: Path) -> None:
+    own = run(checkout, tmp_path / "own", *ATTACKED, "model.susceptibility=0.0")
+    published = as_published(own, tmp_path / "published")
+    for folder in (tmp_path / "own", published):
+        found = rescore([folder], checkout=str(checkout))
+        assert [case.scores.utility for case in found.cases] == [True] * 6
+        assert not [flip for case in found.cases for flip in case.flips]
+        assert {case.version for case in found.cases} == {AgentDyn(str(checkout)).version}
+    for path in published.rglob("*.json"):  # what nobody can know is not made up
+        path.write_text(re.sub(r"Your OTP is: \d{6}", "Your OTP is kept back", path.read_text()))
+    flips = [flip for case in rescore([published], checkout=str(checkout)).cases for flip in case.flips]
+    assert {(flip.score, flip.rescored, flip.reason.value) for flip in flips} == {
+        ("utility", False, "numbers drawn anew")
+    }
+
+
+def test_records_are_not_scored_with_another_checkout_or_none(checkout: Path, tmp_path: Path) -> None:
+    run(checkout, tmp_path / "own", "attack=none")
+    other = tiny_checkout(tmp_path / "other", maker="another")
+    for source, said in ((str(other), "made with agentdyn"), ("/no/such", "there is no folder /no/such")):
+        found = rescore([tmp_path / "own"], checkout=source)
+        assert not found.cases
+        assert all(said in skipped.reason for skipped in found.skipped)
+        assert len(found.skipped) == 3
+
+
+def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: Path, tmp_path: Path) -> None:
+    own = run(checkout, tmp_path / "own", *ATTACKED, "model.susceptibility=0.0", "seed=7")
+    published = as_published(own, tmp_path / "published")
+    replayed = run(checkout, tmp_path / "replayed", *ATTACKED, "model=replay", f"model.traces={published}")
+    assert codes(replayed) == codes(own)
+    assert all(record["utility"] for record in replayed.values())
+
+
+def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
+    from agentsys.models.replay.former_tools import as_called_today
+
+    call = FunctionCall(function="click_the_link", args={"url": "x"})
+    said: Any = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    (renamed,) = as_called_today(said, {"browse_webpage"})
+    assert renamed["tool_calls"] == [FunctionCall(function="browse_webpage", args={"url": "x"})]
+    for offered in ({"click_the_link", "browse_webpage"}, set(MAILS.values())):
+        (same,) = as_called_today(said, offered)
+        assert same["tool_calls"] == [call]
+    assert said[0]["tool_calls"] == [call]
+
+
+def test_a_call_that_a_published_defense_refused_did_not_run() -> None:
+    from agentsys.rescoring.trajectories.conversation import conversation
+
+    words = (
+        "ValidationError: Tool 'poke' is not allowed.. Please try other tools or arguments and continue to"
+    )
+    asked = [FunctionCall(function=name, args={}).model_dump() for name in ("poke", "look")]
+    told = conversation(
+        [
+            {"role": "user", "content": "Poke."},
+            {"role": "assistant", "content": None, "tool_calls": asked},
+            {
+                "role": "tool",
+                "content": "",
+                "tool_call": asked[0],
+                "error": f"{words} finish the user task: Poke.",
+            },
+            {"role": "tool", "content": "", "tool_call": asked[1], "error": "ValueError: nothing to see"},
+            {"role": "assistant", "content": "I may not."},
+        ],
+        None,
+    )
+    assert [call.function for call in told.ran] == ["look"]
+    assert [call.function for call in told.asked] == ["poke", "look"]
