@@ -34,6 +34,9 @@ def figure(
         str | None,
         typer.Option(help="Defenses to show, separated by commas; by default what there is room for."),
     ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without title and notes, for a paper; a simulation stays marked.")
+    ] = False,
     errors: ErrorsOption = ErrorRule.REPORT,
     names: NamesOption = None,
 ) -> None:
@@ -47,5 +50,5 @@ def figure(
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
     reading = read_stored(given(folders, runs, "figure"), names, whole_names=True)
     say_unfinished(reading)
-    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors), out):
+    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain), out):
         print(path)

@@ -24,6 +24,7 @@ from agentsys.analysis.figures.drawn import Drawn, save
 from agentsys.analysis.figures.figure4 import relative_drop
 from agentsys.analysis.figures.labels import Label, OccupiedSpot, place_labels
 from agentsys.analysis.figures.mark import COLUMNS, PAPER, RUNS, Mark
+from agentsys.analysis.figures.points import is_crowded
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.figures.style import looks, new_figure
 from agentsys.analysis.metrics.rates import measure
@@ -253,6 +254,36 @@ def test_series_differ_in_grey_too_and_keep_their_looks_from_figure_to_figure() 
     found = looks(["none", "agentsys", *"abcdefghi"])
     assert len({look.marker for look in found.values()}) == len(found)
     assert looks(["agentsys"])["agentsys"] == found["agentsys"]
+
+
+def test_a_defense_has_one_look_whatever_stands_beside_it() -> None:
+    names = ["none", "agentsys", "drift", "spotlighting", "tool_filter", "mine"]
+    alone = {name: looks([name])[name] for name in names}
+    together = looks(names)
+    assert {name: together[name].color for name in names} == {name: alone[name].color for name in names}
+    assert {name: together[name].marker for name in names} == {name: alone[name].marker for name in names}
+    assert [name for name in names if together[name].color == together["none"].color] == ["none"]
+
+
+def test_a_bare_figure_has_no_title_and_no_notes_but_keeps_the_mark_of_a_simulation() -> None:
+    for simulated, left in ((False, ""), (True, "SIMULATED")):
+        cases = [row(attack="none", simulated=simulated, injection_success=None), row(simulated=simulated)]
+        figure = make_figure(FIGURES["3"], cases, bare=True).figure
+        assert figure.get_suptitle() == left
+        assert figure.get_supxlabel() == ""
+        assert "Figure 3" in make_figure(FIGURES["3"], cases).figure.get_suptitle()
+
+
+def test_a_figure_without_a_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Nothing to draw in figure_tokens"):
+        make_figure(FIGURES["tokens"], [row()])
+
+
+def test_whiskers_are_thin_among_many() -> None:
+    few = [Mark("a", f"d{number}", number, 1, 0, 2) for number in range(3)]
+    assert not is_crowded(few)
+    assert is_crowded(few * 4)
+    assert not is_crowded([Mark("a", "d", 1, 1)] * 40)
 
 
 def test_labels_cover_neither_each_other_nor_points() -> None:

@@ -11,10 +11,11 @@ from agentsys.analysis.figures.drawn import Drawn
 from agentsys.analysis.figures.figure2_cases import figure2_cases
 from agentsys.analysis.figures.mark import Mark
 from agentsys.analysis.figures.selection import ANYTHING, Selection, Wish, select
-from agentsys.analysis.figures.style import styled
+from agentsys.analysis.figures.style import styled, without_words
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import BENCHMARK
 from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def make_figure(
     cases: Iterable[CaseRow],
     wish: Wish = ANYTHING,
     errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    bare: bool = False,
 ) -> Drawn:
     """Measure and draw.
 
@@ -88,14 +91,22 @@ def make_figure(
         cases: Everything read.
         wish: Whose runs to show.
         errors: What errored cases count as.
+        bare: Whether title and notes are left out, for a paper.
 
     Returns:
         The figure and the numbers in it; `agentsys.analysis.figures.drawn.save` writes both.
 
     Raises:
-        ConfigError: If the runs do not have the model or a defense asked for.
+        ConfigError: If the runs do not have the model or a defense asked for, or hold nothing to draw.
     """
     selection = kind.selection(cases, wish)
     with styled():
         marks = kind.marks(selection, errors)
-        return Drawn(kind.name, kind.draw(selection, marks), marks)
+        if not marks:
+            raise ConfigError(
+                f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
+            )
+        figure = kind.draw(selection, marks)
+        if bare:
+            without_words(figure, simulated=any(mark.simulated for mark in marks))
+        return Drawn(kind.name, figure, marks)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
 from agentsys.analysis.figures.mark import PAPER, Mark, across, upright
-from agentsys.analysis.figures.points import draw_point, obstacles, point_labels, series_of
+from agentsys.analysis.figures.points import draw_point, is_crowded, obstacles, point_labels, series_of
 from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
 from agentsys.analysis.figures.style import headline, looks, new_figure, panel_title
 from agentsys.analysis.metrics.rates import (
@@ -146,6 +146,7 @@ def _limits(axes: Axes, shown: list[Mark]) -> None:
 
 def _panel(axes: Axes, shown: list[Mark], all_marks: list[Mark]) -> None:
     styles = looks(series_of(all_marks))
+    crowded = is_crowded(shown)
     for mark in shown:
-        draw_point(axes, mark, styles[mark.series])
+        draw_point(axes, mark, styles[mark.series], crowded=crowded)
     place_labels(axes, point_labels(shown, styles), obstacles(shown))

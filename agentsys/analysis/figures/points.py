@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentsys.analysis.figures.labels import Label, OccupiedSpot, shown_name
 from agentsys.analysis.figures.mark import PAPER, Mark
@@ -19,7 +19,16 @@ FILLED, HOLLOW = 5.5, 8.5
 """Points across a marker; where ours falls on the paper's, the paper's shows as a ring."""
 
 
-def draw_point(axes: Axes, mark: Mark, look: Look) -> None:
+_CROWD = 8
+"""Marks with whiskers in one panel, above which these are drawn thin."""
+
+
+def is_crowded(marks: Iterable[Mark]) -> bool:
+    """Whether so many marks of a panel have intervals that their whiskers would hide the points."""
+    return sum(not math.isnan(mark.y_low) or not math.isnan(mark.x_low) for mark in marks) > _CROWD
+
+
+def draw_point(axes: Axes, mark: Mark, look: Look, *, crowded: bool = False) -> None:
     """One mark where it stands. Colour and marker tell the series, the filling tells whose it is."""
     hollow = mark.origin == PAPER
     axes.plot(
@@ -33,15 +42,21 @@ def draw_point(axes: Axes, mark: Mark, look: Look) -> None:
         markeredgewidth=1.2,
         zorder=3 if hollow else 4,
     )
-    draw_whiskers(axes, mark, look.color)
+    draw_whiskers(axes, mark, look.color, crowded=crowded)
 
 
-def draw_whiskers(axes: Axes, mark: Mark, color: str) -> None:
-    """The intervals of a mark, as far as it has any."""
+def draw_whiskers(axes: Axes, mark: Mark, color: str, *, crowded: bool = False) -> None:
+    """The intervals of a mark, as far as it has any; thin and pale among many."""
+    style: dict[str, Any] = {
+        "color": color,
+        "lw": 0.4 if crowded else 0.8,
+        "alpha": 0.3 if crowded else 0.55,
+        "zorder": 2,
+    }
     if not math.isnan(mark.y_low):
-        axes.plot([mark.x, mark.x], [mark.y_low, mark.y_high], color=color, lw=0.8, alpha=0.55, zorder=2)
+        axes.plot([mark.x, mark.x], [mark.y_low, mark.y_high], **style)
     if not math.isnan(mark.x_low):
-        axes.plot([mark.x_low, mark.x_high], [mark.y, mark.y], color=color, lw=0.8, alpha=0.55, zorder=2)
+        axes.plot([mark.x_low, mark.x_high], [mark.y, mark.y], **style)
 
 
 def point_labels(marks: Iterable[Mark], styles: Mapping[str, Look]) -> list[Label]:
@@ -77,8 +92,9 @@ def draw_lines(axes: Axes, marks: Sequence[Mark], styles: Mapping[str, Look]) ->
         )
         drawn += mine
     drawn += [mark for mark in marks if mark.origin == PAPER]
+    crowded = is_crowded(drawn)
     for mark in drawn:
-        draw_point(axes, mark, styles[mark.series])
+        draw_point(axes, mark, styles[mark.series], crowded=crowded)
     return drawn
 
 

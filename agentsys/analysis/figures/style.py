@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,25 +63,60 @@ _COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#5
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "h", ">", "*", "d", "8")
 _DASHES = (_SOLID, (0.0, (5.0, 1.5)), (0.0, (1.5, 1.2)), (0.0, (6.0, 1.5, 1.5, 1.5)), (0.0, (3.0, 1.0)))
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo")
-_FIXED = {"none": 0, "agentsys": 1, "drift": 2, "progent": 3, "camel": 4}
-"""Series that look the same in every figure."""
+_WELL_KNOWN = (
+    "none",
+    "agentsys",
+    "drift",
+    "progent",
+    "camel",
+    "spotlighting",
+    "tool_filter",
+    "prompt_sandwiching",
+    "melon",
+    "isolategpt",
+    "piguard",
+    "protectai",
+    "fides",
+    "middleware",
+    "instructional_prevention",
+    "delimiters",
+)
+"""Series with a look that nobody else has."""
+_LOOKS = 210
+"""Looks that differ in something: the least number that the lengths of markers, dashes and colours divide."""
 
 
 def looks(series: Sequence[str]) -> dict[str, Look]:
-    """Choose a look for each series: a fixed one for the well-known, there or not, the next one for others.
+    """Choose a look for each series: the same in every figure.
+
+    That of a name which is not well-known follows from its letters; if another one in the same figure has its
+    marker already, the next free one is taken.
 
     Args:
-        series: Names, each once, in the order in which they may choose. No two of nine that are not
-            well-known get the same look.
+        series: Names, each once, in the order in which they may choose.
     """
-    others = [name for name in series if name not in _FIXED]
-    places = _FIXED | {name: len(_FIXED) + place for place, name in enumerate(others)}
+    places = {name: _WELL_KNOWN.index(name) for name in series if name in _WELL_KNOWN}
+    for name in series:
+        if name not in places:
+            places[name] = _free_place(name, list(places.values()))
     return {name: _look(places[name]) for name in series}
 
 
+def _free_place(name: str, taken: Collection[int]) -> int:
+    markers = {place % len(_MARKERS) for place in taken}
+    place = zlib.crc32(name.encode("utf-8", "surrogatepass")) % _LOOKS
+    for _ in range(_LOOKS):
+        place = (place + 1) % _LOOKS
+        own_marker = place % len(_MARKERS) not in markers or len(markers) == len(_MARKERS)
+        if place >= len(_WELL_KNOWN) and place not in taken and own_marker:
+            break
+    return place
+
+
 def _look(place: int) -> Look:
+    # Black is the undefended agent's alone.
     return Look(
-        _COLORS[place % len(_COLORS)],
+        _COLORS[0] if place == 0 else _COLORS[1 + (place - 1) % (len(_COLORS) - 1)],
         _MARKERS[place % len(_MARKERS)],
         _DASHES[place % len(_DASHES)],
         _HATCHES[place % len(_HATCHES)],
@@ -121,6 +157,12 @@ def headline(figure: Figure, title: str, subtitle: Sequence[str], notes: Sequenc
     lines = [line for text in notes for line in textwrap.wrap(text, int(width * 1.15))]
     if lines:
         figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7, color=FAINT)
+
+
+def without_words(figure: Figure, *, simulated: bool) -> None:
+    """Take title and notes out, for a paper that has a caption of its own; the mark of a simulation stays."""
+    figure.suptitle("SIMULATED" if simulated else "", x=0.01, ha="left", fontsize=7, color=INK)
+    figure.supxlabel("")
 
 
 def panel_title(axes: Axes, title: str) -> None:

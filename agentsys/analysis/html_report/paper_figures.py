@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT
         with warnings.catch_warnings():
             # Names in runs may hold characters that the font lacks: they show as boxes.
             warnings.simplefilter("ignore", UserWarning)
-            drawn = make_figure(kind, cases, errors=errors)
+            try:
+                drawn = make_figure(kind, cases, errors=errors)
+            except ConfigError:  # nothing to draw: published runs hold no tokens, say
+                continue
             made.append(PaperFigure(_TITLES.get(name, name), _svg(drawn.figure), marks_csv(drawn.marks)))
     return made
 
