@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from agentsys.analysis.metrics.best_attack import best_attacks
 from agentsys.analysis.metrics.pooled_attacks import together
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
@@ -59,6 +60,15 @@ def results(
             "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
         ),
     ] = None,
+    best_attack: Annotated[
+        bool,
+        typer.Option(
+            "--best-attack", help="Each defense under the best of its attacks, and under any of them."
+        ),
+    ] = False,
+    among: Annotated[
+        str, typer.Option(metavar="PATTERN", help="With --best-attack: attacks of such names alone.")
+    ] = "*",
     metric: MetricOption = None,
     config_dir: ConfigDirOption = None,
     plugin_path: PluginPathOption = None,
@@ -71,6 +81,9 @@ def results(
         say_unfinished(reading)
     if as_one is not None:
         reading = replace(reading, cases=together(reading.cases, as_one))
+    best = best_attacks(reading.cases, among) if best_attack else None
+    if best is not None:
+        reading = replace(reading, cases=best.cases)
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         found = variant_report(reading, variants, errors, own=own)
@@ -79,6 +92,8 @@ def results(
                 print(one_line(note), file=sys.stderr)
     else:
         found = report(reading, errors, own=own)
+    if best is not None:
+        found = replace(found, notes=(*best.notes, *found.notes))
     if form.for_programs:
         put(results_output(found), form, out)
         return

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agentsys.attacks.forged.chatinject import ChatInject
 from agentsys.attacks.forged.families import FAMILIES, ForgedTurn, family_named, rendered
 from agentsys.attacks.literal import read_of
 from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
+MODELS = sorted((shipped_config_dir() / "model").glob("*.yaml"))
 VICTIM = Victim("GPT-4", "Emma Johnson")
 TURNS = (ForgedTurn("system", "Be kind."), ForgedTurn("user", "Hello"), ForgedTurn("assistant", "Hi"))
 CARDS = {
@@ -161,3 +164,9 @@ def test_a_susceptibility_that_is_no_probability_names_the_attack() -> None:
         0.2,
         0.4,
     ]
+
+
+def test_every_shipped_models_chat_family_is_known() -> None:
+    known = {path.stem: yaml.safe_load(path.read_text()).get("chat_family") for path in MODELS}
+    assert {family for family in known.values() if family is not None} <= set(FAMILIES)
+    assert known["simulated"] == "generic"

@@ -1,0 +1,163 @@
+"""The best of several attacks on each defense, corrected for having chosen the maximum; and any of them.
+
+The highest of several rates is high partly by chance. So each injection task is also measured with the attack
+that is best on the *other* injection tasks: nothing is chosen on the cases that are counted. Source of the
+idea: cross-validation (Stone 1974); injection tasks are the folds, because cases of one goal are alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
+from agentsys.analysis.metrics.denial import denies_service
+from agentsys.errors import ConfigError
+from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+
+_Fold = tuple[str, str | None]
+"""Suite and injection task."""
+_Key = tuple[str, str, str | None, int]
+"""Suite, user task, injection task, epoch."""
+_Field = tuple[str, str, str, str]
+"""Benchmark, version, model, defense."""
+_ByAttack = Mapping[str, Mapping[_Key, CaseRow]]
+
+
+@dataclass(frozen=True)
+class BestAttacks:
+    """The attacked cases of each defense as three lines: its best attack, the same held out, any of them."""
+
+    cases: tuple[CaseRow, ...]
+    notes: tuple[str, ...]
+
+
+def best_attacks(cases: Sequence[CaseRow], among: str = "*") -> BestAttacks:
+    """Replace each defense's attacks by the best of them.
+
+    Only cases that a defense has under all of its attacks are counted. Left out are denials of service,
+    controls, and the cases that a search's text was searched on.
+
+    Args:
+        cases: Cases in any order; benign ones are kept as they are.
+        among: A shell pattern of the attacks' names.
+
+    Raises:
+        ConfigError: If no defense has two such attacks.
+    """
+    fields: defaultdict[_Field, list[CaseRow]] = defaultdict(list)
+    for case in cases:
+        fields[case.benchmark, case.version, case.shown_model, case.defense].append(case)
+    kept = [case for case in cases if case.attack == NO_ATTACK]
+    notes = []
+    for (_, _, model, defense), field in fields.items():
+        attacks = _shared(field, among)
+        if len(attacks) > 1:
+            kept += _three_lines(attacks)
+            notes.append(_note(f"{model} / {defense}", attacks))
+    if not notes:
+        known = ", ".join(sorted({case.attack for case in cases} - {NO_ATTACK})) or "none"
+        raise ConfigError(
+            f"--best-attack: no defense has two attacks with cases in common; these runs have {known}."
+        )
+    counted = {len(_shared(field, among)) for field in fields.values()} - {0}
+    if len(counted) > 1:
+        notes.append(
+            "Defenses were tried with different numbers of attacks: their maxima cannot be compared."
+        )
+    return BestAttacks(tuple(kept), (*notes, _MEANING))
+
+
+_MEANING = (
+    "The best attack is the one with the highest ASR (mean of the suites) on the cases that the defense has"
+    " under all of them. The highest of several rates is too high by chance: 'chosen on other tasks' counts"
+    " each injection task with the attack that is best on all others. 'Any' counts a case where at least one"
+    " succeeded."
+)
+
+
+def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRow]]:
+    """Attack -> its cases, of the cases that all attacks have."""
+    found: defaultdict[str, dict[_Key, CaseRow]] = defaultdict(dict)
+    for case in field:
+        if _counts(case, among):
+            found[case.attack][case.suite, case.user_task_id, case.injection_task_id, case.epoch] = case
+    if not found:
+        return {}
+    common = set.intersection(*(set(one) for one in found.values()))
+    by_attack = {name: {key: found[name][key] for key in sorted(common, key=str)} for name in sorted(found)}
+    return by_attack if common else {}
+
+
+def _counts(case: CaseRow, among: str) -> bool:
+    attack = case.attack
+    lone = attack == NO_ATTACK or attack.endswith(HOME) or denies_service(attack)
+    return not lone and case.measured.get(IS_CONTROL) is not True and fnmatchcase(attack, among)
+
+
+def _three_lines(attacks: _ByAttack) -> Iterator[CaseRow]:
+    count, best = len(attacks), _best(attacks)
+    assert best is not None
+    yield from _renamed(attacks[best].values(), f"best of {count}: {best}")
+    yield from _renamed(_held_out(attacks), f"best of {count}, chosen on other tasks")
+    yield from _renamed(_any(attacks), f"any of {count}")
+
+
+def _renamed(cases: Iterable[CaseRow], attack: str) -> Iterator[CaseRow]:
+    return (replace(case, attack=attack) for case in cases)
+
+
+def _held_out(attacks: _ByAttack) -> Iterator[CaseRow]:
+    """Each injection task's cases under the attack that is best on all others; none where it is alone."""
+    keys = next(iter(attacks.values())).keys()
+    folds: defaultdict[_Fold, list[_Key]] = defaultdict(list)
+    for key in keys:
+        folds[_fold(key)].append(key)
+    for fold, held in folds.items():
+        best = _best(attacks, without=fold)
+        if best is not None:
+            yield from (attacks[best][key] for key in held)
+
+
+def _any(attacks: _ByAttack) -> Iterator[CaseRow]:
+    """Each case as the attack that succeeded on it left it; errored where one errored and none succeeded."""
+    for key in next(iter(attacks.values())):
+        cases = [one[key] for one in attacks.values()]
+        yield max(cases, key=lambda case: (_succeeded(case), case.status == "error"))
+
+
+def _best(attacks: _ByAttack, without: _Fold | None = None) -> str | None:
+    """The attack with the highest ASR; of equals the first by name. None if no case is left to choose on."""
+    rates = {name: _rate(cases, without) for name, cases in attacks.items()}
+    known = {name: rate for name, rate in rates.items() if rate is not None}
+    return max(sorted(known), key=known.__getitem__, default=None)
+
+
+def _rate(cases: Mapping[_Key, CaseRow], without: _Fold | None = None) -> float | None:
+    """Mean over the suites of the share of successes among cases without an error."""
+    suites: defaultdict[str, list[bool]] = defaultdict(list)
+    for key, case in cases.items():
+        if _fold(key) != without and case.status == "ok":
+            suites[case.suite].append(_succeeded(case))
+    shares = [sum(found) / len(found) for found in suites.values()]
+    return sum(shares) / len(shares) if shares else None
+
+
+def _succeeded(case: CaseRow) -> bool:
+    return case.status == "ok" and case.injection_success is True
+
+
+def _fold(key: _Key) -> _Fold:
+    return key[0], key[2]
+
+
+def _note(who: str, attacks: _ByAttack) -> str:
+    rates = {name: _rate(cases) for name, cases in attacks.items()}
+    told = ", ".join(
+        f"{name} {100 * rate:.1f}" if rate is not None else f"{name} n/a"
+        for name, rate in sorted(rates.items(), key=lambda item: -(item[1] or 0.0))
+    )
+    shared = len(next(iter(attacks.values())))
+    return f"{who}: {len(attacks)} attacks tried on {shared} cases each: {told}."
