@@ -32,6 +32,15 @@ from agentsys.cli.stored_runs import (
     tell_spent,
 )
 from agentsys.cli.terminal import one_line
+from agentsys.records.reading import Reading
+
+BestAttackOption = Annotated[
+    bool,
+    typer.Option("--best-attack", help="Each defense under the best of its attacks, and under any of them."),
+]
+AmongOption = Annotated[
+    str, typer.Option(metavar="PATTERN", help="With --best-attack: attacks of such names alone.")
+]
 
 
 def results(
@@ -60,15 +69,8 @@ def results(
             "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
         ),
     ] = None,
-    best_attack: Annotated[
-        bool,
-        typer.Option(
-            "--best-attack", help="Each defense under the best of its attacks, and under any of them."
-        ),
-    ] = False,
-    among: Annotated[
-        str, typer.Option(metavar="PATTERN", help="With --best-attack: attacks of such names alone.")
-    ] = "*",
+    best_attack: BestAttackOption = False,
+    among: AmongOption = "*",
     metric: MetricOption = None,
     config_dir: ConfigDirOption = None,
     plugin_path: PluginPathOption = None,
@@ -79,22 +81,17 @@ def results(
     reading = read_stored(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         say_unfinished(reading)
-    if as_one is not None:
-        reading = replace(reading, cases=together(reading.cases, as_one))
-    best = best_attacks(reading.cases, among) if best_attack else None
-    if best is not None:
-        reading = replace(reading, cases=best.cases)
+    reading, notes = _attacks_as_asked(reading, as_one, among if best_attack else None)
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         found = variant_report(reading, variants, errors, own=own)
-        if form.for_programs:
-            for note in variants.notes:
-                print(one_line(note), file=sys.stderr)
+        notes_apart = (*variants.notes, *notes)
     else:
-        found = report(reading, errors, own=own)
-    if best is not None:
-        found = replace(found, notes=(*best.notes, *found.notes))
+        found, notes_apart = report(reading, errors, own=own), notes
+    found = replace(found, notes=(*notes, *found.notes))
     if form.for_programs:
+        for note in notes_apart:
+            print(one_line(note), file=sys.stderr)
         put(results_output(found), form, out)
         return
     said = findings(reading.cases, errors)
@@ -104,3 +101,15 @@ def results(
         say(spent_line(reading.cases))
         tell_spent(folders)
         tell_next(folders, "" if full else more_line(found))
+
+
+def _attacks_as_asked(
+    reading: Reading, as_one: str | None, among: str | None
+) -> tuple[Reading, tuple[str, ...]]:
+    """The reading with several attacks taken for one, or the best in their place; what to say of it."""
+    if as_one is not None:
+        reading = replace(reading, cases=together(reading.cases, as_one))
+    if among is None:
+        return reading, ()
+    best = best_attacks(reading.cases, among)
+    return replace(reading, cases=best.cases), best.notes
