@@ -25,7 +25,7 @@ from agentsys.records.unreadable import UnreadableRecord
 _LOG = logging.getLogger(__name__)
 
 PAUSE_S = 0.4
-"""Between two looks at the folders, and at least three times the processor time that a look takes."""
+"""Between two looks at the folders, and at least the processor time that a look takes."""
 _PUBLISHED_AFTER_S = 1.0
 """While many files are read: how often those read so far are shown."""
 
@@ -195,7 +195,7 @@ class FollowedRuns:
                 self.look()
             except (OSError, ConfigError) as fault:  # a folder is away: a later look may find it
                 _LOG.warning("Cannot look at the runs: %s", fault)
-            pause = max(PAUSE_S, 3 * (time.thread_time() - started)) if not self.reading_files else PAUSE_S
+            pause = max(PAUSE_S, time.thread_time() - started) if not self.reading_files else PAUSE_S
             self.reading_files = False
             self._stopping.wait(pause)
 
