@@ -61,8 +61,10 @@ def _told(line: _Line, found: Compared) -> _Line:
 
 
 def _pairs(first: list[CaseRow], second: list[CaseRow], attack: str) -> tuple[Pair, ...]:
-    sides = [[case for case in side if case.attack == attack] for side in (first, second)]
-    return pair_up(*sides, alike=lambda c: (c.suite, c.user_task_id, c.injection_task_id, c.epoch)).pairs
+    before, after = ([case for case in side if case.attack == attack] for side in (first, second))
+    return pair_up(
+        before, after, alike=lambda c: (c.suite, c.user_task_id, c.injection_task_id, c.epoch)
+    ).pairs
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import numpy as np
 from agentsys.analysis.statistics.outcome_grid import FloatArray
 
 SIGN_DRAWS = 9999
-"""Flips that are drawn: two seeds differ by about 0.001 at p = 0.004."""
+"""Flips that are drawn: two seeds differ by about 0.001 at p = 0.002."""
 
 ENUMERATED = 12
 """Tasks of one kind up to which every pattern of signs is looked at: 2^11, as one sign may be fixed."""

@@ -55,7 +55,7 @@ def test_at_least_once_is_the_mean_over_all_ways_to_choose_tries(k: int) -> None
 def test_all_tries_mean_any_success_and_its_interval_is_that_of_the_pairs_of_tasks() -> None:
     hits = _drawn(8, 5, 3, share=0.2)
     found = at_least_once(_cases(hits), Side.INJECTED, 3, _DRAWS)
-    once = at_least_once(_cases(hits.any(axis=2)[:, :, None].astype(float)), Side.INJECTED, 1, _DRAWS)
+    once = at_least_once(_cases(hits.max(axis=2, keepdims=True)), Side.INJECTED, 1, _DRAWS)
     assert found == once
 
 
@@ -107,10 +107,10 @@ def test_the_interval_of_the_chosen_one_holds_where_its_own_would_not() -> None:
     truth = float(np.average(special.expit(-1 + math.hypot(0.4, 1.0) * nodes), weights=weights))
     for _ in range(120):
         shared = -1 + 0.4 * generator.standard_normal((20, 1))
-        own = [generator.standard_normal((1, 10)) for _ in range(12)]
+        theirs = [generator.standard_normal((1, 10)) for _ in range(12)]
         rates = {
             str(n): _estimate((generator.random((20, 10)) < special.expit(shared + one)).astype(float))
-            for n, one in enumerate(own)
+            for n, one in enumerate(theirs)
         }
         best = best_of(rates)
         assert best is not None

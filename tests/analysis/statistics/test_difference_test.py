@@ -222,6 +222,18 @@ def test_where_no_case_points_the_other_way_the_defense_may_still_be_worse() -> 
     assert interval.low < difference.value < 0 < interval.high
 
 
+def test_where_a_defense_stops_everything_the_far_end_is_that_of_the_baselines_rate() -> None:
+    hits = (np.random.default_rng(6).random((20, 14)) < 0.05).astype(float)
+    difference = difference_of(-hits)
+    p, error = hits.mean(), difference.error
+    cases = p * (1 - p) / max((1.05 * error.value) ** 2, p * (1 - p) / hits.size)
+    t = t_quantile(0.975, error.df)
+    upper = (p + t**2 / 2 / cases + t * math.sqrt((p * (1 - p) + t**2 / 4 / cases) / cases)) / (
+        1 + t**2 / cases
+    )
+    assert difference_interval(difference).low == pytest.approx(-upper)
+
+
 def test_smallest_detectable_difference_is_the_textbooks_multiple_of_the_standard_error() -> None:
     difference = difference_of(-(np.random.default_rng(1).random((40, 30)) < 0.4).astype(float))
     multiple = t_quantile(0.975, difference.error.df) + t_quantile(0.8, difference.error.df)
