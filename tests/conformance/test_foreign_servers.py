@@ -88,7 +88,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def ran(folder: Path, base_url: str) -> dict[str, Any]:
     chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
-    chosen += [f"model.api_key_env={KEY}", "model.send_role=false"]
+    chosen += [f"model.api_key_env={KEY}", "model.send_role=false", "benchmark.suites=[slack]"]
     session = prepare(
         [*chosen, "defense=none", "attack=important_instructions", f"limit={CASES}", f"logdir={folder}"]
     )
