@@ -48,6 +48,9 @@ class Played(Echo):
     def recorded_injections(self, scene: Scene) -> dict[str, str]:
         return {"vector": scene.suite}
 
+    def recorded_results(self, scene: Scene) -> tuple[()]:
+        return ()
+
 
 def node(**more: Any) -> dict[str, Any]:
     return {"_target_": f"{__name__}.Echo", "name": "echo", "prose_name": "Echo", **more}
