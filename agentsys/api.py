@@ -96,12 +96,15 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
 
     from agentsys.analysis.metrics.rates import LONG_COLUMNS
     from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.analysis.tables.finding import findings
     from agentsys.analysis.tables.report import report
-    from agentsys.analysis.tables.results_document import results_document
+    from agentsys.analysis.tables.results_document import results_output
 
-    found = report(_reading(source), ErrorRule(errors), own=metrics)
+    reading, rule = _reading(source), ErrorRule(errors)
+    found = report(reading, rule, own=metrics)
     rows = [asdict(row) for row in found.long_form]
-    return Shown(pd.DataFrame(rows, columns=list(LONG_COLUMNS)), results_document(found))
+    document = results_output(found, findings(reading.cases, rule)).document
+    return Shown(pd.DataFrame(rows, columns=list(LONG_COLUMNS)), document)
 
 
 def compare(

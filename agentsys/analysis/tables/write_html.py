@@ -16,7 +16,7 @@ thead th { border-bottom: 2px solid; border-top: 2px solid; }
 tbody tr:last-child td { border-bottom: 2px solid; }
 tr.break td { border-top: 1px solid; }
 th.name, td.name { text-align: left; }
-td small { display: block; opacity: .75; white-space: nowrap; }
+td small { opacity: .75; white-space: nowrap; }
 ul { padding-left: 1.2rem; font-size: .9rem; }
 pre { overflow-x: auto; padding: .7rem; border: 1px solid; font-size: .85rem; }
 @media (prefers-color-scheme: dark) { body { background: #16181d; color: #e6e6e6; } }
@@ -86,6 +86,7 @@ def _kind(place: int, grid: Grid) -> str:
 
 
 def _cell(cell: GridCell) -> str:
-    detail = f"<small>{html_text(cell.detail)}</small>" if cell.detail else ""
+    # The break stands also where a fragment is shown without our style sheet, in a notebook for one.
+    detail = f"<br><small>{html_text(cell.detail)}</small>" if cell.detail else ""
     text = html_text(cell.text)
     return (f'<a href="{html_text(cell.link)}">{text}</a>' if cell.link else text) + detail
