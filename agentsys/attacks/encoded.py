@@ -39,7 +39,7 @@ class EncodedAttack:
                 f"attack.base: '{base.name}' has no text of its own to encode; name one that has."
             )
         self.name = name or f"encoded-{code}"
-        self.kind = base.kind
+        self.kind: AttackKind = base.kind
         self.left_out = base.left_out if isinstance(base, SaysWhatIsLeftOut) else "does not apply to"
         self._base, self._code, self._hint = base, CODES[code], hint
 

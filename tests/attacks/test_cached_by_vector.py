@@ -84,7 +84,7 @@ def test_a_pair_whose_vectors_have_no_text_is_left_out(tmp_path: Path) -> None:
 
 def test_a_text_for_the_very_place_goes_before_a_wider_one(tmp_path: Path) -> None:
     base = {"suite": "slack", "injection_task": 1}
-    narrower = [
+    narrower: list[dict[str, Any]] = [
         {},
         {"user_task": 20},
         {"vector": "injection_web_0"},
