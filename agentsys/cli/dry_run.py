@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from agentsys.analysis.statistics.planning import PlannedSuite, cases_needed, epochs_needed
+from agentsys.analysis.tables.document import Grid, cells
+from agentsys.analysis.tables.fit import word_lines
+from agentsys.analysis.tables.write_terminal import FittedGrid
 from agentsys.catalog import node
+from agentsys.cli.output import known_width
 from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
 from agentsys.models.card import ModelCard, model_card
@@ -34,11 +36,10 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     counts = Counter(_key(job) for job in session.plan.todo)
     with console.status("Estimating tokens on the simulated model ..."):
         estimates = estimate(session.plan.todo, _cards(session, config_dirs))
-    table = Table("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     needs = {_key(job): job.cell.lacks[0].needs for job in session.plan.todo if job.cell.lacks}
-    for key, count in counts.items():
-        table.add_row(*map(escape, (*key, str(count), *_told(estimates[key], needs.get(key)))))
-    console.print(table)
+    rows = [cells(*key, str(count), *_told(estimates[key], needs.get(key))) for key, count in counts.items()]
+    header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
+    console.print(FittedGrid(Grid("the plan", header, rows, names=3)), crop=False)
     _print(console, _in_all(sum(counts.values()), estimates))
     for names, why in by_cause(session.obstacles):
         _print(console, f"Cannot run here: {names}. {why}")
@@ -161,4 +162,6 @@ def _in_all(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
 
 
 def _print(console: Console, line: str) -> None:
-    console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+    text = printable(line)
+    for part in word_lines(text, known_width() or len(text)):
+        console.print(part, markup=False, highlight=False, soft_wrap=True)

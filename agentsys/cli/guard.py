@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line, printable
 from agentsys.errors import ConfigError
 
@@ -76,8 +77,8 @@ def _data(screened: Screened) -> dict[str, object]:
 def _show(screened: Screened) -> None:
     print(f"{screened.handling.value}: risk {screened.score:.1f} of 10")
     for found in sorted(screened.findings, key=lambda one: -one.weight):
-        print(f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}")
-        print(f"        {one_line(found.excerpt[:EXCERPT])}")
+        say(f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}", hang="        ")
+        say(f"        {one_line(found.excerpt[:EXCERPT])}", hang="        ")
     if not screened.findings:
         print("Nothing was found.")
     if screened.changed:

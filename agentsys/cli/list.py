@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from agentsys.analysis.tables.fit import word_lines
 from agentsys.catalog import GROUPS, description, known
+from agentsys.cli.output import say, shown_width
 from agentsys.cli.show import defense_text
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
@@ -45,17 +46,18 @@ def list_configs(
         return
     if long:
         for name, text in rows:
-            print(f"{one_line(name)}: {one_line(text)}\n{_indented(defense_text(name, dirs, []))}\n")
+            say(f"{one_line(name)}: {one_line(text)}", hang="  ")
+            print(f"{_indented(defense_text(name, dirs, []))}\n")
         return
     for line in aligned(rows):
-        print(line)
+        say(line, hang="    ")
 
 
 def _indented(text: str) -> str:
-    return textwrap.fill(one_line(text), 100, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(word_lines(f"  {one_line(text)}", min(shown_width(), 100), "  "))
 
 
 def aligned(rows: list[tuple[str, str]]) -> list[str]:
-    """Lines of two columns; what does not fit a terminal is left to wrap, so that it can be searched."""
+    """Lines of two columns."""
     width = max((len(one_line(name)) for name, _ in rows), default=0)
     return [f"{one_line(name):<{width}}  {one_line(text)}".rstrip() for name, text in rows]

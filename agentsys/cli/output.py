@@ -51,14 +51,15 @@ def put(output: Output, form: OutputFormat, out: Path | None = None) -> None:
         sys.stdout.write(written(output, form).decode())
 
 
-def say(line: str, file: TextIO | None = None) -> None:
+def say(line: str, file: TextIO | None = None, hang: str = "") -> None:
     """Print a line for people, broken between words where it is wider than the screen.
 
     Args:
         line: What to say. Whatever in it we did not write does nothing to a terminal.
         file: Where to; None: standard output.
+        hang: What a line begins with that goes on with the one above.
     """
-    for part in word_lines(printable(line), known_width() or len(line)):
+    for part in word_lines(printable(line), known_width() or len(line), hang):
         print(part, file=file or sys.stdout)
 
 

@@ -61,7 +61,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 TABLED = [f"table {number} --runs DIR" for number in TABLES]
 
 
-@pytest.mark.parametrize("command", ["results DIR", "results DIR --full", "measures DIR", *TABLED])
+@pytest.mark.parametrize(
+    "command", ["results DIR", "results DIR --full", "measures DIR", "compare DIR", *TABLED]
+)
 def test_a_command_prints_no_line_wider_than_the_screen(command: str, folder: str) -> None:
     cut = {60: "", 80: "", 120: "", 200: ""}
     for width in WIDTHS:
@@ -90,3 +92,12 @@ def test_the_screen_of_every_preset_fits(preset: str, tmp_path: Path) -> None:
         assert [line for line in lines if cell_len(line) > width] == []
         for name in swept(preset, "defense"):
             assert any(name in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["defenses", "attacks", "models", "benchmarks", "experiments"])
+def test_lists_fit_and_begin_each_entry_with_its_whole_name(kind: str) -> None:
+    names = {line.split()[0] for line in lines_of("list", kind, width=200) if not line.startswith(" ")}
+    for width in WIDTHS:
+        lines = lines_of("list", kind, width=width)
+        assert [line for line in lines if cell_len(line) > width] == []
+        assert names == {line.split()[0] for line in lines if not line.startswith(" ")}

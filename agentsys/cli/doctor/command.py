@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from agentsys.cli.doctor.checks import CheckReport, Finding, examine
+from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line
 
 
@@ -29,7 +30,8 @@ def doctor(
     if format == "json":
         print(json.dumps(dataclasses.asdict(report), indent=2))
     else:
-        print("\n".join(_lines(report)))
+        for line in _lines(report):
+            say(line, hang="      ")
     if not report.self_check.ok:
         raise typer.Exit(1)
 
