@@ -75,7 +75,7 @@ def test_a_dry_run_names_it_and_gives_it_no_price(tmp_path: Path, conf: Path) ->
     chosen = [*SWEEP, f"logdir={tmp_path / 'runs'}", "--config-dir", str(conf), "--dry-run"]
     done = CliRunner().invoke(app, ["run", *chosen])
     assert done.exit_code == 0, done.output
-    (row,) = [line for line in done.output.splitlines() if "│ needy" in line]
+    (row,) = [line for line in done.output.splitlines() if " needy " in line and "n/a" in line]
     assert "needs things" in row and "n/a" in row
     assert "Cannot run here: simulated / needy. Defense 'needy' needs things" in done.output
 
@@ -86,7 +86,7 @@ def test_a_dry_run_without_a_key_tells_of_the_extra_all_the_same(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     chosen = ["model=gpt-4o-mini", *SWEEP[1:], f"logdir={tmp_path / 'runs'}", "--config-dir", str(conf)]
     shown = CliRunner().invoke(app, ["run", *chosen, "--dry-run"]).output
-    (row,) = [line for line in shown.splitlines() if "│ needy" in line]
+    (row,) = [line for line in shown.splitlines() if " needy " in line and "n/a" in line]
     assert "needs things" in row and "n/a" in row
     assert "Cannot run here: gpt-4o-mini / needy. Defense 'needy' needs things" in shown
     assert "gpt-4o-mini / none, gpt-4o-mini / needy, gpt-4o-mini / prompt_sandwiching. Model" in shown
