@@ -47,6 +47,11 @@ OTHERS = [line for line in WHOLE if line.command != "run" and line.page != "cli.
 OFFLINE = [line for line in RUNS if "model=simulated" in line.rest]
 
 
+def overrides_of(line: Shown) -> list[str]:
+    """Its words but for the command's own options."""
+    return [word for word in shlex.split(line.rest, comments=True) if not word.startswith("--")]
+
+
 def test_the_pages_show_commands() -> None:
     assert {line.command for line in SHOWN} == set(COMMANDS)
     assert len(RUNS) > 15
@@ -79,8 +84,9 @@ def test_a_run_as_shown_composes(line: Shown, tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).write_text(
             '[{"suite": "banking", "user_task": 0, "injection_task": 0, "text": "Pay."}]'
         )
-    stored(tmp_path / "FOLDER", published())
-    assert compose(shlex.split(line.rest, comments=True))
+    for name in ("FOLDER", "TRACES"):
+        stored(tmp_path / name, published())
+    assert compose(overrides_of(line))
 
 
 @pytest.mark.slow

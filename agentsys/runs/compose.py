@@ -14,7 +14,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -106,22 +106,29 @@ def _with_plus(override: str) -> str:
 
 def _swept(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
     """The values of a sweep; a pattern stands for the names in its group that it fits."""
-    if isinstance(override.value(), Glob):
-        return _fitting(override, choices)
+    value = override.value()
+    if isinstance(value, Glob):
+        return _fitting(override, value, choices)
     try:
-        return [str(value) for value in override.sweep_string_iterator()]
+        written = [str(text) for text in override.sweep_string_iterator()]
     except HydraException as error:
         raise ConfigError(
             f"{override.input_line}: no list of values ({_first_line(error)})"
             f" Write commas: {_key(override)}=A,B"
         ) from None
+    if not isinstance(value, ChoiceSweep) or not any(isinstance(member, Glob) for member in value.list):
+        return written
+    return [
+        name
+        for member, text in zip(value.list, written, strict=True)
+        for name in (_fitting(override, member, choices) if isinstance(member, Glob) else [text])
+    ]
 
 
-def _fitting(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
+def _fitting(override: Override, pattern: Any, choices: Mapping[str, Sequence[str]]) -> list[str]:
     group = _key(override)
     if group not in choices:
         raise ConfigError(f"{override.input_line}: a pattern chooses among {', '.join(choices)} only.")
-    pattern: Any = override.value()
     found: list[str] = pattern.filter(list(choices[group]))
     if not found:
         raise ConfigError(unknown_name(group, "*".join(pattern.include), choices[group]))

@@ -341,6 +341,9 @@ def test_a_pattern_chooses_among_names(tmp_path: Path) -> None:
     found = {s.labels["defense"] for s in compose(["defense=glob(agentsys*)"], [tmp_path])}
     assert {"agentsys", "agentsys_strict", "agentsys_mine"} <= found
     assert all(name.startswith("agentsys") for name in found)
+    beside = [s.labels["defense"] for s in compose(["defense=none,glob(agentsys_no_*),drift"])]
+    assert beside[0] == "none" and beside[-1] == "drift"
+    assert {"agentsys_no_validator", "agentsys_no_sanitizer"} <= set(beside[1:-1])
     fewer = {s.labels["defense"] for s in compose(["defense=glob(agentsys*,exclude=*_no_*)"])}
     assert "agentsys" in fewer
     assert not any("_no_" in name for name in fewer)

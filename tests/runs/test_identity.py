@@ -22,7 +22,7 @@ from agentsys.models.loop import tool_loop
 from my_words import GREETING
 
 class Firewall:
-    name = "firewall"
+    name = "my_wall"
 
     def pipeline(self, model, suite):
         return tool_loop(model, GREETING, name=model.name)
@@ -39,7 +39,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "plug/my_words.py").write_text("GREETING = 'Be good.'\n")
     (tmp_path / "conf/defense").mkdir(parents=True)
     (tmp_path / "conf/model").mkdir()
-    (tmp_path / "conf/defense/firewall.yaml").write_text("_target_: my_firewall.Firewall\n")
+    (tmp_path / "conf/defense/my_wall.yaml").write_text("_target_: my_firewall.Firewall\n")
     yield tmp_path
     for name in set(sys.modules) - before:
         if name.startswith("my_"):
@@ -67,17 +67,17 @@ def prompts(user: Path) -> set[str]:
 
 
 def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: Path) -> None:
-    planned(user, "defense=firewall").execute(Silent())
-    assert planned(user, "defense=firewall").plan.todo == ()
+    planned(user, "defense=my_wall").execute(Silent())
+    assert planned(user, "defense=my_wall").plan.todo == ()
     (user / "plug/my_words.py").write_text("GREETING = 'Be better.'\n")
-    assert "code of my_words.py" in refusal(user, "defense=firewall")
+    assert "code of my_words.py" in refusal(user, "defense=my_wall")
 
-    again = planned(user, "defense=firewall", again=True)
+    again = planned(user, "defense=my_wall", again=True)
     assert (len(again.plan.todo), again.plan.finished, again.plan.replaced) == (2, 0, 2)
     assert prompts(user) == {"Be good."}, "planning alone moves nothing"
     again.execute(Silent())
     assert prompts(user) == {"Be better."}
-    assert planned(user, "defense=firewall").plan.todo == ()
+    assert planned(user, "defense=my_wall").plan.todo == ()
 
 
 def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:

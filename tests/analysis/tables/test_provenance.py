@@ -17,13 +17,19 @@ from agentsys.analysis.tables.compare_document import compare_document
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
-from agentsys.models.chat import ChatRequest, user
+from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
 from agentsys.models.connection_test import QUESTION
-from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.model import NO_PART, SimulatedModel
 from agentsys.models.simulated.playbook import Playbook
+from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.records.reading import Reading
 from agentsys.records.short_names import LONGEST, short_name, with_short_names
+
+
+def yes(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """Plays a role."""
+    return assistant("Yes.")
+
 
 ASKED = {"model_ids": {"gpt-4o-2024-11-20": "gpt-4o-2024-05-13"}}
 
@@ -70,7 +76,7 @@ def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
 
 
 def test_the_simulated_model_says_so_itself_and_only_of_such_roles() -> None:
-    model = SimulatedModel("simulated").scripted(Playbook((), ()), {"worker": plain_agent})
+    model = SimulatedModel("simulated").scripted(Playbook((), ()), {"worker": yes})
     asked = [
         ChatRequest([user("Is this right?")], role=role) for role in ("judge", "worker", "main", "agent")
     ]
