@@ -127,7 +127,8 @@ class Benchmark(Protocol):
 
     What it may be besides: `PlaysRoles`, `InjectsInAWay`, `Clocked`, `DeclaresFacts`.
     Its suites are AgentDojo's `TaskSuite`s. What a suite may be besides: `StartsFrom`, `LeadsUsers`,
-    `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`, `InjectsInAWay`.
+    `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`, `InjectsInAWay`,
+    `DrawsAtRandom`, `KnowsWays`.
     """
 
     name: str

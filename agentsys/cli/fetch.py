@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -34,12 +35,11 @@ def fetch(
         raise ConfigError(
             f"fetch {what} takes no PIPELINE; published runs do: fetch agentdojo-runs {pipeline}."
         )
-    if what == "asb":
-        _asb(to, source)
-    elif what == "agentdyn":
-        _agentdyn(to, source)
-    else:
+    benchmark = _BENCHMARKS.get(what)
+    if benchmark is None:
         _runs(what, pipeline, to, source)
+    else:
+        benchmark(to, source)
 
 
 def _asb(to: Path | None, source: str | None) -> None:
@@ -59,6 +59,10 @@ def _agentdyn(to: Path | None, source: str | None) -> None:
     said = f"{done.files} files" if done.fresh else "there already"
     option = "" if to is None else f" benchmark.source={to}"
     print(one_line(f"{done.folder}: {said}, checksum as expected. Use it with benchmark=agentdyn{option}"))
+
+
+_BENCHMARKS: Mapping[str, Callable[[Path | None, str | None], None]] = {"agentdyn": _agentdyn, "asb": _asb}
+"""What is data of a benchmark -> how it is fetched."""
 
 
 def _runs(what: str, pipeline: str | None, to: Path | None, source: str | None) -> None:

@@ -53,6 +53,8 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.TakesTurns,
         abilities.MeasuresCases,
         abilities.SparesUserTasks,
+        abilities.DrawsAtRandom,
+        abilities.KnowsWays,
     ),
 }
 """Kind of object -> what it may be besides."""
