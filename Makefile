@@ -54,10 +54,11 @@ paper: setup ## Every table and figure of the paper from the runs in LOGDIR=...,
 	done; \
 	for figure in scripts/figure*.sh; do "$$figure" "$(LOGDIR)" --out "$(OUT)"; done
 
-# jupyter-execute writes nothing back: the notebooks stay as they are, without outputs. They run in their
-# own folder, hence the absolute path.
-notebooks: setup ## Run the notebooks top to bottom (AGENTSYS_RUNS=DIR: on runs of yours, else simulated ones)
-	$(if $(AGENTSYS_RUNS),AGENTSYS_RUNS="$(abspath $(AGENTSYS_RUNS))" )$(BIN)/jupyter-execute notebooks/*.ipynb
+# The notebooks stay as they are, without outputs. They run in their own folder, hence the absolute path.
+# The pages ask nothing of the network.
+notebooks: setup ## Run the notebooks top to bottom and leave them as pages in results/notebooks (AGENTSYS_RUNS=DIR: on runs of yours, else simulated ones)
+	$(if $(AGENTSYS_RUNS),AGENTSYS_RUNS="$(abspath $(AGENTSYS_RUNS))" )$(BIN)/jupyter-nbconvert --execute --to html --log-level WARN \
+		--HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --output-dir results/notebooks notebooks/*.ipynb
 
 docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

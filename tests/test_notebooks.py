@@ -102,3 +102,10 @@ def test_a_notebook_reads_the_runs_it_is_pointed_at_and_makes_none(
         resources={"metadata": {"path": str(folder)}},
     ).execute()
     assert [path.name for path in folder.parent.rglob("*") if path.is_file()] == ["report.html"]
+
+
+def test_make_leaves_the_notebooks_as_pages() -> None:
+    told = subprocess.run(
+        ["make", "--dry-run", "notebooks"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "--to html" in told and "--output-dir results/notebooks notebooks/" in told

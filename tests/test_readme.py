@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,30 @@ def test_its_screen_is_what_the_quickstart_prints(tmp_path: Path) -> None:
     )
     shown = next(block for block in re.findall(r"^```\n(.*?)^```", README, re.M | re.S) if "ASR" in block)
     assert _TIME.sub("0:00:00", shown) == _TIME.sub("0:00:00", done.stdout)
+
+
+def path_of_commands() -> list[tuple[str, str]]:
+    """Each command of the path, and what it prints among other things."""
+    block = README.split("## A path of twelve commands")[1].split("```\n")[1]
+    found = []
+    for line in block.splitlines():
+        command, said = line.split("  # ", maxsplit=1)
+        found.append((command.strip(), said.strip()))
+    return found
+
+
+@pytest.mark.slow
+def test_the_path_of_twelve_commands_prints_what_stands_behind_each(tmp_path: Path) -> None:
+    commands = path_of_commands()
+    assert len(commands) == 12
+    for command, said in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)],
+            cwd=tmp_path,
+            env=os.environ | {"COLUMNS": "100", "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert said in " ".join(done.stdout.split()), f"{command}: {done.stdout}"

@@ -11,10 +11,10 @@ import ast
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from threading import Lock
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file
@@ -113,17 +113,24 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-class _Rewriting(Loader):
-    """Executes one module. Writes nothing beside it: byte code of ours is not what Python expects there."""
+class _Rewriting(SourceLoader):
+    """Loads one module. Writes nothing beside it: byte code of ours is not what Python expects there."""
 
     def __init__(self, source: bytes, origin: str, private: str) -> None:
         self._source, self._origin, self._private = source, origin, private
 
-    def exec_module(self, module: ModuleType) -> None:
-        tree = _Imports(self._private).visit(ast.parse(self._source, self._origin))
+    def get_filename(self, fullname: str) -> str:
+        return self._origin
+
+    def get_data(self, path: str) -> bytes:
+        if path != self._origin:
+            raise OSError(f"no data but the source of {self._origin}")
+        return self._source
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        tree = _Imports(self._private).visit(ast.parse(data, self._origin))
         # Not inherited: this module's own __future__ would turn the tools' annotations into text.
-        code = compile(tree, self._origin, "exec", dont_inherit=True)
-        exec(code, vars(module))
+        return compile(tree, self._origin, "exec", dont_inherit=True)
 
 
 class _Imports(ast.NodeTransformer):
