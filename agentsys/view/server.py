@@ -31,7 +31,7 @@ _SAFE = {
 
 
 class ViewHandler(BaseHTTPRequestHandler):
-    """PageAnswers one connection: GET, by the name of this machine, and nothing else."""
+    """Answers one connection: GET, by the name of this machine, and nothing else."""
 
     server: ViewListener
     protocol_version = "HTTP/1.1"
