@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ LABELLED = ("model", "defense", "attack")
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
 _Pristine = dict[tuple[str, str], dict[str, Any]]
 """(group, choice) -> the choice's YAML, as it is before any override."""
+_Stamps = tuple[tuple[str, int, int], ...]
+"""Path, size in bytes and time of the last change in ns of every YAML that a composition may read."""
 _HYDRA = threading.Lock()  # Hydra keeps its state in a global
 
 
@@ -60,17 +64,29 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         for value in swept.get(_key(override), [override.value()]):
             _known_choice(_key(override), value, choices)
     with _hydra(config_dirs) as resolve:
-        base = resolve([text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)])
+        shaping = [text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)]
         given = {_key(o) for o in parsed}
-        preset = {k: v for k, v in _sweep_of(base).items() if k not in given}
+        # Composing takes a tenth of a second; without a preset there is no sweep to read.
+        preset = {k: v for k, v in _sweep_of(resolve(shaping)).items() if k not in given} if shaping else {}
         axes = {**preset, **swept}
         for key, values in preset.items():
             for value in values:
                 _known_choice(key, value, choices)
         combinations = [list(choice) for choice in itertools.product(*(_axis(k, v) for k, v in axes.items()))]
-        pristine: _Pristine = {}
+        pristine = _pristine(_stamps([shipped_config_dir(), *config_dirs]))
         found = [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
     return with_content([with_base(one, config_dirs) for one in found], config_dirs)
+
+
+@lru_cache(maxsize=8)
+def _pristine(stamps: _Stamps) -> _Pristine:
+    """The choices looked up so far in these files; others, once one of them has changed."""
+    return {}
+
+
+def _stamps(folders: Iterable[Path]) -> _Stamps:
+    files = [path for folder in folders for path in sorted(folder.resolve().rglob("*.yaml"))]
+    return tuple((str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()])
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -186,6 +202,9 @@ def _settings(overrides: Sequence[str], resolve: _Resolver, pristine: _Pristine)
         )
     plain = _plain(config)
     del plain["sweep"]
+    # Nothing but choices: this is what they are before any override, and is not composed again for that.
+    if all(text.split("=")[0] in ("benchmark", "executor", *LABELLED) for text in overrides):
+        pristine.update({(group, choices[group]): deepcopy(plain[group]) for group in LABELLED})
     _look_up(choices, resolve, pristine)
     named = {group: _in_name(config[group]) for group in LABELLED}
     plain["labels"] = {

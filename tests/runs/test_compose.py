@@ -155,6 +155,20 @@ def test_the_content_of_a_file_that_an_option_names_is_part_of_what_a_case_depen
     assert now() != before
 
 
+@pytest.mark.parametrize(
+    "first", [["defense=mine"], ["defense=mine", "limit=1"], ["defense=mine", "defense.words=9"]]
+)
+def test_a_yaml_edited_between_two_compositions_is_read_again(tmp_path: Path, first: list[str]) -> None:
+    mine = tmp_path / "defense/mine.yaml"
+    mine.parent.mkdir()
+    mine.write_text("_target_: x.Y\nwords: 3\n")
+    compose(first, [tmp_path])
+    mine.write_text("_target_: x.Y\nwords: 400\n")
+    (same,) = compose(["defense=mine", "defense.words=400"], [tmp_path])
+    (other,) = compose(["defense=mine", "defense.words=3"], [tmp_path])
+    assert (same.labels["defense"], other.labels["defense"]) == ("mine", "mine+words=3")
+
+
 def test_a_model_that_plays_a_role_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:
     mine = tmp_path / "model/mine.yaml"
     mine.parent.mkdir()
