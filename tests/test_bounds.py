@@ -59,7 +59,7 @@ def _pyenv(version: str) -> list[str]:
 
 
 def _says(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False).stdout
 
 
 def run(command: Sequence[str | Path], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -62,7 +62,7 @@ def test_threads_side_by_side_read_their_own_clocks() -> None:
 
     def case(start: datetime.datetime | None) -> list[datetime.datetime]:
         with reading(start):
-            together.wait(10)
+            together.wait(100)
             return [sent() for _ in range(5)]
 
     days = [START + datetime.timedelta(days=day) for day in range(3)]

@@ -213,7 +213,7 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
             raise KeyboardInterrupt
 
     release, ended = threading.Event(), list[bool]()
-    monkeypatch.setattr("agentsys.runs.execute.finish_case", lambda *_: ended.append(release.wait(3)))
+    monkeypatch.setattr("agentsys.runs.execute.finish_case", lambda *_: ended.append(release.wait(60)))
     try:
         with pytest.raises(KeyboardInterrupt):
             planned(tmp_path, [*SMALL, "executor.workers=2"]).execute(Impatient())

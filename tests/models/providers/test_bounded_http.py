@@ -72,7 +72,7 @@ def test_a_stream_without_end_is_a_timeout_when_the_time_is_up(vendor: str, stre
         with pytest.raises(ModelError) as caught:
             model.complete(ASK)
     assert caught.value.kind is ErrorKind.TIMEOUT
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

@@ -52,7 +52,7 @@ def test_the_server_is_up_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(command, "_banner", lambda server: printed.append(server.base_url) or "up")
 
     def visit() -> None:
-        with urllib.request.urlopen(f"{printed[0]}/v1/models", timeout=5) as reply:
+        with urllib.request.urlopen(f"{printed[0]}/v1/models", timeout=100) as reply:
             assert reply.status == 200
 
     monkeypatch.setattr(command, "wait_for_interrupt", visit)

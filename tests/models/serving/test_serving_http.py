@@ -39,7 +39,7 @@ def server() -> Iterator[Server]:
 
 
 def connect(server: Server) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(server.base_url.removeprefix("http://"), timeout=10)
+    return http.client.HTTPConnection(server.base_url.removeprefix("http://"), timeout=100)
 
 
 def post(server: Server, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
@@ -253,7 +253,7 @@ def test_nothing_is_captured_unless_asked_for() -> None:
 
 
 def test_waiting_requests_overlap() -> None:
-    clients, rounds, latency = 32, 3, 0.1
+    clients, rounds, latency = 32, 3, 0.3
     with serve(Scripted(says("x")), latency_s=latency) as server:
         started = time.perf_counter()
         threads = [threading.Thread(target=ask_often, args=(server, rounds)) for _ in range(clients)]
