@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentsys import __version__
-from agentsys.analysis.html_report.build import page_title
-from agentsys.analysis.html_report.page import Live, PageContent, data_block, page
+from agentsys.analysis.html_report.page import Live, PageContent, data_block, page, page_title
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.html_report.trajectory import stored_json, trajectory_view
 from agentsys.analysis.tables.escaping import plain
@@ -67,19 +66,20 @@ class PageAnswers:
     def _page(self) -> PageAnswer:
         version, rows = self.runs.rows(_AT_ONCE)
         folders = [plain(str(folder)) for folder in self.runs.folders]
+        shown = self.measured.shown
         content = PageContent(
             title=page_title(folders),
             folders=folders,
             made_by=f"agentsys {__version__}",
-            numbers=self.measured.numbers,
+            numbers=shown.numbers if shown else None,
             index=data_block(rows),
             live=Live(self.run, version),
         )
         return PageAnswer("text/html; charset=utf-8", page(content))
 
     def _numbers(self) -> PageAnswer | None:
-        html = self.measured.html
-        return PageAnswer("text/html; charset=utf-8", html) if html else None
+        shown = self.measured.shown
+        return PageAnswer("text/html; charset=utf-8", shown.html) if shown else None
 
     def _changes(self, query: Mapping[str, str]) -> PageAnswer:
         """The news since a version; a page of another server, which counts otherwise, waits for none."""
@@ -94,7 +94,7 @@ class PageAnswers:
                 "gone": news.gone,
                 "numbers": self.measured.version,
                 "reading": self.runs.reading_files,
-                "planned": self.measured.planned,
+                "planned": self.measured.shown.planned if self.measured.shown else "",
             }
         )
 

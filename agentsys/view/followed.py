@@ -26,8 +26,8 @@ _LOG = logging.getLogger(__name__)
 
 PAUSE_S = 0.4
 """Between two looks at the folders, and at least the processor time that a look takes."""
-_PUBLISHED_AFTER_S = 1.0
-"""While many files are read: how often those read so far are shown."""
+_PUBLISHED_AFTER_S = 0.3
+"""While many files are read: when those read so far are shown first; then after twice as long, and so on."""
 
 
 class Stamp(NamedTuple):
@@ -171,7 +171,7 @@ class FollowedRuns:
         """Read what is new or changed under the folders, and show it."""
         listings = [found for folder in self.folders if (found := _listed(folder)) is not None]
         present = [*files_once(listings), *_results(listings)]
-        before, shown_at = self._files, time.monotonic()
+        before, shown_at, patience = self._files, time.monotonic(), _PUBLISHED_AFTER_S
         # A dict in the order of the paths: of two files of one case the first one counts, as in a report.
         kept = {path: before[path] for path in present if path in before}
         dirty = len(kept) != len(before)
@@ -182,9 +182,9 @@ class FollowedRuns:
             kept[path], dirty = _read(path, stamp), True
             if self._stopping.is_set():
                 return
-            if time.monotonic() - shown_at > _PUBLISHED_AFTER_S:
+            if time.monotonic() - shown_at > patience:
                 self._show({path: kept[path] for path in present if path in kept})
-                dirty, shown_at = False, time.monotonic()
+                dirty, shown_at, patience = False, time.monotonic(), 2 * patience
         if dirty:
             self._show({path: kept[path] for path in present if path in kept})
 

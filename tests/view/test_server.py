@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from browser import PATIENCE_S
 from reported_cases import PAYLOAD, store, store_attacked, store_hostile
 
 from agentsys.errors import ConfigError
@@ -28,7 +29,7 @@ def ask(
     server: ViewServer, path: str, method: str = "GET", host: str | None = None, body: str = ""
 ) -> Response:
     place = urlsplit(server.address)
-    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
+    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=PATIENCE_S)
     try:
         connection.putrequest(method, path, skip_host=True)
         connection.putheader("Host", place.netloc if host is None else host)
@@ -99,7 +100,7 @@ def test_another_name_is_refused(server: ViewServer, host: str) -> None:
 
 def test_two_names_in_one_question_are_refused(server: ViewServer) -> None:
     place = urlsplit(server.address)
-    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
+    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=PATIENCE_S)
     connection.putrequest("GET", "/", skip_host=True)
     connection.putheader("Host", place.netloc)
     connection.putheader("Host", "attacker.example")
@@ -183,15 +184,14 @@ def test_texts_are_searched_in_the_files(server: ViewServer) -> None:
 
 
 def test_numbers_come_as_a_document_with_the_links_of_the_report(server: ViewServer) -> None:
-    numbers = 0
-    while not numbers:
-        numbers = json.loads(ask(server, f"/changes?since={server.runs.version}&numbers=0").text)["numbers"]
-    found = ask(server, "/numbers")
-    assert found.status == 200
-    assert (
+    link = (
         'href="#model=gpt-4o&amp;defense=none&amp;attack=important_instructions&amp;outcome=attack_succeeded"'
-        in (found.text)
     )
+    numbers, found = 0, ask(server, "/numbers")
+    while link not in found.text:  # not measured yet, or while files were still being read
+        told = ask(server, f"/changes?since={server.runs.version}&numbers={numbers}")
+        numbers, found = json.loads(told.text)["numbers"], ask(server, "/numbers")
+    assert found.status == 200
     assert "<script" not in found.text.replace("&lt;script", "")
 
 
@@ -209,7 +209,7 @@ def test_news_are_told_to_whoever_waits(tmp_path: Path) -> None:
         waiting.start()
         store(tmp_path, user_task_id="user_task_7")
         settled(server, 2)
-        waiting.join(60)
+        waiting.join(PATIENCE_S)
         later = json.loads(ask(server, f"/changes?since={version}&numbers=0").text)
         assert [row["user_task"] for row in later["rows"]] == ["user_task_7"]
         assert heard and heard[0]["run"] == later["run"]

@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from browser import PATIENCE_S
 from reported_cases import store
 from typer.testing import CliRunner
 
@@ -35,10 +36,10 @@ def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
         line = process.stdout.readline()
         assert line.startswith(f"{tmp_path}: open http://127.0.0.1:")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(line.split()[2], timeout=60) as answer:
+        with opener.open(line.split()[2], timeout=PATIENCE_S) as answer:
             assert "<title>agentsys view: Runs in" in answer.read().decode()
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentsys import __version__
 from agentsys.analysis.html_report.case_index import in_reading_order, index_row
 from agentsys.analysis.html_report.cell_links import linked
 from agentsys.analysis.html_report.facts import Facts
 from agentsys.analysis.html_report.interval_figure import interval_figure
-from agentsys.analysis.html_report.page import PageContent, PageNumbers, SheetView, data_block, page
+from agentsys.analysis.html_report.page import (
+    PageContent,
+    PageNumbers,
+    SheetView,
+    data_block,
+    page,
+    page_title,
+)
 from agentsys.analysis.html_report.paper_figures import PaperFigure
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.html_report.token_figure import token_figure
@@ -120,14 +126,6 @@ def _sheet_views(found: Report) -> list[SheetView]:
         SheetView(title, [linked(grid, sheet) for grid in grids], interval_figure(sheet))
         for (title, grids), sheet in zip(sections, arranged, strict=True)
     ]
-
-
-def page_title(folders: Sequence[str]) -> str:
-    """The page's heading, from the folders' names."""
-    names = [plain(Path(folder).name or folder) for folder in folders]
-    if len(names) > 2:
-        return f"Runs in {names[0]} and {len(names) - 1} more folders"
-    return f"Runs in {' and '.join(names)}" if names else "Stored runs"
 
 
 def _trajectories(

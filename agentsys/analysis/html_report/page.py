@@ -8,17 +8,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
-from agentsys.analysis.html_report.interval_figure import IntervalFigure
-from agentsys.analysis.html_report.paper_figures import PaperFigure
-from agentsys.analysis.html_report.token_figure import TokenFigure
-from agentsys.analysis.tables.document import Grid
 from agentsys.analysis.tables.escaping import plain
+
+if TYPE_CHECKING:  # what measures costs a second to import, and the live view listens before it measures
+    from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
+    from agentsys.analysis.html_report.interval_figure import IntervalFigure
+    from agentsys.analysis.html_report.paper_figures import PaperFigure
+    from agentsys.analysis.html_report.token_figure import TokenFigure
+    from agentsys.analysis.tables.document import Grid
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
@@ -104,6 +106,14 @@ def page(content: PageContent) -> str:
 def numbers_page(numbers: PageNumbers) -> str:
     """Head, tables and figures alone, as a document from which the live page takes them."""
     return _rendered("numbers_only.html", numbers=numbers)
+
+
+def page_title(folders: Sequence[str]) -> str:
+    """The page's heading, from the folders' names."""
+    names = [plain(Path(folder).name or folder) for folder in folders]
+    if len(names) > 2:
+        return f"Runs in {names[0]} and {len(names) - 1} more folders"
+    return f"Runs in {' and '.join(names)}" if names else "Stored runs"
 
 
 def _rendered(template: str, **values: object) -> str:
