@@ -11,8 +11,8 @@ from agentsys.analysis.metrics.measures import measures as measured
 from agentsys.analysis.tables.measures_document import measures_output
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished, tell_spent
+from agentsys.cli.output import FormatOption, OutOption, put, say
+from agentsys.cli.stored_runs import NamesOption, paid_lines, read_stored, say_unfinished
 
 
 def measures(
@@ -26,4 +26,5 @@ def measures(
     say_unfinished(reading)
     put(measures_output(measured(reading.cases), provenance_notes(reading.cases)), form, out)
     if form is OutputFormat.TABLE:
-        tell_spent(folders)
+        for line in paid_lines(folders):
+            say(line)

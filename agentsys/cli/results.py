@@ -13,23 +13,25 @@ from agentsys.analysis.metrics.best_attack import best_attacks
 from agentsys.analysis.metrics.pooled_attacks import together
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
-from agentsys.analysis.tables.output import OutputFormat
+from agentsys.analysis.tables.fit import word_lines
+from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
-from agentsys.analysis.tables.results_screen import more_line, results_screen, spent_line
+from agentsys.analysis.tables.results_screen import results_screen, spent_line
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
-from agentsys.cli.output import FormatOption, OutOption, put, say
+from agentsys.analysis.tables.write_terminal import BULLET
+from agentsys.cli.output import FormatOption, OutOption, put, say, shown_width
 from agentsys.cli.stored_runs import (
     ConfigDirOption,
     ErrorsOption,
     MetricOption,
     NamesOption,
     PluginPathOption,
+    next_line,
     own_metrics,
+    paid_lines,
     read_stored,
     say_unfinished,
-    tell_next,
-    tell_spent,
 )
 from agentsys.cli.terminal import one_line
 from agentsys.records.reading import Reading
@@ -94,13 +96,16 @@ def results(
             print(one_line(note), file=sys.stderr)
         put(results_output(found), form, out)
         return
-    said = findings(reading.cases, errors)
-    screen = None if full else results_screen(found, reading.cases, said)
+    shown = form is OutputFormat.TABLE and not full
+    width = FILE_WIDTH if out is not None else shown_width()
+    said = findings(reading.cases, errors, width=width - len(BULLET) if shown else None)
+    below = [spent_line(reading.cases), *paid_lines(folders), next_line(folders, full=full)]
+    ending = sum(len(word_lines(line, width)) for line in below)
+    screen = results_screen(found, reading.cases, said, width, ending) if shown else None
     put(results_output(found, said, screen), form, out)
     if form is OutputFormat.TABLE and out is None:
-        say(spent_line(reading.cases))
-        tell_spent(folders)
-        tell_next(folders, "" if full else more_line(found))
+        for line in below:
+            say(line)
 
 
 def _attacks_as_asked(

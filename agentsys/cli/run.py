@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import shlex
 import sys
 import time
 import warnings
@@ -209,7 +208,7 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     from agentsys.analysis.tables.finding import findings
     from agentsys.analysis.tables.report import report
     from agentsys.analysis.tables.results_screen import results_screen, spent_line
-    from agentsys.analysis.tables.write_terminal import terminal_document
+    from agentsys.analysis.tables.write_terminal import BULLET, terminal_document
     from agentsys.records.reading import read_cases
     from agentsys.records.short_names import with_short_names
     from agentsys.records.unfinished import unfinished_in
@@ -220,7 +219,8 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     read = read_cases(folders)
     # Pipelines that were not begun have no folder, and are missing all the same.
     reading = replace(read, cases=with_short_names(read.cases), unfinished=unfinished_in(session.folders))
-    screen = results_screen(report(reading), reading.cases, findings(reading.cases))
+    said = findings(reading.cases, width=console.width - len(BULLET))
+    screen = results_screen(report(reading), reading.cases, said, console.width)
     console.print(terminal_document(screen), crop=False)
     return spent_line(reading.cases, seconds)
 
@@ -228,11 +228,11 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
 def _last_lines(session: Session, console: Console, spent: str) -> None:
     if not spent:
         return
-    root = shlex.quote(str(session.store.root))
+    from agentsys.cli.stored_runs import next_line
+
     before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
     _say(console, f"{spent}{before}")
-    _say(console, f"More: agentsys results {root} --full (suites and all notes)")
-    _say(console, f"Next: agentsys report {root}")
+    _say(console, next_line([session.store.root]))
 
 
 def _conclude(session: Session, outcome: RunOutcome, console: Console) -> None:

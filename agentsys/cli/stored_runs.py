@@ -15,7 +15,6 @@ from agentsys.analysis.metrics.own_metric import Metric, checked_metric
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.catalog import known, node
-from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.ledger import spent
@@ -103,23 +102,20 @@ def say_unfinished(reading: Reading) -> None:
         print(one_line(line), file=sys.stderr)
 
 
-def tell_next(folders: Iterable[Path], more: str = "") -> None:
-    """Print what to type next.
+def next_line(folders: Iterable[Path], *, full: bool = False) -> str:
+    """What to type next, after some results.
 
     Args:
         folders: What was shown.
-        more: What `agentsys results --full` has besides; empty where it was shown.
+        full: Whether all of it was.
     """
     names = " ".join(shlex.quote(str(folder)) for folder in folders)
-    if more:
-        say(f"More: agentsys results {names} --full ({more})")
-    say(f"Next: agentsys report {names}")
+    return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 
 
-def tell_spent(folders: Iterable[Path]) -> None:
-    """Print what the ledgers of these folders come to; nothing where there are none (simulated runs)."""
-    if line := spent(folders).line:
-        say(line)
+def paid_lines(folders: Iterable[Path]) -> list[str]:
+    """What the ledgers of these folders come to; nothing where there are none (simulated runs)."""
+    return [line] if (line := spent(folders).line) else []
 
 
 def own_metrics(

@@ -85,9 +85,9 @@ def test_the_screen_of_every_preset_fits(preset: str, tmp_path: Path) -> None:
     stored(tmp_path, swept(preset, "defense"), attacks or ["important_instructions"])
     reading = read_cases([tmp_path])
     found = report(reading, replicates=20)
-    screen = results_screen(found, reading.cases, findings(reading.cases))
-    output = results_output(found, screen=screen)
+    said = findings(reading.cases)
     for width in WIDTHS:
+        output = results_output(found, screen=results_screen(found, reading.cases, said, width))
         lines = written(output, OutputFormat.TABLE, width).decode().splitlines()
         assert [line for line in lines if cell_len(line) > width] == []
         for name in swept(preset, "defense"):

@@ -54,6 +54,8 @@ class Grid:
     """Whether a terminal shows the smaller print of numbers beside them: one line a row."""
     optional: tuple[str, ...] = ()
     """Headings of columns that a narrow terminal may leave out, the first to go first."""
+    legend: str = ""
+    """What a terminal says below it, behind what no longer stands in columns."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Document:
     """Heading of the whole; empty where the sections' headings say enough."""
     quotable: Sequence[str] = ()
     """Sentences that a paper can quote; they come before the grids."""
+    dense: bool = False
+    """Whether a terminal shows it without empty lines."""
 
 
 def cells(*texts: str | GridCell) -> tuple[GridCell, ...]:

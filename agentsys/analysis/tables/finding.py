@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.difference_row import ALL_CASES, DifferenceRow
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR
@@ -59,7 +61,11 @@ class _Change(NamedTuple):
 
 
 def findings(
-    cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT, *, seed: int = 0
+    cases: Sequence[CaseRow],
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    seed: int = 0,
+    width: int | None = None,
 ) -> tuple[str, ...]:
     """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
 
@@ -67,6 +73,7 @@ def findings(
         cases: Cases in any order.
         errors: What errored cases count as.
         seed: Seed of the test's draws.
+        width: Columns for a line: where defenses share one that is longer, some of them are only counted.
 
     Returns:
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare` has
@@ -80,7 +87,7 @@ def findings(
     found = compare(counted, BASELINE, errors=errors, seed=seed)
     shown = [row for row in found.rows if (row.suite, row.cases) == (OVERALL, ALL_CASES)]
     blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
-    told = {block: list(_lines(changes)) for block, changes in blocks.items()}
+    told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
         return tuple(_shortened(*told.values()))
     first = [f"{block.title}: {lines[0]}" for block, lines in told.items()]
@@ -114,7 +121,7 @@ def _changes(attacked: Mapping[str, DifferenceRow], benign: Mapping[str, Differe
     return sorted(changes, key=lambda change: change.order)
 
 
-def _lines(changes: Sequence[_Change]) -> Iterator[str]:
+def _lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
     groups: dict[tuple[object, ...], list[_Change]] = {}
     for change in changes:
         groups.setdefault(change.key, []).append(change)
@@ -123,8 +130,19 @@ def _lines(changes: Sequence[_Change]) -> Iterator[str]:
             _told("ASR", [change.asr for change in same]),
             _told("benign utility", [change.utility for change in same]),
         ]
-        names = ", ".join(change.defense for change in same)
-        yield f"{names}: {', '.join(part for part in parts if part)}"
+        told = f": {', '.join(part for part in parts if part)}"
+        names = [change.defense for change in same]
+        yield f"{_named(names, None if width is None else width - cell_len(told))}{told}"
+
+
+def _named(names: Sequence[str], room: int | None) -> str:
+    """As many names as there is room for, at least the first, and how many more there are."""
+    for kept in range(len(names), 0, -1):
+        more = f" and {len(names) - kept} more" if kept < len(names) else ""
+        text = f"{', '.join(names[:kept])}{more}"
+        if room is None or cell_len(text) <= room:
+            break
+    return text
 
 
 def _told(name: str, same: Sequence[DifferenceRow | None]) -> str:
@@ -136,13 +154,14 @@ def _told(name: str, same: Sequence[DifferenceRow | None]) -> str:
     partly = max(row.only_baseline for row in rows) or max(row.only_compared for row in rows)
     shared = f" on the {first.n} cases they share" if partly else ""
     if _unchanged(first):
-        return f"{name} unchanged ({_shown(first.compared_value)}){shared}"
+        # The value stands in the table, unless the two have not the same cases.
+        return f"{name} unchanged ({_shown(first.compared_value)}){shared}" if shared else f"{name} unchanged"
     change = f"{name} {_shown(first.baseline_value)} -> {_shown(first.compared_value)}{shared}"
     p = max(row.p_holm for row in rows)
     if math.isnan(p):
         return f"{change} (too few tasks to test)"
     shown = "p <0.001" if p < 0.001 else f"p {p:.3f}"
-    return f"{change} ({shown})" if _differs(first) else f"{change} (not told apart, {shown})"
+    return f"{change} ({shown})" if _differs(first) else f"{name} not told apart{shared} ({shown})"
 
 
 def _unchanged(row: DifferenceRow) -> bool:

@@ -57,7 +57,8 @@ def fitted(grid: Grid, width: int) -> Fitted:
     said += left_out
     parts = tuple(_parts(tight, width))
     if len(parts) <= _MOST_PARTS and all(needed(part, stacks=True) <= width for part in parts):
-        return Fitted(parts, True, said)
+        stacks = len(parts) > 1 or needed(tight) > width
+        return Fitted(parts, stacks, said)
     return Fitted((tight,), True, said, written_out=True)
 
 
@@ -86,8 +87,9 @@ def word_lines(text: str, width: int, hang: str = "") -> list[str]:
 def _as_made(grid: Grid) -> Iterator[Fitted]:
     """The forms with every column in its place, the one liked best first."""
     if grid.beside:
-        yield Fitted((grid,))
-    if grid.in_terminal:
+        # A row is a line, and so are the headings while anything else can give way.
+        yield from (Fitted((form,)) for form in (grid, *grid.in_terminal))
+    elif grid.in_terminal:
         yield from (Fitted((tighter,), stacks=True) for tighter in grid.in_terminal)
     else:
         yield from (Fitted((grid,)), Fitted((grid,), stacks=True))
@@ -162,8 +164,7 @@ def _without_optional(grid: Grid, width: int) -> tuple[Grid, tuple[str, ...]]:
         if name in grid.header and needed(grid, stacks=True) > width:
             grid = _without(grid, [grid.header.index(name)])
             gone.append(name)
-    said = f"No room at this width for: {', '.join(gone)}. They are in a wider terminal, and in --full."
-    return grid, (said,) if gone else ()
+    return grid, (f"Too narrow for: {', '.join(gone)}.",) if gone else ()
 
 
 def _without(grid: Grid, places: Sequence[int]) -> Grid:

@@ -10,12 +10,11 @@ from enum import StrEnum
 from typing import Any, assert_never, get_args, get_type_hints
 
 import orjson
-from rich.console import Console
 
 from agentsys.analysis.tables.document import Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.analysis.tables.write_html import html_document
-from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
 
 FILE_WIDTH = 160
@@ -118,7 +117,7 @@ def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> byte
     """
     match form:
         case OutputFormat.TABLE:
-            return _table(output.screen or output.document, width).encode()
+            return terminal_text(output.screen or output.document, width).encode()
         case OutputFormat.MARKDOWN:
             return markdown_document(output.document).encode()
         case OutputFormat.LATEX:
@@ -147,13 +146,6 @@ def csv_text(records: LongForm) -> str:
 def json_text(value: Any) -> str:
     """Indented JSON without characters that steer a terminal; what is undefined or missing is `null`."""
     return orjson.dumps(_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
-
-
-def _table(document: Document, width: int) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width)
-    console.print(terminal_document(document), crop=False)
-    return text.getvalue()
 
 
 def _with_texts(row: Mapping[str, Any], safe: Callable[[str], str]) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+
+from rich.cells import cell_len
 
 from agentsys.amounts import counted, duration, short_count
 from agentsys.analysis.metrics.measures import dollars, tokens
@@ -17,34 +20,78 @@ from agentsys.analysis.metrics.rates import (
 )
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import BEST, MISSING, Document, Grid, GridCell, cells, interval_text
+from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.finding import BASELINE
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
+from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
+LINES = 15
+"""Lines of a screen with up to `ROWS` rows, those included that the command itself prints below it."""
+ROWS = 6
+"""Rows that have room in these; each further one takes a line of its own."""
 NOTES = 3
-"""Notes on the screen: the first ones, for the most important come first."""
+"""Notes on the screen at most: the first ones, for the most important come first."""
+FINDINGS = 3
+"""Lines of findings on the screen at most."""
+ENDING = 2
+"""Lines that a command prints below the screen: what was spent, and what to type next."""
+NARROW = 80
+"""Columns on which a note takes one line; what is longer is folded."""
+MORE = "(more: --full)"
+_CLAUSE = re.compile(r"[.;:](?= )| (?=\()")
+"""Where a note can be folded."""
 QUALITY = "Quality"
-_TOKENS = "Tokens"
+_N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
 _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
 """Metric -> heading, where a shorter one does."""
 
-_LEGEND = (
-    f"Percent with 95% intervals, {BEST} best; n benign + attacked cases; tokens as a multiple of none's."
-)
+_LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 
 
-def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[str] = ()) -> Document:
-    """Arrange the finding, one grid per model and benchmark, and a few notes.
+def results_screen(
+    found: Report, cases: Sequence[CaseRow], findings: Sequence[str], width: int, ending: int = ENDING
+) -> Document:
+    """Arrange the finding, one grid per model and benchmark, and as many notes as there is room for.
 
     Args:
         found: What was measured, from `agentsys.analysis.tables.report.report`.
         cases: The cases it was made of.
         findings: Lines from `agentsys.analysis.tables.finding.findings`.
+        width: Columns of the terminal.
+        ending: Lines that are printed below it.
     """
     relative = relative_tokens(cases)
-    sections = [(_title(sheet), [_grid(sheet, relative)]) for sheet in sheets(found.rows, found.titles)]
-    return Document(sections, (_LEGEND, *found.notes[:NOTES]), quotable=findings)
+    grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
+    bare = Document([(title, [grid]) for title, grid in grids], (), dense=True)
+    room = LINES + max(sum(len(grid.rows) for _, grid in grids) - ROWS, 0) - ending - _lines(bare, width)
+    notes = [_folded(note, width) for note in found.notes]
+    # The first finding and the first note always stand there: without them the numbers mislead.
+    told = _fitting(findings[:FINDINGS], width, room - 1)
+    told_lines = _lines(replace(bare, sections=(), quotable=told), width)
+    return replace(bare, quotable=told, notes=_fitting(notes[:NOTES], width, room - told_lines))
+
+
+def _lines(document: Document, width: int) -> int:
+    return len(terminal_text(document, width).splitlines())
+
+
+def _fitting(texts: Sequence[str], width: int, room: int) -> Sequence[str]:
+    """The first of some texts, as many as so many lines hold, and one at least."""
+    kept = len(texts)
+    while kept > 1 and _lines(Document((), (), quotable=texts[:kept], dense=True), width) > room:
+        kept -= 1
+    return texts[:kept]
+
+
+def _folded(note: str, width: int) -> str:
+    """A note on one line: if it is longer, its first clauses, and where the rest is."""
+    room = max(width, NARROW) - cell_len(MORE) - 1
+    if cell_len(plain(note)) <= max(width, NARROW):
+        return note
+    ends = [end.start() for end in _CLAUSE.finditer(note) if cell_len(plain(note[: end.start()])) <= room]
+    return f"{note[: ends[-1]]} {MORE}" if ends else note
 
 
 def _title(sheet: Sheet) -> str:
@@ -53,15 +100,8 @@ def _title(sheet: Sheet) -> str:
     return f"{sheet.title}{under}"
 
 
-def more_line(found: Report) -> str:
-    """What `--full` has besides."""
-    left = len(found.notes) - NOTES
-    tables = "suites and tables of what else was measured" if found.measured or found.denials else "suites"
-    return f"{tables}, {counted(left, 'more note')}" if left > 0 else tables
-
-
 def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
-    """All columns; for a narrow terminal without the interval of the quality, which is a product of two."""
+    """All columns; in a narrow terminal without the interval of the quality, which is a product of two."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
@@ -77,11 +117,22 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
         for line in lines
     ]
     titles = [_TITLES.get(metric, sheet.titles[metric]) for metric in metrics]
-    header = (*names, *titles, "n", "Errors", _TOKENS)
+    header = (*names, *titles, _N, _ERRORS, _TOKENS)
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
-    optional = (_TOKENS, QUALITY)
-    grid = Grid("overall", header, rows, len(names), breaks=ends, beside=True, optional=optional)
-    return replace(grid, in_terminal=(grid, _without_interval(grid, QUALITY)))
+    # The quality goes first: the two numbers that it is made of stay.
+    grid = Grid(
+        "overall",
+        header,
+        rows,
+        len(names),
+        breaks=ends,
+        beside=True,
+        optional=(QUALITY, _TOKENS),
+        legend=_LEGEND,
+    )
+    tight = _without_interval(grid, QUALITY)
+    tighter = _errors_behind_n(tight) if any(line.errors for line in lines) else tight
+    return replace(grid, in_terminal=(tight, tighter))
 
 
 def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
@@ -104,6 +155,17 @@ def _without_interval(grid: Grid, name: str) -> Grid:
     place = grid.header.index(name) if name in grid.header else -1
     rows = [tuple(c._replace(detail="") if i == place else c for i, c in enumerate(row)) for row in grid.rows]
     return replace(grid, rows=rows)
+
+
+def _errors_behind_n(grid: Grid) -> Grid:
+    """Put the errors into the column of the cases, `32+31 (1)`, in a heading of its own: `n (errors)`."""
+    place = grid.header.index(_N)
+    rows = [
+        (*row[:place], GridCell(f"{row[place].text} ({row[place + 1].text})"), *row[place + 2 :])
+        for row in grid.rows
+    ]
+    header = (*grid.header[:place], f"{_N} (errors)", *grid.header[place + 2 :])
+    return replace(grid, header=header, rows=rows)
 
 
 def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 
@@ -16,6 +17,8 @@ from agentsys.analysis.tables.document import BEST, Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.fit import GAP, Fitted, beside_widths, fitted, stacked, word_lines
 
+BULLET = "- "
+"""What a sentence that can be quoted begins with."""
 _FREE = 10_000
 """Columns of a console in which everything fits."""
 
@@ -28,24 +31,31 @@ def terminal_document(document: Document) -> RenderableType:
     return Group(*_parts(document))
 
 
+def terminal_text(document: Document, width: int) -> str:
+    """What a terminal of so many columns shows of a document, without colours."""
+    text = io.StringIO()
+    Console(file=text, width=width).print(terminal_document(document), crop=False)
+    return text.getvalue()
+
+
 def _parts(document: Document) -> Iterator[RenderableType]:
     if document.title:
         yield Wrapped(plain(document.title), style="bold")
-    yield from (Wrapped(f"- {plain(sentence)}", "bold", hang="  ") for sentence in document.quotable)
-    if document.title or document.quotable:
+    yield from (Wrapped(f"{BULLET}{plain(sentence)}", "bold", hang="  ") for sentence in document.quotable)
+    if (document.title or document.quotable) and not document.dense:
         yield Text()
     for heading, grids in document.sections:
         yield Wrapped(plain(heading), style="bold")
         for grid in grids:
-            yield from _shown(grid)
+            yield from _shown(grid, document.dense)
     yield from (Wrapped(plain(note), style="dim") for note in document.notes)
     yield from (_Command(plain(command)) for command in document.commands)
 
 
-def _shown(grid: Grid) -> Iterator[RenderableType]:
+def _shown(grid: Grid, dense: bool) -> Iterator[RenderableType]:
     if grid.captioned:
         yield Wrapped(plain(grid.caption), style="dim")
-    yield FittedGrid(grid)
+    yield FittedGrid(grid, dense)
 
 
 class Wrapped:
@@ -70,10 +80,14 @@ class FittedGrid:
     """A grid that arranges itself for the console it is printed on (`agentsys.analysis.tables.fit`).
 
     Print it with `crop=False`: what cannot be made to fit, a name wider than the console, is not cut.
+
+    Args:
+        grid: What to show.
+        dense: Whether no empty line follows it.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    def __init__(self, grid: Grid, dense: bool = False) -> None:
+        self.grid, self.dense = grid, dense
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
@@ -84,8 +98,10 @@ class FittedGrid:
                     yield from _paragraph(part, row, options.max_width)
         else:
             yield from _tables(shown, console, options)
-        yield from (Wrapped(plain(line), style="dim") for line in shown.said)
-        yield Text()
+        if below := " ".join(filter(None, (*shown.said, self.grid.legend))):
+            yield Wrapped(plain(below), style="dim")
+        if not self.dense:
+            yield Text()
 
 
 def _tables(shown: Fitted, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -15,6 +15,7 @@ from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_screen import relative_tokens, results_screen, spent_line
+from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.cli import app
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
@@ -39,16 +40,23 @@ NONE, STOPS = grid("none", hit=True), grid("stops", hit=False)
 
 def test_the_finding_says_what_changed_by_the_paired_test_and_what_did_not() -> None:
     lines = findings([*NONE, *STOPS, *grid("idle", hit=True)])
-    assert re.fullmatch(
-        r"stops: ASR 100.0 -> 0.0 \(p <?0.0\d+\), benign utility unchanged \(100.0\)", lines[0]
-    )
-    assert lines[1] == "idle: ASR unchanged (100.0), benign utility unchanged (100.0)"
+    assert re.fullmatch(r"stops: ASR 100.0 -> 0.0 \(p <?0.0\d+\), benign utility unchanged", lines[0])
+    assert lines[1] == "idle: ASR unchanged, benign utility unchanged"
 
 
 def test_defenses_with_the_same_numbers_share_a_line_and_a_loss_of_utility_is_named() -> None:
     lines = findings([*NONE, *STOPS, *grid("also", hit=False), *grid("dumb", hit=False, solved=False)])
     assert lines[0].startswith("also, stops: ASR 100.0 -> 0.0")
     assert "dumb: ASR 100.0 -> 0.0" in lines[1] and "benign utility 100.0 -> 0.0 (p " in lines[1]
+
+
+def test_defenses_that_share_a_line_are_counted_where_it_has_no_room_for_their_names() -> None:
+    cases = [*NONE, *STOPS, *grid("also_with_a_long_name", hit=False), *grid("and_another", hit=False)]
+    (whole,) = findings(cases)
+    (line,) = findings(cases, width=len(whole) - 1)
+    assert whole.startswith("also_with_a_long_name, and_another, stops: ASR 100.0 -> 0.0")
+    assert line.startswith("also_with_a_long_name and 2 more: ASR 100.0 -> 0.0")
+    assert findings(cases, width=10) == (line,)
 
 
 def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
@@ -62,7 +70,7 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
         r.p_holm for r in found.rows if (r.metric, r.suite, r.cases) == ("targeted_asr", "overall", "all")
     )
     assert p > 0.05
-    assert f"(not told apart, p {p:.3f})" in line
+    assert line == f"luck: ASR not told apart (p {p:.3f}), benign utility unchanged"
 
 
 @pytest.mark.parametrize("cases", [NONE, STOPS])
@@ -81,7 +89,7 @@ def test_several_models_have_a_line_each() -> None:
 
 
 def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
-    document = results_screen(report(Reading(tuple(cases)), replicates=50), cases)
+    document = results_screen(report(Reading(tuple(cases)), replicates=50), cases, (), 200)
     ((_, (found,)),) = document.sections
     return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
 
@@ -111,7 +119,61 @@ def test_attacks_stand_below_each_other_with_a_best_each() -> None:
     assert [line[header.index("ASR")].strip() for line in rows] == ["100.0", "0.0*"] * 2
 
 
-def test_the_screen_has_three_notes_and_says_how_many_more_there_are(tmp_path: Path) -> None:
+SHIPPED = (
+    "agentsys",
+    "camel_strict",
+    "prompt_sandwiching",
+    "phrase_detector",
+    "progent",
+    "tool_filter",
+    "melon",
+)
+
+
+@pytest.mark.parametrize("others", range(1, 8))
+@pytest.mark.parametrize("lost", [0, 3])
+def test_up_to_six_defenses_take_fifteen_lines_and_each_further_one_a_line(others: int, lost: int) -> None:
+    cases = [replace(case, tokens_by_role={"agent": 10}) for case in NONE]
+    for place, name in enumerate(SHIPPED[:others]):
+        hit, solved = place % 3 == 1, place % 2 == 0
+        more = grid(name, hit, solved, model="gpt-4o", tokens_by_role={"agent": 10 + place})
+        cases += [replace(case, status="error", error_kind="server") for case in more[:lost]] + more[lost:]
+    cases = [replace(case, model="gpt-4o-mini-2024-07-18", duration_s=1.0) for case in cases]
+    found, said = report(Reading(tuple(cases)), replicates=20), findings(cases, width=78)
+    screen = results_screen(found, cases, said, 80)
+    lines = terminal_text(screen, 80).splitlines()
+    # With what the command says below.
+    assert len(lines) + 2 <= 15 + max(others + 1 - 6, 0)
+    assert lines[0].startswith(f"- {said[0]}"[:40])
+    assert sum(line.startswith(("none ", *(f"{name} " for name in SHIPPED))) for line in lines) == others + 1
+    assert ("Errors" in "".join(lines)) or ("(errors)" in "".join(lines))
+    assert any(line.startswith("Errored cases are left out of the rates") for line in lines) is (lost > 0)
+    assert 1 <= len(screen.notes) <= 3
+    assert all(len(note) <= 80 for note in screen.notes)
+
+
+def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
+    long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
+    found = replace(report(Reading(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d"))
+    notes = results_screen(found, NONE, (), 80).notes
+    assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40, "c"]
+    assert results_screen(found, NONE, (), 400).notes[0] == long
+
+
+def test_errors_stand_behind_the_cases_where_there_is_little_room() -> None:
+    cases = [
+        replace(case, defense="prompt_guard") if case.defense == "stops" else case for case in (*NONE, *STOPS)
+    ]
+    cases = [
+        replace(case, status="error", error_kind="server") if i == 1 else case for i, case in enumerate(cases)
+    ]
+    found = report(Reading(tuple(cases)), replicates=20)
+    wide, narrow = (terminal_text(results_screen(found, cases, (), width), width) for width in (120, 80))
+    assert "Errors" in wide and "n (errors)" not in wide
+    assert "n (errors)" in narrow and "18+125 (1)" in narrow and "18+126 (0)" in narrow
+
+
+def test_the_screen_has_three_notes_and_says_where_the_others_are(tmp_path: Path) -> None:
     for case in (*NONE[:5], *STOPS[:5]):
         fields = {"suite": case.suite, "defense": case.defense, "attack": case.attack, "model": "simulated"}
         store_own(tmp_path, case_of(**fields, injection_task_id=case.injection_task_id), simulated=True)
@@ -119,10 +181,10 @@ def test_the_screen_has_three_notes_and_says_how_many_more_there_are(tmp_path: P
     full = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout
     assert "simulated on agentdojo v1.2.2" in shown and "simulated (simulated)" not in shown
     assert "simulated: a scripted agent, not a language model" in shown
-    assert f"More: agentsys results {tmp_path} --full (suites" in shown
-    assert shown.rstrip().endswith(f"Next: agentsys report {tmp_path}")
+    assert shown.rstrip().endswith(f"Next: agentsys report {tmp_path} (results DIR --full: all notes)")
+    assert full.rstrip().endswith(f"Next: agentsys report {tmp_path}")
     assert "By suite, %" in full and "By suite, %" not in shown
-    assert len(shown.splitlines()) < 20
+    assert len(shown.splitlines()) <= 15
 
 
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
