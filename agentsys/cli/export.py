@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from agentsys.cli.output import say
 from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
@@ -36,8 +37,8 @@ def export(
 
     done = written(reading.cases, out)
     left = f"; {done.left_out} injection tasks run alone left out" if done.left_out else ""
-    print(one_line(f"{done.folder}: {_count(done.logs, 'log')}, {_count(done.cases, 'case')}{left}."))
-    print(one_line(f"Look at them: inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580"))
+    say(one_line(f"{done.folder}: {_count(done.logs, 'log')}, {_count(done.cases, 'case')}{left}."))
+    say(one_line(f"Look at them: inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580"))
 
 
 def _count(number: int, what: str) -> str:

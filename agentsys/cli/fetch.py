@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 
@@ -49,7 +50,7 @@ def _asb(to: Path | None, source: str | None) -> None:
     done = download(to or fetched_folder(), source or URL)
     said = f"{len(done.files)} files, checksums as expected" if done.files else "there already, as expected"
     option = "fetched" if to is None else str(to)
-    print(one_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))
+    say(one_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))
 
 
 def _agentdyn(to: Path | None, source: str | None) -> None:
@@ -58,7 +59,7 @@ def _agentdyn(to: Path | None, source: str | None) -> None:
     done = fetch_agentdyn(to, source)
     said = f"{done.files} files" if done.fresh else "there already"
     option = "" if to is None else f" benchmark.source={to}"
-    print(one_line(f"{done.folder}: {said}, checksum as expected. Use it with benchmark=agentdyn{option}"))
+    say(one_line(f"{done.folder}: {said}, checksum as expected. Use it with benchmark=agentdyn{option}"))
 
 
 _BENCHMARKS: Mapping[str, Callable[[Path | None, str | None], None]] = {"agentdyn": _agentdyn, "asb": _asb}
@@ -75,5 +76,5 @@ def _runs(what: str, pipeline: str | None, to: Path | None, source: str | None) 
         if known
         else "no checksum of these is known, so nothing says they are unchanged"
     )
-    print(one_line(f"{done.folder}: {said}, {checked}."))
-    print(one_line(f"Next: agentsys results {done.folder}"))
+    say(one_line(f"{done.folder}: {said}, {checked}."))
+    say(one_line(f"Next: agentsys results {done.folder}"))

@@ -13,6 +13,7 @@ from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
+from agentsys.cli.output import say
 from agentsys.cli.stored_runs import (
     ConfigDirOption,
     ErrorsOption,
@@ -66,7 +67,7 @@ def report(
     )
     path = out or default_page(folders[0], reading)
     _write(path, made.html)
-    print(_summary(path, made))
+    say(_summary(path, made))
 
 
 def default_page(folder: Path, reading: Reading) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.results_screen import results_screen, spent_line
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
@@ -34,6 +35,7 @@ from agentsys.cli.stored_runs import (
     say_unfinished,
 )
 from agentsys.cli.terminal import one_line
+from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
 
 BestAttackOption = Annotated[
@@ -96,13 +98,27 @@ def results(
             print(one_line(note), file=sys.stderr)
         put(results_output(found), form, out)
         return
-    shown = form is OutputFormat.TABLE and not full
-    width = FILE_WIDTH if out is not None else shown_width()
-    said = findings(reading.cases, errors, width=width - len(BULLET) if shown else None)
-    below = [spent_line(reading.cases), *paid_lines(folders), next_line(folders, full=full)]
+    _show(found, reading.cases, folders, errors, form, out, full=full)
+
+
+def _show(
+    found: Report,
+    cases: Sequence[CaseRow],
+    folders: Sequence[Path],
+    errors: ErrorRule,
+    form: OutputFormat,
+    out: Path | None,
+    *,
+    full: bool,
+) -> None:
+    """Write what people read: of a table, unless all of it is asked for, one screen."""
+    screen = form is OutputFormat.TABLE and not full
+    width = shown_width() if out is None else FILE_WIDTH
+    below = [spent_line(cases), *paid_lines(folders), next_line(folders, full=full)]
+    said = findings(cases, errors, width=width - len(BULLET) if screen else None)
     ending = sum(len(word_lines(line, width)) for line in below)
-    screen = results_screen(found, reading.cases, said, width, ending) if shown else None
-    put(results_output(found, said, screen), form, out)
+    shown = results_screen(found, cases, said, width, ending) if screen else None
+    put(results_output(found, said, shown), form, out)
     if form is OutputFormat.TABLE and out is None:
         for line in below:
             say(line)

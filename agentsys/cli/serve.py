@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentsys.cli.output import say
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,9 +66,10 @@ def serve(
     }
     model = _model(version, options, overrides or ())
     with start(model, faults=planned, latency_s=latency_ms / 1000, host=host, port=port) as server:
-        print(_banner(server), flush=True)
+        say(_banner(server))
+        sys.stdout.flush()
         wait_for_interrupt()
-        print(_summary(server), flush=True)
+        say(_summary(server))
 
 
 def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:

@@ -11,6 +11,7 @@ import typer
 from agentsys.catalog import node
 from agentsys.cli.help.completion import names_in, overrides_beginning_with
 from agentsys.cli.help.lazy import LazyCommand
+from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line, printable
 from agentsys.named_module import import_from
 
@@ -99,7 +100,7 @@ def defense(
     plugin_path: PluginPath = None,
 ) -> None:
     """Print what a defense does, as its config sets it: what a defense-aware attacker is told."""
-    print(printable(defense_text(name, config_dir or [], plugin_path or [])))
+    say(defense_text(name, config_dir or [], plugin_path or []))
 
 
 def defense_text(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
@@ -119,7 +120,7 @@ def prompts(
     built = _built(defense, config_dir or [], plugin_path or [])
     texts: dict[str, str] = built.prompts() if hasattr(built, "prompts") else {}
     if not texts:
-        print(f"Defense '{one_line(defense)}' has no prompts of its own.")
+        say(f"Defense '{defense}' has no prompts of its own.")
     for name, text in texts.items():
         print(f"=== {one_line(name)} ===\n{printable(text).rstrip()}\n")
 
@@ -164,7 +165,7 @@ def attack(
     chosen = [f"attack={name}", *(overrides or [])]
     shown = attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
     for source in shown.sources:
-        print(one_line(source))
+        say(one_line(source))
     for vector, text in shown.texts.items():
         print(f"=== {one_line(vector)} ===\n{printable(text.written)}\n")
         if text.read != text.written:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from agentsys.cli.output import say
 from agentsys.cli.serve import wait_for_interrupt
 from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
@@ -35,7 +37,6 @@ def view(
             raise ConfigError(f"No folder '{folder}'. Give the log folder of a run, e.g. results/runs.")
     with ViewServer(followed, Names(names), host=host, port=port) as server:
         listed = ", ".join(str(folder) for folder in followed)
-        print(
-            one_line(f"{listed}: open {server.address} (only from this machine); Ctrl-C stops."), flush=True
-        )
+        say(one_line(f"{listed}: open {server.address} (only from this machine); Ctrl-C stops."))
+        sys.stdout.flush()
         wait_for_interrupt()
