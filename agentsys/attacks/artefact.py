@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +23,8 @@ class ArtefactEntry(_ArtefactPart):
     suite: str
     user_task: str | None
     """None: the text stands for every user task of the suite (mode `transfer`)."""
-    injection_task: str
+    injection_task: str | None
+    """None: the text is a template for every injection task (mode `template`)."""
     text: str = Field(min_length=1)
     """Goes into every injection vector of the user task."""
     success: bool
@@ -33,17 +35,25 @@ class ArtefactEntry(_ArtefactPart):
     """Texts that were really run; None in files of older searches."""
     homes: tuple[str, ...] = ()
     """The user tasks it was searched on, in mode `transfer`."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """The user and injection tasks it was searched on, in mode `template`."""
+    variant: int = Field(0, ge=0)
+    """Which of several texts for the same tasks, from 0, the best."""
+    score: int | None = None
+    """The judge's, 1 to 10; None in files of one text per search."""
+    attempt: int | None = None
+    """The number of the attempt with which it was tried first, likewise."""
 
 
 class Artefact(_ArtefactPart):
     """The searches of one attack against one agent (docs/attacks.md has the format in words)."""
 
-    format: Literal[1] = 1
-    """Raised when a field changes its meaning."""
+    format: Literal[1, 2] = 1
+    """2: with several texts for the same tasks, or with templates."""
     attack: str
     """The attack's label in results, e.g. `pair-transfer`."""
     mode: str
-    """`transfer` or `per_case`."""
+    """`transfer`, `per_case` or `template`."""
     benchmark: str
     version: str
     model: str
@@ -56,27 +66,46 @@ class Artefact(_ArtefactPart):
         counted = Counter(_key(entry) for entry in self.entries)
         twice = [key for key, times in counted.items() if times > 1]
         if twice:
-            raise ValueError(f"two texts for {' '.join(twice[0]).strip()!a}; keep one")
+            raise ValueError(f"two texts for {' '.join(twice[0][:3]).strip()!a}; keep one")
         return self
 
-    def entry(self, suite: str, user_task: str, injection_task: str) -> ArtefactEntry | None:
+    @property
+    def variants(self) -> tuple[int, ...]:
+        """The numbers that texts have."""
+        return tuple(sorted({entry.variant for entry in self.entries}))
+
+    def entry(self, suite: str, user_task: str, injection_task: str, variant: int = 0) -> ArtefactEntry | None:
         """The entry for one pair of tasks: its own, else the one for every user task."""
-        fits = [e for e in self.entries if (e.suite, e.injection_task) == (suite, injection_task)]
+        numbered = (e for e in self.entries if e.suite == suite and e.variant == variant)
+        fits = [e for e in numbered if e.injection_task in (injection_task, None)]
         own = (e for e in fits if e.user_task == user_task)
         return next(own, None) or next((e for e in fits if e.user_task is None), None)
 
-    def with_entry(self, entry: ArtefactEntry) -> Artefact:
-        """A copy with one more entry, in place of an older one for the same tasks; entries are sorted."""
-        kept = {_key(old): old for old in (*self.entries, entry)}
-        return self.model_copy(update={"entries": tuple(kept[key] for key in sorted(kept))})
+    def with_search(self, entries: Sequence[ArtefactEntry]) -> Artefact:
+        """A copy with what one search found, in place of what an older one found for the same tasks."""
+        tasks = {_key(entry)[:3] for entry in entries}
+        kept = {_key(old): old for old in self.entries if _key(old)[:3] not in tasks}
+        kept |= {_key(entry): entry for entry in entries}
+        several = any(entry.variant or entry.injection_task is None for entry in kept.values())
+        listed = tuple(kept[key] for key in sorted(kept))
+        return self.model_copy(update={"format": 2 if several else 1, "entries": listed})
 
     def as_json(self) -> bytes:
-        """The file's content."""
-        return json.dumps(self.model_dump(), indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        """The file's content. What only files of format 2 have stands in these alone."""
+        listed = self.model_dump()
+        if self.format == 1:
+            listed["entries"] = [
+                {name: value for name, value in entry.items() if name not in _SECOND}
+                for entry in listed["entries"]
+            ]
+        return json.dumps(listed, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _key(entry: ArtefactEntry) -> tuple[str, str, str]:
-    return entry.suite, entry.injection_task, entry.user_task or ""
+_SECOND = ("pairs", "variant", "score", "attempt")
+
+
+def _key(entry: ArtefactEntry) -> tuple[str, str, str, int]:
+    return entry.suite, entry.injection_task or "", entry.user_task or "", entry.variant
 
 
 def read_artefact(path: Path) -> Artefact:

@@ -45,4 +45,4 @@ class SamplerAttack(Searched):
 
     def _sample(self, quest: Quest, place: Place) -> Callable[[ChatModel], Proposal]:
         request = self.attacker_of(quest).request(place, ())
-        return lambda model: self._asked(model, quest, request)
+        return lambda model: self.asked(model, quest, request)

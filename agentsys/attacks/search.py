@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agentsys.abilities import ReplaysTexts, SearchesTexts
 from agentsys.attacks.knowledge import Surroundings
@@ -45,6 +45,10 @@ class Quest:
     """What becomes of a text whose characters cannot all be injected; None: all of them can."""
     known: Surroundings = field(default_factory=Surroundings)
     """What of it is shown is up to the attack's `knowledge`."""
+    pairs: tuple[Quest, ...] = ()
+    """In mode `template`, the pairs of tasks that candidates are tried on, each as a quest of its own."""
+    seeds: tuple[str, ...] = ()
+    """In mode `template`, templates that the search can start from."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +131,16 @@ class Attempt:
 class Target(Protocol):
     """The whole defended agent on one case."""
 
-    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(
+        self, place: Place, propose: Callable[[ChatModel], Proposal], pair: int | None = None
+    ) -> Attempt:
         """Try the next candidate.
 
         Args:
             place: Its place in the search.
             propose: Asks the attacker's model for it. Not called where the attempt of this number was
                 made before: then that one is returned.
+            pair: In mode `template`, which of the quest's pairs it is tried on, from 0.
         """
         ...
 
@@ -147,12 +154,13 @@ class SearchedAttack(Attack, Protocol):
     searched: bool
     """True: what a simulated victim obeys depends on the wording."""
     mode: str
-    """`transfer`: one search per injection task, made on some of the suite's user tasks;
-    `per_case`: one per case."""
+    """`transfer`: one search per injection task, made on some of the suite's user tasks; `per_case`: one per
+    case; `template`: one per suite, for a text with placeholders, made on some of its pairs of tasks."""
     budget: int
     """Most attempts of one search, the start text's included."""
     search_on: int
-    """User tasks that each candidate is tried on in mode `transfer`."""
+    """User tasks that each candidate is tried on in mode `transfer`; in mode `template`, the pairs of tasks
+    that candidates are tried on in turn, one per attempt."""
     replays: bool
     """Whether the texts come from an artefact, so that nothing is searched."""
 
@@ -175,14 +183,34 @@ def searches_texts(attack: Attack) -> bool:
     return isinstance(attack, SearchesTexts) and attack.searched
 
 
-def chosen(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt whose text a search settles on; None if none was tried.
+def ranked(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The distinct texts that were tried, best first, each as its best attempt.
 
     The one that succeeded on most user tasks, then the one with the best score, then the earliest: so the
     start text, which comes first, is given up for a better one only.
     """
     tried = [attempt for attempt in attempts if attempt.proposal.refused is None]
-    return max(tried, key=lambda a: (a.success, a.share, a.judgement.score, -a.number), default=None)
+    order = sorted(tried, key=lambda a: (-a.success, -a.share, -a.judgement.score, a.number))
+    return list({attempt.proposal.text: attempt for attempt in reversed(order)}.values())[::-1]
+
+
+def chosen(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The attempt whose text a search settles on; None if none was tried."""
+    return next(iter(ranked(attempts)), None)
+
+
+@runtime_checkable
+class SettlesOnTexts(Protocol):
+    """A searching attack that says which of its texts are kept; of others the best one is."""
+
+    def settled_on(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+        """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
+        ...
+
+
+def settled_on(attack: Attack, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """The attempts whose texts are kept of a search, best first; the run's own cases have the first one's."""
+    return attack.settled_on(attempts) if isinstance(attack, SettlesOnTexts) else ranked(attempts)[:1]
 
 
 def attackers_fault(attempts: Sequence[Attempt]) -> str | None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from agentsys.attacks.artefact import Artefact, read_artefact
 from agentsys.errors import ConfigError, unknown_name
 
-MODES = ("transfer", "per_case")
+TRANSFER, PER_CASE, TEMPLATE = "transfer", "per_case", "template"
+MODES = (TRANSFER, PER_CASE)
+"""The modes that one may choose; `template` is that of an attack that searches for templates."""
 TOPIC = ("model", "none")
 JUDGES = ("calls", "model")
 
@@ -44,14 +46,22 @@ class SearchOptions:
     """Orders the attacker's strategies and breaks ties; None: 0."""
     artefact: str | None = None
     """A file of an earlier search: its texts are used and nothing is searched; None: search."""
+    variant: int | None = None
+    """Which of the artefact's texts for the same tasks, from 0; None: the best, which is 0."""
+    save_all: bool = False
+    """Whether the artefact keeps every distinct text that was tried, best first, and not the best alone."""
 
     def __post_init__(self) -> None:
         _check_choice("attack.mode", self.mode, MODES)
-        if self.mode == "transfer":
+        if self.mode == TRANSFER:
             check_count("attack.search_on", self.search_on)
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise ConfigError(f"attack.seed is {self.seed!r}; give a whole number, or null for the run's.")
         _check_temperature(self.temperature)
+        if not isinstance(self.save_all, bool):
+            raise ConfigError(f"attack.save_all is {self.save_all!r}; give true or false.")
+        if self.variant is not None and self.artefact is None:
+            raise ConfigError("attack.variant chooses among the texts of attack.artefact; give both.")
         _check_choice("attack.on_topic", self.on_topic, TOPIC)
         _check_choice("attack.judge", self.judge, JUDGES)
 
@@ -89,6 +99,9 @@ class SearchOptions:
                 f" {name!r}; choose the attack, attack.mode and attack.knowledge of that search, or give the"
                 " file to attack=cached."
             )
+        if self.variant is not None and self.variant not in artefact.variants:
+            known = ", ".join(map(str, artefact.variants))
+            raise ConfigError(f"attack.variant is {self.variant!r}; the artefact has {known}.")
         return artefact
 
 

@@ -19,8 +19,17 @@ from agentsys.attacks.knowledge import knowledge_named
 from agentsys.attacks.literal import escaped
 from agentsys.attacks.opi import ObservationInjection, attack_tool
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.search import Attempt, Judgement, Place, Proposal, QueryFacts, Quest, Target
-from agentsys.attacks.search_options import SearchOptions
+from agentsys.attacks.search import (
+    Attempt,
+    Judgement,
+    Place,
+    Proposal,
+    QueryFacts,
+    Quest,
+    Target,
+    ranked,
+)
+from agentsys.attacks.search_options import TRANSFER, SearchOptions
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import Attack, AttackKind, Victim
 from agentsys.errors import ConfigError
@@ -58,12 +67,13 @@ class Searched:
         self.mode = options.mode
         self.knowledge = knowledge_named(options.knowledge)
         self.attacker = options.attacker
-        self.search_on = options.search_on if options.mode == "transfer" else 1
+        self.search_on = options.search_on if options.mode == TRANSFER else 1
         self.seed = options.seed or 0
         self._options = options
         self._feedback = feedback_named(options.feedback)
         self._told = options.told()
         self._artefact = options.artefact_of(name)
+        self._variant = options.variant or 0
 
     @property
     def replays(self) -> bool:
@@ -75,7 +85,7 @@ class Searched:
     ) -> bool:
         """Say yes, except where the artefact has no text."""
         ids = (suite.name, user_task.ID, injection_task.ID)
-        return self._artefact is None or self._artefact.entry(*ids) is not None
+        return self._artefact is None or self._artefact.entry(*ids, self._variant) is not None
 
     def injections(
         self,
@@ -92,7 +102,7 @@ class Searched:
         """
         if self._artefact is None:
             return plain_attack(injection_task).injections(suite, user_task, injection_task, victim)
-        entry = self._artefact.entry(suite.name, user_task.ID, injection_task.ID)
+        entry = self._artefact.entry(suite.name, user_task.ID, injection_task.ID, self._variant)
         if entry is None:
             raise ConfigError(
                 f"attack.artefact has no text for suite {suite.name}, {user_task.ID}, {injection_task.ID}."
@@ -106,6 +116,11 @@ class Searched:
     def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
         """Make attempts until one succeeds or the budget is spent."""
         raise NotImplementedError
+
+    def settled_on(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+        """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
+        found = ranked(attempts)
+        return found if self._options.save_all else found[:1]
 
     def judged(self, quest: Quest, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """The score of a query and what its attacker hears of it."""
@@ -131,7 +146,7 @@ class Searched:
     def first(self, model: ChatModel, quest: Quest) -> Proposal:
         """The attacker's first proposal, asked for in fresh conversations until it gives one."""
         for variation in range(1, OPENINGS + 1):
-            found = self._asked(model, quest, self._first_request(quest, variation))
+            found = self.asked(model, quest, self._first_request(quest, variation))
             if found.fault is None:
                 break
         return found
@@ -160,23 +175,23 @@ class Searched:
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):
             return lambda model: ahead
         request = self.attacker_of(quest).request(place, tuple(path), variation, start)
-        return lambda model: self._asked(model, quest, request)
+        return lambda model: self.asked(model, quest, request)
 
-    def _asked(self, model: ChatModel, quest: Quest, request: ChatRequest) -> Proposal:
+    def asked(self, model: ChatModel, quest: Quest, request: ChatRequest) -> Proposal:
         """A proposal; where a reply gives none, its attacker is told why and asked again, free of budget."""
         messages = list(request.messages)
         for _ in range(1 + REASKS):
             said = text_of(model.complete(replace(request, messages=tuple(messages))).message)
             proposal = proposal_in(said)
             if proposal.fault is None:
-                return self._checked(model, quest, proposal)
+                return self.checked(model, quest, proposal)
             messages += [
                 assistant(said[:_ASKED_CHARS] or "(nothing)"),
                 user(UNUSABLE.format(why=proposal.refused)),
             ]
         return proposal
 
-    def _checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
+    def checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
         """The proposal in characters that can be injected, refused where the judge finds it off topic."""
         fit = escaped if self.literal else quest.mend
         text = proposal.text if quest.mend is None or fit is None else fit(proposal.text)

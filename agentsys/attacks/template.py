@@ -54,12 +54,19 @@ class TemplateAttack:
         Raises:
             NotInjectable: If no vector of this user task can carry an injection.
         """
-        values = {
-            "goal": injection_task.GOAL,
-            "user": victim.user_name,
-            "model": victim.model_name,
-            "task": user_task.PROMPT,
-        }
-        # One pass, so that braces inside a goal or a request are never taken for placeholders.
-        text = _PLACEHOLDER.sub(lambda found: str(values[found[1]]), self.template)
+        text = filled(self.template, user_task, injection_task, victim)
         return dict.fromkeys(injectable_vectors(suite, user_task), text)
+
+
+def filled(
+    template: str, user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any], victim: Victim
+) -> str:
+    """The template with the words of a pair of tasks in place of `{goal}`, `{user}`, `{model}`, `{task}`."""
+    values = {
+        "goal": injection_task.GOAL,
+        "user": victim.user_name,
+        "model": victim.model_name,
+        "task": user_task.PROMPT,
+    }
+    # One pass, so that braces inside a goal or a request are never taken for placeholders.
+    return _PLACEHOLDER.sub(lambda found: str(values[found[1]]), template)

@@ -149,6 +149,9 @@ class AttemptFacts(_Stored):
     lead: str | None = None
     """Where a candidate is tried on several user tasks: the one whose attempts hold the whole of the search.
     None in those; the others' attempts are further runs of the same candidates."""
+    suite_wide: bool = False
+    """Whether the search is for a template for every pair of the suite: then `text` has placeholders, the pair
+    it was tried on is the case's, and the search's attempts lie together under the suite."""
     tried_on: int = 1
     """User tasks the candidate was tried on; each is a query."""
     carried_out: int | None = None
@@ -163,7 +166,7 @@ class SearchFacts(_Stored):
     """The search behind a case's injected text."""
 
     mode: str
-    """`per_case` or `transfer`."""
+    """`per_case`, `transfer` or `template`."""
     budget: int
     """Most attempts it could make."""
     attempts: int
@@ -175,12 +178,18 @@ class SearchFacts(_Stored):
     """The user task it was made on, or led on."""
     homes: tuple[str, ...] = ()
     """In mode `transfer`, all user tasks it was made on: their cases are kept apart in results."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """In mode `template`, the user and injection tasks it was made on, kept apart likewise."""
     tried: int | None = None
     """Texts that were really run; None in older records."""
     fault: str | None = None
     """Why the search is none: the attacker gave no text (`attacker_refused`, `attacker_unreadable`)."""
     stopped: str | None = None
     """Why it ended before its budget: the same, where texts had been tried before."""
+
+    def made_on(self, case: Case) -> bool:
+        """Whether a case is one that its text was searched on, to be used on others."""
+        return case.user_task_id in self.homes or (case.user_task_id, case.injection_task_id) in self.pairs
 
 
 class CaseRecord(_Stored):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.attacks.attacker import ROLES
+from agentsys.attacks.search_options import TEMPLATE
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
 from agentsys.contracts import NotInjectable
 from agentsys.models.card import ModelCard, model_card
@@ -117,7 +118,9 @@ _FEEDBACK = "x" * 450
 def queries_of(jobs: Sequence[Job]) -> int:
     """Queries that the searches behind some cases can make."""
     searches = {search_key(job): searched_attack(job) for job in jobs if needs_search(job)}
-    return sum(attack.budget * attack.search_on for attack in searches.values())
+    return sum(
+        attack.budget * (1 if attack.mode == TEMPLATE else attack.search_on) for attack in searches.values()
+    )
 
 
 def attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
@@ -151,7 +154,9 @@ class _Unmoved:
     model: ChatModel
     number: int = 0
 
-    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(
+        self, place: Place, propose: Callable[[ChatModel], Proposal], pair: int | None = None
+    ) -> Attempt:
         self.number += 1
         proposal = propose(self.model)
         return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsys.attacks.attacker import ROLES
+from agentsys.attacks.search_options import PER_CASE
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
@@ -19,7 +20,7 @@ from agentsys.runs.run_case import (
     run_case,
     traceback_of,
 )
-from agentsys.runs.search.search_job import TRANSFER, needs_search, texts_for
+from agentsys.runs.search.search_job import needs_search, texts_for
 from agentsys.runs.search.searches import CellSearches, Found
 from agentsys.runs.search.stored_attempt import StoredAttempt, stored_attempt
 from agentsys.runs.store import Store
@@ -89,15 +90,15 @@ def _play(run: CaseRun, found: Found) -> None:
     """
     if found.text is None:
         raise SearchFailed(str(found.facts.fault), found.none, ends_run=False)
-    again = 1 if run.job.case.user_task_id in found.facts.homes else 0
+    again = 1 if found.facts.made_on(run.job.case) else 0
     play(run, texts_for(run.job, found.text), again)
 
 
 def _own_attempt(job: Job, store: Store, found: Found) -> StoredAttempt | None:
     """The attempt that was this very case with the text the search chose; it need not be run again."""
-    if found.attempt is None or found.facts.mode == TRANSFER:
+    if found.attempt is None or found.facts.mode != PER_CASE:
         return None
-    return stored_attempt(store, job.case, found.attempt, job.cell.settings.config_hash)
+    return stored_attempt(store, job, found.attempt)
 
 
 def _final(stored: StoredAttempt, found: Found) -> CaseRecord:

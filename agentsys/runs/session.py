@@ -21,7 +21,7 @@ from agentsys.runs.execute import Listener, RunOutcome, execute
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, refusal, unreachable
 from agentsys.runs.search.search_artefacts import artefact_path
-from agentsys.runs.search.search_job import needs_search, search_homes
+from agentsys.runs.search.search_job import attempt_folders, needs_search
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store, StoreError
@@ -224,10 +224,9 @@ def _stored(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
         if needs_search(job):
             yield artefact_path(store, job)
             try:
-                homes = search_homes(job)
+                yield from (store.root / folder for folder in attempt_folders(job))
             except NotInjectable:
                 continue
-            yield from ((store.root / home.case.attempt_key(1)).parent for home in homes)
 
 
 def _new_folder(store: Store) -> Path:

@@ -168,7 +168,10 @@ class Store:
 def key_of(record: CaseRecord) -> str:
     """A record's path under the log folder."""
     attempt = record.attempt
-    return record.case.key if attempt is None else record.case.attempt_key(attempt.number)
+    if attempt is None:
+        return record.case.key
+    case, number = record.case, attempt.number
+    return case.suite_attempt_key(number) if attempt.suite_wide else case.attempt_key(number)
 
 
 def _version(path: Path) -> Version | None:

@@ -57,7 +57,8 @@ class SearchSpending:
 
 @dataclass(frozen=True)
 class Search:
-    """One search: for one injection task, on one user task."""
+    """One search: for one injection task, on one user task or several; or the part of a search for a template
+    that was made on one pair of tasks, in which budgets and numbers count for the whole of it."""
 
     case: Case
     """Where it was made."""
@@ -126,9 +127,11 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
                 blocks, lambda role: role not in ATTACKER
             )
         elif blocks:
-            search = _of(blocks, blocks[-1].search or _final(folder, skipped), lost=lost)
-            repeated += search.case in found
-            found.setdefault(search.case, search)
+            final = blocks[-1].search or _final(folder, skipped)
+            for on in _made_on(blocks):
+                search = _of(blocks, final, on, lost=lost)
+                repeated += search.case in found
+                found.setdefault(search.case, search)
     found = {
         case: replace(search, target=search.target + elsewhere.get(case, SearchSpending()))
         for case, search in found.items()
@@ -164,7 +167,7 @@ def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], 
         try:
             block = _block(str(path))
             facts = _attempt(block)
-            if blocks and next(iter(blocks.values())).case != block.case:
+            if blocks and not _together(next(iter(blocks.values())), block):
                 raise UnreadableRecord("belongs to another case than the attempts beside it")
             blocks[facts.number] = block
         except UnreadableRecord as fault:
@@ -172,18 +175,31 @@ def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], 
     return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
 
 
-def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: bool) -> Search:
-    """A search from its attempts in order.
+def _together(one: StoredBlock, other: StoredBlock) -> bool:
+    """Whether two attempts are of one search: made on one case, or for one suite's template."""
+    if not (_attempt(one).suite_wide and _attempt(other).suite_wide):
+        return one.case == other.case
+    apart = {"user_task_id": "", "injection_task_id": None}
+    return one.case.model_copy(update=apart) == other.case.model_copy(update=apart)
+
+
+def _made_on(attempts: Sequence[StoredBlock]) -> list[Case]:
+    """The cases that attempts were made on: one, or each pair that templates were tried on."""
+    return list(dict.fromkeys(block.case for block in attempts))
+
+
+def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, on: Case, *, lost: bool) -> Search:
+    """A search, or the part of it that was made on one case, from its attempts in order.
 
     Args:
-        attempts: At least one.
+        attempts: All of the search, at least one.
         final: What the last attempt, or the case's finished record, says of the search; None: no end.
+        on: The case.
         lost: Whether an attempt could not be read; one that is not there counts likewise.
     """
     facts = [_attempt(block) for block in attempts]
-    found = next(
-        (fact.number for fact, block in zip(facts, attempts, strict=True) if _succeeded(fact, block)), None
-    )
+    mine = [block for block in attempts if block.case == on]
+    found = next((_attempt(block).number for block in mine if _succeeded(_attempt(block), block)), None)
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
     none = final.fault if final is not None else None
     gaps = lost or facts[-1].number != len(facts)
@@ -192,19 +208,19 @@ def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: boo
     broken = found is None and (gaps or failed)
     over = final is not None and attempts[-1].status == "ok"
     return Search(
-        case=attempts[0].case,
+        case=on,
         simulated=any(is_simulated(block) for block in attempts),
         budget=final.budget if final is not None else facts[-1].number,
-        attempts=len(facts),
-        refused=sum(fact.refused is not None for fact in facts),
-        queries=sum(runs),
+        attempts=len(mine),
+        refused=sum(_attempt(block).refused is not None for block in mine),
+        queries=sum(run for run, block in zip(runs, attempts, strict=True) if block.case == on),
         found_at=found,
         found_query=None if found is None else sum(runs[:found]),
         tried_on=max(fact.tried_on for fact in facts),
-        by_start=found == 1 and facts[0].stream == 0,
+        by_start=any(fact.number == found and fact.stream == 0 for fact in facts),
         state=SearchState(found is not None or (over and not broken and none is None), broken, none),
-        attacker=_spent(attempts, lambda role: role in ATTACKER),
-        target=_spent(attempts, lambda role: role not in ATTACKER),
+        attacker=_spent(mine, lambda role: role in ATTACKER),
+        target=_spent(mine, lambda role: role not in ATTACKER),
     )
 
 

@@ -83,7 +83,7 @@ class EvolveAttack(Searched):
         number = len(made) + 1
         if number <= 1 + len(seeds):
             seed = seeds[number - 2]
-            return Place(stream_of(seed.strategy), 0, None), lambda model: self._checked(model, quest, seed)
+            return Place(stream_of(seed.strategy), 0, None), lambda model: self.checked(model, quest, seed)
         ahead = made[0].proposal.ahead
         if ahead is not None and number == 2 + len(seeds):
             return Place(stream_of(START_STRATEGY), 1, 1), lambda model: ahead
@@ -92,7 +92,7 @@ class EvolveAttack(Searched):
         step = archive.next_step(draw, best=self.elite_share, examples=self.examples)
         place = Place(stream_of(step.strategy), step.parent.place.depth + 1, step.parent.number)
         request = mutation(self.attacker_of(quest), step, number)
-        return place, lambda model: self._asked(model, quest, request)
+        return place, lambda model: self.asked(model, quest, request)
 
     def _first_request(self, quest: Quest, variation: int) -> ChatRequest:
         return mutation(self.attacker_of(quest), None, -variation)

@@ -125,7 +125,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
 
 def _at_home(block: StoredBlock) -> bool:
     """Whether the case is one that its text was searched on, to be used on others."""
-    return block.search is not None and block.case.user_task_id in block.search.homes
+    return block.search is not None and block.search.made_on(block.case)
 
 
 def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:

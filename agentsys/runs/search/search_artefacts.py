@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentsys.atomic_file import write_atomically
@@ -25,8 +26,8 @@ class SearchArtefacts:
     def __init__(self, store: Store, claims: Claims) -> None:
         self._store, self._claims = store, claims
 
-    def add(self, job: Job, entry: ArtefactEntry) -> None:
-        """Put what a search came to into its file; an entry for the same tasks is replaced.
+    def add(self, job: Job, entries: Sequence[ArtefactEntry]) -> None:
+        """Put what a search came to into its file, in place of what is there for the same tasks.
 
         Raises:
             StoreError: If it cannot be written.
@@ -34,7 +35,7 @@ class SearchArtefacts:
         path = artefact_path(self._store, job)
         with self._claims.held(f"artefact {path.relative_to(self._store.root)}"):
             before = _read(path) or _empty(job)
-            now = before.with_entry(entry)
+            now = before.with_search(entries)
             if now == before and path.exists():
                 return
             try:

@@ -9,7 +9,13 @@ from pathlib import Path
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError
 from agentsys.runs.plan import Job, stale
-from agentsys.runs.search.search_job import needs_search, search_homes, search_key, searched_attack
+from agentsys.runs.search.search_job import (
+    attempt_folders,
+    needs_search,
+    queries_per_attempt,
+    search_key,
+    searched_attack,
+)
 from agentsys.runs.store import Store
 
 
@@ -59,7 +65,7 @@ def check_searches(jobs: Sequence[Job], store: Store) -> None:
 
 def _left(job: Job, store: Store) -> int:
     try:
-        queries = searched_attack(job).budget * len(search_homes(job))
+        queries = searched_attack(job).budget * queries_per_attempt(job)
     except NotInjectable:
         return 0
     return max(queries - len(_attempts(job, store)), 0)
@@ -68,8 +74,7 @@ def _left(job: Job, store: Store) -> int:
 def _attempts(job: Job, store: Store) -> list[Path]:
     """The files of the attempts that a case's search has made so far."""
     try:
-        homes = [home.case for home in search_homes(job)]
+        folders = attempt_folders(job)
     except NotInjectable:
         return []
-    folders = [(store.root / home.attempt_key(1)).parent for home in homes]
-    return [path for folder in folders for path in sorted(folder.glob("*.json"))]
+    return [path for folder in folders for path in sorted((store.root / folder).glob("*.json"))]

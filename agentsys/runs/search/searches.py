@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from agentsys.attacks.artefact import ArtefactEntry
 from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.search import Attempt, attackers_fault, chosen
+from agentsys.attacks.search import Attempt, SearchedAttack, attackers_fault, settled_on
+from agentsys.attacks.search_options import PER_CASE, TEMPLATE, TRANSFER
 from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search.search_artefacts import SearchArtefacts
-from agentsys.runs.search.search_job import TRANSFER, SearchKey, search_homes, search_key, searched_attack
+from agentsys.runs.search.search_job import SearchKey, search_homes, search_key, searched_attack
 from agentsys.runs.search.search_target import RunTarget
 from agentsys.runs.search.search_task import quest_of
 from agentsys.runs.search.stored_attempt import stored_attempt
@@ -90,18 +91,23 @@ class CellSearches:
         quest = quest_of(homes)
         target = RunTarget(homes, attack, quest, self._store, self._made, self._stopping)
         attempts = attack.search(quest, target)
-        best = chosen(attempts)
+        kept = settled_on(attack, attempts)
         facts = _facts(homes, attempts)
-        self._note_end(lead, facts)
-        if best is None:
+        self._note_end(target.lead, facts)
+        if not kept:
             why = attempts[0].proposal.refused if attempts else "it made no attempt"
             return Found(None, None, facts, f"The search for a text tried none: {why}.")
-        self._artefacts.add(lead, _entry(lead, facts, best.proposal.text))
-        return Found(best.proposal.text, best.number, facts)
+        self._artefacts.add(lead, _entries(lead, facts, kept))
+        return Found(kept[0].proposal.text, kept[0].number, facts)
 
     def _note_end(self, lead: Job, facts: SearchFacts) -> None:
-        """Say in the last attempt's file what the search came to: its case may not be in this run."""
-        last = stored_attempt(self._store, lead.case, facts.attempts, lead.cell.settings.config_hash)
+        """Say in the last attempt's file what the search came to: its case may not be in this run.
+
+        Args:
+            lead: The case that the last attempt was made on.
+            facts: The result.
+        """
+        last = stored_attempt(self._store, lead, facts.attempts)
         if last is not None and last.record.search != facts:
             self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
 
@@ -118,6 +124,7 @@ def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
         found_at=next((attempt.number for attempt in attempts if attempt.success), None),
         user_task_id=homes[0].case.user_task_id,
         homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
+        pairs=_pairs(homes) if attack.mode == TEMPLATE else (),
         tried=len(attempts) - refused,
         fault=none,
         stopped=_stopped(attempts, attack.budget) if none is None else None,
@@ -129,14 +136,26 @@ def _stopped(attempts: Sequence[Attempt], budget: int) -> str | None:
     return attempts[-1].proposal.fault if len(attempts) < budget and not attempts[-1].success else None
 
 
-def _entry(lead: Job, facts: SearchFacts, text: str) -> ArtefactEntry:
-    return ArtefactEntry(
-        suite=lead.case.suite,
-        user_task=None if facts.mode == TRANSFER else lead.case.user_task_id,
-        injection_task=str(lead.case.injection_task_id),
-        text=text,
-        success=facts.found_at is not None,
-        attempts=facts.attempts,
-        tried=facts.tried,
-        homes=facts.homes,
-    )
+def _pairs(homes: Sequence[Job]) -> tuple[tuple[str, str], ...]:
+    return tuple((home.case.user_task_id, str(home.case.injection_task_id)) for home in homes)
+
+
+def _entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
+    case = lead.case
+    return [
+        ArtefactEntry(
+            suite=case.suite,
+            user_task=case.user_task_id if facts.mode == PER_CASE else None,
+            injection_task=None if facts.mode == TEMPLATE else str(case.injection_task_id),
+            text=attempt.proposal.text,
+            success=attempt.success,
+            attempts=facts.attempts,
+            tried=facts.tried,
+            homes=facts.homes,
+            pairs=facts.pairs,
+            variant=number,
+            score=attempt.judgement.score,
+            attempt=attempt.number,
+        )
+        for number, attempt in enumerate(kept)
+    ]

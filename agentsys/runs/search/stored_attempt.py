@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
-from agentsys.records.case import Case
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
+from agentsys.runs.plan import Job
+from agentsys.runs.search.search_job import attempt_key
 from agentsys.runs.store import Store
 
 
@@ -36,10 +37,12 @@ class StoredAttempt:
         return attempt_of(self.record, self.facts)
 
 
-def stored_attempt(store: Store, case: Case, number: int, config_hash: str) -> StoredAttempt | None:
-    """Read what is stored under this number; None if nothing is, or nothing of this configuration."""
+def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
+    """Read what is stored of a case's search under this number; None if nothing is, or nothing of this
+    configuration, or of a search for the whole suite an attempt on another pair."""
+    case, config_hash = job.case, job.cell.settings.config_hash
     try:
-        fields = orjson.loads((store.root / case.attempt_key(number)).read_bytes())
+        fields = orjson.loads((store.root / attempt_key(job, number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None
