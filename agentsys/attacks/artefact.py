@@ -74,7 +74,9 @@ class Artefact(_ArtefactPart):
         """The numbers that texts have."""
         return tuple(sorted({entry.variant for entry in self.entries}))
 
-    def entry(self, suite: str, user_task: str, injection_task: str, variant: int = 0) -> ArtefactEntry | None:
+    def entry(
+        self, suite: str, user_task: str, injection_task: str, variant: int = 0
+    ) -> ArtefactEntry | None:
         """The entry for one pair of tasks: its own, else the one for every user task."""
         numbered = (e for e in self.entries if e.suite == suite and e.variant == variant)
         fits = [e for e in numbered if e.injection_task in (injection_task, None)]

@@ -41,23 +41,43 @@ def with_entries(*entries: ArtefactEntry) -> str:
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    full = EMPTY.with_entry(entry('quotes " { } \n \u2028 \U0001f600')).with_entry(entry("b", "user_task_1"))
+    full = EMPTY.with_search([entry('quotes " { } \n \u2028 \U0001f600')]).with_search(
+        [entry("b", "user_task_1")]
+    )
     (tmp_path / "a.json").write_bytes(full.as_json())
     assert read_artefact(tmp_path / "a.json") == full
 
 
 def test_the_order_in_which_searches_finish_does_not_matter() -> None:
     first, second = entry("a"), entry("b", injection_task="injection_task_1")
-    one, other = EMPTY.with_entry(first).with_entry(second), EMPTY.with_entry(second).with_entry(first)
+    one, other = (
+        EMPTY.with_search([first]).with_search([second]),
+        EMPTY.with_search([second]).with_search([first]),
+    )
     assert one == other
-    assert one.with_entry(entry("new")).entries == (entry("new"), second)
+    assert one.with_search([entry("new")]).entries == (entry("new"), second)
 
 
 def test_a_pairs_own_text_goes_before_the_one_for_all() -> None:
-    full = EMPTY.with_entry(entry("for all")).with_entry(entry("own", "user_task_1"))
+    full = EMPTY.with_search([entry("for all")]).with_search([entry("own", "user_task_1")])
     found = [full.entry("banking", user, "injection_task_0") for user in ("user_task_1", "user_task_2")]
     assert [one.text for one in found if one] == ["own", "for all"]
     assert full.entry("slack", "user_task_1", "injection_task_0") is None
+
+
+def test_the_texts_of_a_newer_search_take_the_place_of_all_of_an_older_one() -> None:
+    def several(count: int) -> list[ArtefactEntry]:
+        return [entry(f"text {n} of {count}").model_copy(update={"variant": n}) for n in range(count)]
+
+    three = EMPTY.with_search(several(3)).with_search([entry("other", injection_task="injection_task_1")])
+    assert (three.format, three.variants) == (2, (0, 1, 2))
+    found = three.entry("banking", "user_task_9", "injection_task_0", 2)
+    assert found is not None
+    assert found.text == "text 2 of 3"
+    two = three.with_search(several(2))
+    assert two.variants == (0, 1)
+    assert two.with_search(several(1)).format == 1, "as files of one text per search always were"
+    assert b"variant" not in two.with_search(several(1)).as_json()
 
 
 @pytest.mark.parametrize("attack", [TapAttack, partial(PairAttack, name="pair-per_case", mode="per_case")])
@@ -65,7 +85,7 @@ def test_another_attacks_or_modes_artefact_is_refused_as_results_would_bear_the_
     attack: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(EMPTY.with_entry(entry("text")).as_json())
+    path.write_bytes(EMPTY.with_search([entry("text")]).as_json())
     assert PairAttack(name="pair-transfer", artefact=str(path)).replays
     with pytest.raises(ConfigError, match="holds texts of attack 'pair-transfer'"):
         attack(artefact=str(path))
@@ -76,7 +96,7 @@ def test_another_attacks_or_modes_artefact_is_refused_as_results_would_bear_the_
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        (json.dumps({**EMPTY.model_dump(), "format": 2}), "format"),
+        (json.dumps({**EMPTY.model_dump(), "format": 3}), "format"),
         (json.dumps({**EMPTY.model_dump(), "entries": [{"suite": "x"}]}), r"entries\.0\.user_task"),
         (with_entries(entry("a"), entry("b")), "two texts for 'banking injection_task_0'; keep one"),
         (with_entries(entry("a")).replace('"a"', '""'), r"entries\.0\.text: String should have at least 1"),

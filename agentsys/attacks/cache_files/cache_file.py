@@ -19,8 +19,8 @@ from agentsys.errors import ConfigError
 
 KEYS = ("suite", "user_task", "injection_task", "text", "vector", "variant")
 """What an entry has; `user_task`, `vector` and `variant` may be null or absent."""
-FORMAT = 1
-"""The newest format of saved searches that is known."""
+FORMATS = (1, 2)
+"""The formats of saved searches that are known."""
 
 _FORMS = (
     "give a list of objects {suite, user_task, injection_task, text}, one such object per line (JSONL),"
@@ -141,9 +141,14 @@ def _in_document(document: object) -> Iterator[_FileEntry]:
             raise _Fault(f"{error}, as an AutoDojo cache has it; {_FORMS}") from None
         return
     if isinstance(document, dict) and "entries" in document:
-        if document.get("format", FORMAT) != FORMAT:
+        if document.get("format", 1) not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
             raise _Fault(
-                f"format {_shown(document['format'])}: only format {FORMAT} of a saved search is known"
+                f"format {_shown(document['format'])}: only formats {known} of a saved search are known"
+            )
+        if document.get("mode") == "template":
+            raise _Fault(
+                "its texts are templates: give the file to the attack that made it (attack.artefact)"
             )
         document = document["entries"]
     if isinstance(document, dict) and isinstance(document.get("text"), str):

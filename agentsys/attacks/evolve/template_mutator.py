@@ -66,6 +66,7 @@ def _shown(title: str, node: TemplateNode) -> str:
     score = fmean(attempt.judgement.score for attempt in node.attempts)
     came = f"It succeeded on {done} of {len(node.attempts)} pairs; mean score {score:.1f} of 10."
     told = "\n".join(
-        f"ON PAIR {place}\n{attempt.judgement.feedback}" for place, attempt in enumerate(node.attempts, start=1)
+        f"ON PAIR {place}\n{attempt.judgement.feedback}"
+        for place, attempt in enumerate(node.attempts, start=1)
     )
     return f"{title}:\n{delimited(TEXT, node.text)}\n{came}\n{told}"

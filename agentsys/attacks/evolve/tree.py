@@ -109,7 +109,9 @@ class EvolveTreeAttack(Searched):
         for attempt in attempts:
             if attempt.proposal.refused is None:
                 tried.setdefault(attempt.proposal.text, []).append(attempt)
-        summed = sorted((_summed(found) for found in tried.values()), key=lambda one: (-one[0], -one[1], one[2].number))
+        summed = sorted(
+            (_summed(found) for found in tried.values()), key=lambda one: (-one[0], -one[1], one[2].number)
+        )
         found = [attempt for _, _, attempt in summed]
         return found if self._options.save_all else found[: self.best]
 
@@ -140,7 +142,11 @@ def _summed(attempts: Sequence[Attempt]) -> tuple[float, float, Attempt]:
 def _placeheld(quest: Quest) -> Quest:
     """The search as its attacker is told of it: with placeholders, and some of the requests."""
     known = replace(
-        quest.known, situations=quest.known.situations[:_SHOWN], goal_tools=(), user_name="{user}", model_name="{model}"
+        quest.known,
+        situations=quest.known.situations[:_SHOWN],
+        goal_tools=(),
+        user_name="{user}",
+        model_name="{model}",
     )
     return replace(quest, goal=GOAL, goal_calls=(), tool="", mend=None, known=known)
 
@@ -192,7 +198,9 @@ class _TreeSearch:
         others = [node for node in self._tree.nodes() if node is not parent]
         mutator = draw.choice(sorted(MUTATORS) if others else sorted(set(MUTATORS) - {CROSSOVER}))
         other = draw.choice(others) if mutator == CROSSOVER else None
-        request = template_request(self._attack.attacker_of(self._told), parent, other, mutator, self._templates)
+        request = template_request(
+            self._attack.attacker_of(self._told), parent, other, mutator, self._templates
+        )
         return parent, lambda model: replace(self._attack.asked(model, self._told, request), strategy=mutator)
 
     def _tried(

@@ -86,7 +86,9 @@ def _pairs(
     """Draw pairs so that every injection task has its turn before one has a second, and user tasks likewise."""
     taken: list[tuple[str, str]] = []
     shuffled = draw.sample(list(users), len(users))
-    for injection in islice(cycle(draw.sample(list(injections), len(injections))), min(count, len(users) * len(injections))):
+    for injection in islice(
+        cycle(draw.sample(list(injections), len(injections))), min(count, len(users) * len(injections))
+    ):
         free = [user for user in shuffled if (user, injection) not in taken]
         taken.append((free[0], injection))
         shuffled.remove(free[0])
