@@ -150,8 +150,8 @@ class AttemptFacts(_Stored):
     """Where a candidate is tried on several user tasks: the one whose attempts hold the whole of the search.
     None in those; the others' attempts are further runs of the same candidates."""
     suite_wide: bool = False
-    """Whether the search is for a template for every pair of the suite: then `text` has placeholders, the pair
-    it was tried on is the case's, and the search's attempts lie together under the suite."""
+    """Whether the search is for a template for every pair of the suite: then `text` has placeholders, the
+    pair it was tried on is the case's, and the search's attempts lie together under the suite."""
     tried_on: int = 1
     """User tasks the candidate was tried on; each is a query."""
     carried_out: int | None = None

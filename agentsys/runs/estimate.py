@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.attacks.attacker import ROLES
-from agentsys.attacks.search_options import TEMPLATE
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
+from agentsys.attacks.search_options import TEMPLATE
 from agentsys.contracts import NotInjectable
 from agentsys.models.card import ModelCard, model_card
 from agentsys.models.chat import ChatModel, Usage

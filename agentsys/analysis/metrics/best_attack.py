@@ -1,12 +1,14 @@
 """The best of several attacks on each defense, corrected for having chosen the maximum; and any of them.
 
-The highest of several rates is high partly by chance. So each injection task is also measured with the attack
+The highest of several rates is high partly by chance. So each injection task is measured with the attack
 that is best on the *other* injection tasks: nothing is chosen on the cases that are counted. Source of the
 idea: cross-validation (Stone 1974); injection tasks are the folds, because cases of one goal are alike.
+Wherever the best of several attacks is spoken of, this is the number.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +16,7 @@ from fnmatch import fnmatchcase
 
 from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
 from agentsys.analysis.metrics.denial import denies_service
+from agentsys.analysis.metrics.rates import CHOSEN_AMONG
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
@@ -26,9 +29,25 @@ _Field = tuple[str, str, str, str]
 _ByAttack = Mapping[str, Mapping[_Key, CaseRow]]
 
 
+_OF_SEVERAL = re.compile(r"(?:best|any) of \d+")
+
+
+@dataclass(frozen=True)
+class BestAttack:
+    """The best of the attacks on one defense."""
+
+    name: str
+    """The attack with the highest ASR on the cases that the defense has under all of them."""
+    tried: int
+    """Number of attacks."""
+    cases: tuple[CaseRow, ...]
+    """Each shared case under the attack that is best on all other injection tasks: the named one, unless that
+    is best by this very task alone. Empty where all cases have one injection task."""
+
+
 @dataclass(frozen=True)
 class BestAttacks:
-    """The attacked cases of each defense as three lines: its best attack, the same held out, any of them."""
+    """The attacked cases of each defense as two lines: its best attack, and any of them."""
 
     cases: tuple[CaseRow, ...]
     notes: tuple[str, ...]
@@ -55,7 +74,7 @@ def best_attacks(cases: Sequence[CaseRow], among: str = "*") -> BestAttacks:
     for (_, _, model, defense), field in fields.items():
         attacks = _shared(field, among)
         if len(attacks) > 1:
-            kept += _three_lines(attacks)
+            kept += _two_lines(attacks)
             notes.append(_note(f"{model} / {defense}", attacks))
     if not notes:
         known = ", ".join(sorted({case.attack for case in cases} - {NO_ATTACK})) or "none"
@@ -72,10 +91,21 @@ def best_attacks(cases: Sequence[CaseRow], among: str = "*") -> BestAttacks:
 
 _MEANING = (
     "The best attack is the one with the highest ASR (mean of the suites) on the cases that the defense has"
-    " under all of them. The highest of several rates is too high by chance: 'chosen on other tasks' counts"
-    " each injection task with the attack that is best on all others. 'Any' counts a case where at least one"
-    " succeeded."
+    " under all of them. The highest of several rates is too high by chance, so each injection task counts"
+    " with the attack that is best on all others, and the interval allows for the choice; the attacks' own"
+    " rates are listed above. 'Any' counts a case where at least one succeeded."
 )
+
+
+def best_attack(cases: Iterable[CaseRow], among: str = "*") -> BestAttack | None:
+    """The best of the attacks on one defense of one model; None if it has no two with cases in common.
+
+    Args:
+        cases: Of one model and defense. Left out is what `best_attacks` leaves out, and its own lines.
+        among: A shell pattern of the attacks' names.
+    """
+    attacks = _shared(cases, among)
+    return _best_of(attacks) if len(attacks) > 1 else None
 
 
 def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRow]]:
@@ -94,15 +124,26 @@ def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRo
 def _counts(case: CaseRow, among: str) -> bool:
     attack = case.attack
     lone = attack == NO_ATTACK or attack.endswith(HOME) or denies_service(attack)
+    lone = lone or _OF_SEVERAL.match(attack) is not None
     return not lone and case.measured.get(IS_CONTROL) is not True and fnmatchcase(attack, among)
 
 
-def _three_lines(attacks: _ByAttack) -> Iterator[CaseRow]:
-    count, best = len(attacks), _best(attacks)
-    assert best is not None
-    yield from _renamed(attacks[best].values(), f"best of {count}: {best}")
-    yield from _renamed(_held_out(attacks), f"best of {count}, chosen on other tasks")
-    yield from _renamed(_any(attacks), f"any of {count}")
+def _two_lines(attacks: _ByAttack) -> Iterator[CaseRow]:
+    best = _best_of(attacks)
+    if best is not None:
+        yield from _renamed(best.cases, f"best of {best.tried}: {best.name}")
+    yield from _renamed(_any(attacks), f"any of {len(attacks)}")
+
+
+def _best_of(attacks: _ByAttack) -> BestAttack | None:
+    """None if every case of every attack is an error."""
+    best = _best(attacks)
+    if best is None:
+        return None
+    held_out = [
+        replace(case, measured={**case.measured, CHOSEN_AMONG: len(attacks)}) for case in _held_out(attacks)
+    ]
+    return BestAttack(best, len(attacks), tuple(held_out))
 
 
 def _renamed(cases: Iterable[CaseRow], attack: str) -> Iterator[CaseRow]:

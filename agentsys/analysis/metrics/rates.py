@@ -22,7 +22,7 @@ from agentsys.analysis.statistics.estimate import (
     totals,
     undefined,
 )
-from agentsys.analysis.statistics.intervals import proportion_interval
+from agentsys.analysis.statistics.intervals import UPPER, proportion_interval
 from agentsys.analysis.statistics.outcome_grid import Tally, tally
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -40,6 +40,10 @@ METRIC_TITLES = {
 METRICS = tuple(METRIC_TITLES)
 
 _K = TypeVar("_K", bound=Hashable)
+
+
+CHOSEN_AMONG = "chosen_among"
+"""In `CaseRow.measured`: the number of attacks that a case's attack was chosen among for its rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +142,32 @@ def measure(
             rows += _rows(cell, BENIGN_UTILITY, _levels(solved))
             rows += _own_rows(cell, by_attack[NO_ATTACK], own, resampler)
         for attack in sorted(tallies):
-            attacked = cell._replace(attack=attack)
-            rows += _attack_rows(attacked, benign, tallies[attack], resampler)
+            attacked, upper = cell._replace(attack=attack), upper_for(by_attack[attack])
+            rows += _attack_rows(attacked, benign, tallies[attack], resampler, upper)
             rows += _own_rows(attacked, by_attack[attack], own, resampler)
     return rows
 
 
 def _attack_rows(
-    cell: MeasuredCell, benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
+    cell: MeasuredCell,
+    benign: Mapping[str, Tally],
+    attacked: Mapping[str, Tally],
+    resampler: Resampler,
+    upper: float,
 ) -> Iterator[MetricRow]:
-    yield from _rows(cell, UTILITY_UNDER_ATTACK, _levels(_totals(attacked, Side.SOLVED, resampler)))
-    yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.INJECTED, resampler)))
-    yield from _rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler))
+    yield from _rows(cell, UTILITY_UNDER_ATTACK, _levels(_totals(attacked, Side.SOLVED, resampler)), upper)
+    yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.INJECTED, resampler)), upper)
+    yield from _rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler), upper)
+
+
+def upper_for(cases: Iterable[CaseRow]) -> float:
+    """Where the upper bound of the cases' rate stands among the quantiles: 97.5%, more for a chosen attack.
+
+    An attack that was chosen among n for its rate has the interval that each of the n would need so that all
+    hold together (Bonferroni).
+    """
+    among = max((int(case.measured.get(CHOSEN_AMONG, 1)) for case in cases), default=1)
+    return 1 - (1 - UPPER) / among
 
 
 def _own_rows(
@@ -205,9 +223,11 @@ def _levels(suites: Mapping[str, SuiteTotals]) -> dict[str, Estimate]:
     return {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(suites.values()))}
 
 
-def _rows(cell: MeasuredCell, metric: str, levels: Mapping[str, Estimate]) -> Iterator[MetricRow]:
+def _rows(
+    cell: MeasuredCell, metric: str, levels: Mapping[str, Estimate], upper: float = UPPER
+) -> Iterator[MetricRow]:
     for suite, estimate in levels.items():
-        interval = proportion_interval(estimate)
+        interval = proportion_interval(estimate, upper)
         yield MetricRow(
             *cell,
             suite=suite,
@@ -240,9 +260,9 @@ def _grouped(cases: Iterable[CaseRow], key: Callable[[CaseRow], _K]) -> dict[_K,
     return dict(groups)
 
 
-def number_of(estimate: Estimate) -> Number:
+def number_of(estimate: Estimate, upper: float = UPPER) -> Number:
     """A proportion with its replicates -> percent with the interval."""
-    interval = proportion_interval(estimate)
+    interval = proportion_interval(estimate, upper)
     return Number(
         percent(estimate.value),
         percent(interval.low),

@@ -57,8 +57,11 @@ class SearchSpending:
 
 @dataclass(frozen=True)
 class Search:
-    """One search: for one injection task, on one user task or several; or the part of a search for a template
-    that was made on one pair of tasks, in which budgets and numbers count for the whole of it."""
+    """One search: for one injection task, on one user task or several.
+
+    Of a search for a template, the part that was made on one pair of tasks: budgets and numbers count for the
+    whole of it.
+    """
 
     case: Case
     """Where it was made."""

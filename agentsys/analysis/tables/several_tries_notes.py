@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from agentsys.analysis.metrics.benchmark_facts import is_control
+from agentsys.analysis.metrics.best_attack import best_attack
 from agentsys.analysis.metrics.denial import denies_service
 from agentsys.analysis.metrics.rates import Number
-from agentsys.analysis.metrics.several_tries import at_least_once, repeats, strongest
+from agentsys.analysis.metrics.several_tries import at_least_once, overall_asr, repeats
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side
@@ -32,11 +34,13 @@ def several_tries_notes(
             tried = ", ".join(_tried(cases, k, rule, resampler))
             yield f"{name}, at least once in {k} runs of a case: {tried}."
     for defense in dict.fromkeys(defense for defense, _ in lines):
-        attacks = {attack: cases for (one, attack), cases in lines.items() if one == defense and _aims(cases)}
-        if best := strongest(attacks, resampler, rule):
+        against = (cases for (one, _), cases in lines.items() if one == defense and _aims(cases))
+        best = best_attack(chain.from_iterable(against))
+        if best is not None and best.cases:
+            asr = _number(overall_asr(best.cases, resampler, rule))
             yield (
-                f"{defense}: the strongest of {len(attacks)} attacks is {best.attack}; ASR "
-                f"{_number(best.number)}, allowing for its having been chosen."
+                f"{defense}: the best of {best.tried} attacks is {best.name}; ASR {asr}, where each injection"
+                " task counts with the attack that is best on all others."
             )
 
 

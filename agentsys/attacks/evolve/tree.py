@@ -1,7 +1,7 @@
 """`EvolveTreeAttack`: one template for a whole suite, found by tree search over changes of templates.
 
-Source: AgentVigil (arXiv 2505.05849, EMNLP Findings 2025): a corpus of templates, Monte-Carlo tree search over
-mutations of them, rewards for successes and for goals that nothing reached before. The words are ours.
+Source: AgentVigil (arXiv 2505.05849, EMNLP Findings 2025): a corpus of templates, Monte-Carlo tree search
+over mutations of them, rewards for successes and for goals that nothing reached before. The words are ours.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class EvolveTreeAttack(Searched):
         return template_request(self.attacker_of(quest), None, None, SIMILAR, -variation)
 
     def checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
-        """A template stays as it was written until it is filled in; one without a place for the goal is none."""
+        """The template as it was written; it is filled in later. Without a place for the goal it is none."""
         if GOAL in proposal.text:
             return proposal
         return replace(proposal, refused=f"the template has no {GOAL} where the goal is to stand")

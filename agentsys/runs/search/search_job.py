@@ -83,16 +83,15 @@ def search_homes(job: Job) -> list[Job]:
 def _pairs(
     users: Sequence[str], injections: Sequence[str], count: int, draw: random.Random
 ) -> list[tuple[str, str]]:
-    """Draw pairs so that every injection task has its turn before one has a second, and user tasks likewise."""
+    """Draw pairs so that every injection task has its turn before one has a second; user tasks likewise."""
     taken: list[tuple[str, str]] = []
     shuffled = draw.sample(list(users), len(users))
-    for injection in islice(
-        cycle(draw.sample(list(injections), len(injections))), min(count, len(users) * len(injections))
-    ):
-        free = [user for user in shuffled if (user, injection) not in taken]
-        taken.append((free[0], injection))
-        shuffled.remove(free[0])
-        shuffled.append(free[0])
+    goals = cycle(draw.sample(list(injections), len(injections)))
+    for injection in islice(goals, min(count, len(users) * len(injections))):
+        user = next(user for user in shuffled if (user, injection) not in taken)
+        taken.append((user, injection))
+        shuffled.remove(user)
+        shuffled.append(user)
     return taken
 
 

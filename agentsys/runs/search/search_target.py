@@ -46,8 +46,8 @@ class RunTarget:
     """Numbers, makes and stores the attempts of one search (see agentsys.attacks.search.Target)."""
 
     homes: Sequence[Job]
-    """The cases each candidate is tried on; the first one's attempts hold the whole search. In mode `template`
-    the cases of which each attempt is tried on one."""
+    """The cases each candidate is tried on; the first one's attempts hold the whole search. In mode
+    `template` the cases of which each attempt is tried on one."""
     attack: SearchedAttack
     quest: Quest
     store: Store

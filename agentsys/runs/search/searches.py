@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agentsys.attacks.artefact import ArtefactEntry
 from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.search import Attempt, SearchedAttack, attackers_fault, settled_on
+from agentsys.attacks.search import Attempt, attackers_fault, settled_on
 from agentsys.attacks.search_options import PER_CASE, TEMPLATE, TRANSFER
 from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.claims import Claims

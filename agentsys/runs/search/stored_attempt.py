@@ -38,8 +38,11 @@ class StoredAttempt:
 
 
 def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
-    """Read what is stored of a case's search under this number; None if nothing is, or nothing of this
-    configuration, or of a search for the whole suite an attempt on another pair."""
+    """Read what is stored of a case's search under this number.
+
+    None if nothing is, or nothing of this configuration, or, of a search for the whole suite, an attempt on
+    another pair.
+    """
     case, config_hash = job.case, job.cell.settings.config_hash
     try:
         fields = orjson.loads((store.root / attempt_key(job, number)).read_bytes())

@@ -11,8 +11,9 @@ import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.best_attack import best_attacks
+from agentsys.analysis.metrics.best_attack import best_attack, best_attacks
 from agentsys.analysis.metrics.rates import measure
+from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
@@ -56,53 +57,84 @@ def all_of(goal: int) -> set[tuple[int, int]]:
 
 
 def test_the_winner_is_named_and_any_of_them_counts_the_union(pattern: CaseRow) -> None:
-    hits = {"a": all_of(0), "b": all_of(1) | {(0, 2), (1, 2)}, "c": set()}
+    hits = {"a": all_of(0), "b": all_of(1) | all_of(2), "c": set()}
     found = best_attacks(rows(pattern, hits))
     rates = asr(found.cases)
-    assert rates["best of 3: b"] == pytest.approx(50.0)
-    assert rates["any of 3"] == pytest.approx(1000 / 12)
-    assert "3 attacks tried on 12 cases each: b 50.0, a 33.3, c 0.0" in found.notes[0]
+    # On goal 0 the others choose b, which breaks nothing there; on goals 1 and 2 a and b are equal on the
+    # others, and the first by name is taken, which breaks neither.
+    assert rates["best of 3: b"] == 0.0
+    assert rates["any of 3"] == 100.0
+    assert "3 attacks tried on 12 cases each: b 66.7, a 33.3, c 0.0" in found.notes[0]
 
 
 def test_no_goal_is_counted_with_an_attack_that_was_chosen_on_it(pattern: CaseRow) -> None:
     # Each attack breaks one goal and nothing else: the maximum is all chance, and on other goals it is 0.
     hits = {name: all_of(goal) for goal, name in enumerate("abc")}
-    rates = asr(best_attacks(rows(pattern, hits)).cases)
-    assert rates["best of 3: a"] == pytest.approx(100 / 3)
-    assert rates["best of 3, chosen on other tasks"] == 0.0
+    found = best_attacks(rows(pattern, hits))
+    assert asr(found.cases)["best of 3: a"] == 0.0
+    assert "a 33.3, b 33.3, c 33.3" in found.notes[0]
 
 
 def test_a_truly_better_attack_keeps_its_rate(pattern: CaseRow) -> None:
     hits = {"good": all_of(0) | all_of(1) | all_of(2), "bad": set()}
     rates = asr(best_attacks(rows(pattern, hits)).cases)
-    assert rates["best of 2: good"] == rates["best of 2, chosen on other tasks"] == rates["any of 2"] == 100.0
+    assert rates["best of 2: good"] == rates["any of 2"] == 100.0
 
 
-def test_among_equal_attacks_the_maximum_is_too_high_and_the_held_out_rate_is_not(pattern: CaseRow) -> None:
-    draw, maxima, held = random.Random(7), [], []
+def test_among_equal_attacks_the_maximum_is_too_high_and_the_number_shown_is_not(pattern: CaseRow) -> None:
+    draw, maxima, shown = random.Random(7), [], []
     for _ in range(40):
         hits = {
             f"attack {n}": {(u, g) for u in range(4) for g in range(10) if draw.random() < 0.3}
             for n in range(6)
         }
         rates = asr(best_attacks(rows(pattern, hits, goals=10)).cases)
-        maxima.append(next(rate for name, rate in rates.items() if name.startswith("best of 6:")))
-        held.append(rates["best of 6, chosen on other tasks"])
+        maxima.append(max(100 * len(broken) / 40 for broken in hits.values()))
+        shown.append(next(rate for name, rate in rates.items() if name.startswith("best of 6:")))
     assert mean(maxima) > 36
-    assert mean(held) == pytest.approx(30, abs=3)
+    assert mean(shown) == pytest.approx(30, abs=3)
+
+
+def test_the_note_of_results_and_the_line_of_best_attack_show_one_number(pattern: CaseRow) -> None:
+    draw = random.Random(3)
+    hits = {
+        name: {(u, g) for u in range(4) for g in range(10) if draw.random() < share}
+        for name, share in (("a", 0.3), ("b", 0.5), ("c", 0.45))
+    }
+    cases = rows(pattern, hits, goals=10)
+    ((name, rate),) = [
+        one for one in asr(best_attacks(cases).cases).items() if one[0].startswith("best of 3")
+    ]
+    (note,) = [note for note in honesty_notes(cases, replicates=50) if "the best of 3 attacks" in note]
+    assert name.split(": ")[1] in note
+    assert f"ASR {rate:.2f} (" in note
+
+
+def test_the_lines_of_best_attack_are_not_chosen_from_once_more(pattern: CaseRow) -> None:
+    cases = best_attacks(rows(pattern, {"a": all_of(0), "b": all_of(1)})).cases
+    assert best_attack(cases) is None
+    assert not any("the best of" in note for note in honesty_notes(list(cases), replicates=20))
+
+
+def test_with_one_injection_task_nothing_is_chosen(pattern: CaseRow) -> None:
+    cases = rows(pattern, {"a": all_of(0), "b": set()}, goals=1)
+    assert set(asr(best_attacks(cases).cases)) == {"any of 2"}
+    best = best_attack(cases)
+    assert best is not None
+    assert (best.name, best.cases) == ("a", ())
 
 
 def test_only_cases_that_all_attacks_have_are_counted(pattern: CaseRow) -> None:
     cases = rows(pattern, {"a": all_of(0)}) + rows(pattern, {"b": {(0, 0)}}, users=2)
     found = best_attacks(cases)
-    assert asr(found.cases)["best of 2: a"] == pytest.approx(100 / 3)
+    assert asr(found.cases)["any of 2"] == pytest.approx(100 / 3)
     assert "2 attacks tried on 6 cases each" in found.notes[0]
 
 
 def test_searched_on_cases_denials_and_other_names_are_left_out(pattern: CaseRow) -> None:
     hits = {"a": all_of(0), "b": set(), "pair+home": all_of(1), "dos": all_of(1), "other": all_of(1)}
     found = best_attacks(rows(pattern, hits), "[ab]")
-    assert set(asr(found.cases)) == {"best of 2: a", "best of 2, chosen on other tasks", "any of 2"}
+    assert set(asr(found.cases)) == {"best of 2: a", "any of 2"}
 
 
 def test_an_error_is_no_success_and_no_failure(pattern: CaseRow) -> None:

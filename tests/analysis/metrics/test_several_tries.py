@@ -1,8 +1,9 @@
-"""Several tries of a case, and the strongest of several attacks."""
+"""Several tries of a case, and the best of several attacks."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,15 +12,17 @@ import pytest
 from scipy import special
 from stored_cases import row
 
-from agentsys.analysis.metrics.several_tries import at_least_once, best_of, repeats, strongest
+from agentsys.analysis.metrics.best_attack import best_attack
+from agentsys.analysis.metrics.several_tries import at_least_once, overall_asr, repeats
 from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.estimate import Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import proportion_interval
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
+from agentsys.analysis.statistics.estimate import Side
+from agentsys.analysis.statistics.outcome_grid import FloatArray
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.records.case_row import CaseRow
 
 _DRAWS = Resampler(300)
+RUNS = int(os.environ.get("AGENTSYS_BEST_ATTACK_RUNS", "30"))
+"""Generated runs of the coverage test."""
 
 
 def _cases(hits: FloatArray, attack: str = "important_instructions", suite: str = "banking") -> list[CaseRow]:
@@ -67,60 +70,46 @@ def test_a_case_with_fewer_tries_or_an_error_sets_how_many_all_have() -> None:
     assert repeats([]) == 0
 
 
-def test_the_strongest_attack_has_an_interval_longer_than_its_own() -> None:
-    weak, strong, other = (_cases(_drawn(12, 7, 1, share=p, seed=3), f"a{p}") for p in (0.1, 0.3, 0.28))
-    best = strongest({"weak": weak, "strong": strong, "other": other}, _DRAWS)
-    assert best is not None
-    alone = at_least_once(strong, Side.INJECTED, 1, _DRAWS)
-    assert best.attack == "strong"
-    assert best.number.value == alone.value
-    assert best.number.ci_low < alone.ci_low
-    assert best.number.ci_high > alone.ci_high
+def _attacks(outcomes: dict[str, FloatArray]) -> list[CaseRow]:
+    return [case for name, hits in outcomes.items() for case in _cases(hits[:, :, None], name)]
 
 
-def test_one_attack_or_one_on_fewer_suites_is_not_chosen_from() -> None:
-    cases = _cases(_drawn(6, 4, 1, share=0.3))
-    assert strongest({"one": cases}, _DRAWS) is None
-    wider = [*cases, *_cases(_drawn(6, 4, 1, share=0.3), suite="slack")]
-    assert strongest({"one": cases, "two": wider}, _DRAWS) is None
+def test_the_interval_of_a_chosen_attack_is_longer_the_more_it_was_chosen_among() -> None:
+    hits = _drawn(12, 7, 1, share=0.3)[:, :, 0]
+    alone = overall_asr(_attacks({"one": hits}), _DRAWS)
+    lengths = []
+    for count in (2, 5):
+        best = best_attack(_attacks({str(n): hits for n in range(count)}))
+        assert best is not None
+        found = overall_asr(best.cases, _DRAWS)
+        assert found.value == alone.value
+        lengths.append(found.ci_high - found.ci_low)
+    assert alone.ci_high - alone.ci_low < lengths[0] < lengths[1]
 
 
-def test_the_same_attack_twice_costs_nothing() -> None:
-    """Joint replicates know that two attacks with the same outcomes are one: no second chance."""
-    cases = _cases(_drawn(12, 7, 1, share=0.3))
-    best = strongest({"one": cases, "two": cases}, Resampler(4000))
-    assert best is not None
-    alone = at_least_once(cases, Side.INJECTED, 1, Resampler(4000))
-    assert best.number.ci_low == pytest.approx(alone.ci_low, abs=1.0)
-
-
-def _estimate(outcomes: FloatArray) -> Estimate:
-    users, goals = (tuple(f"{n:02d}" for n in range(count)) for count in outcomes.shape)
-    counted = Tally("suite", users, goals, np.ones_like(outcomes), outcomes, outcomes, 0)
-    return macro([rate([totals(counted, Side.INJECTED, _DRAWS)])])
-
-
-def test_the_interval_of_the_chosen_one_holds_where_its_own_would_not() -> None:
-    """Twelve equally strong attacks: the one that did best did so by luck."""
-    generator, naive, joint = np.random.default_rng(8), 0, 0
+@pytest.mark.slow
+def test_the_interval_of_the_best_attack_holds_the_truth() -> None:
+    """Six equally strong attacks: the one that did best did so by luck."""
+    generator, held, shown = np.random.default_rng(8), 0, []
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    truth = float(np.average(special.expit(-1 + math.hypot(0.4, 1.0) * nodes), weights=weights))
-    for _ in range(120):
-        shared = -1 + 0.4 * generator.standard_normal((20, 1))
-        theirs = [generator.standard_normal((1, 10)) for _ in range(12)]
-        rates = {
-            str(n): _estimate((generator.random((20, 10)) < special.expit(shared + one)).astype(float))
+    truth = 100 * float(np.average(special.expit(-1 + math.hypot(0.4, 1.0) * nodes), weights=weights))
+    for _ in range(RUNS):
+        shared = -1 + 0.4 * generator.standard_normal((10, 1))
+        theirs = [generator.standard_normal((1, 10)) for _ in range(6)]
+        outcomes = {
+            str(n): (generator.random((10, 10)) < special.expit(shared + one)).astype(float)
             for n, one in enumerate(theirs)
         }
-        best = best_of(rates)
+        best = best_attack(_attacks(outcomes))
         assert best is not None
-        own = proportion_interval(rates[best.attack])
-        naive += own.low <= truth <= own.high
-        joint += best.number.ci_low <= 100 * truth <= best.number.ci_high
-    assert naive / 120 < 0.95 < joint / 120
+        found = overall_asr(best.cases, _DRAWS)
+        held += found.ci_low <= truth <= found.ci_high
+        shown.append(found.value)
+    assert held / RUNS >= 0.9
+    assert np.mean(shown) == pytest.approx(truth, abs=5)
 
 
-def test_notes_tell_of_tries_and_of_the_strongest_attack() -> None:
+def test_notes_tell_of_tries_and_of_the_best_attack() -> None:
     cases = [
         *_cases(_drawn(6, 4, 2, share=0.3), "direct"),
         *_cases(_drawn(6, 4, 2, share=0.6), "ignore_previous"),
@@ -129,11 +118,11 @@ def test_notes_tell_of_tries_and_of_the_strongest_attack() -> None:
     (first, second) = [note for note in notes if "at least once in 2 runs of a case" in note]
     assert first.startswith("agentsys / direct, at least once in 2 runs of a case: utility under attack ")
     assert ", ASR " in second
-    (best,) = [note for note in notes if "the strongest of 2 attacks is ignore_previous; ASR" in note]
-    assert best.endswith("allowing for its having been chosen.")
+    (best,) = [note for note in notes if "the best of 2 attacks is ignore_previous; ASR" in note]
+    assert best.endswith("where each injection task counts with the attack that is best on all others.")
 
 
 def test_single_runs_of_one_attack_have_no_such_note() -> None:
     notes = " ".join(honesty_notes(_cases(_drawn(6, 4, 1, share=0.3)), replicates=50))
     assert "at least once" not in notes
-    assert "strongest" not in notes
+    assert "the best of" not in notes
