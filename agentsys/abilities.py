@@ -79,6 +79,14 @@ class KeepsFiles(Protocol):
 
 
 @runtime_checkable
+class HoldsDefenses(Protocol):
+    """A defense made of others, e.g. a stack. Asked of the class, before there is an object."""
+
+    holds: Sequence[str]
+    """Options that other defenses stand in, each alone or in a list. A config may give their names there."""
+
+
+@runtime_checkable
 class Rehearsable(Protocol):
     """A defense that uses a service besides the model."""
 

@@ -25,8 +25,8 @@ from agentsys.models.trace import Tracer
 class Defense(Protocol):
     """Turns a model and a suite into an agent that resists injections.
 
-    What it may be besides: `Described`, `NamesPrompts`, `ChecksItsNeeds`, `KeepsFiles`, `Rehearsable`,
-    `WholeProgram`, `PlaysRoles`.
+    What it may be besides: `Described`, `NamesPrompts`, `ChecksItsNeeds`, `KeepsFiles`, `HoldsDefenses`,
+    `Rehearsable`, `WholeProgram`, `PlaysRoles`.
     """
 
     name: str

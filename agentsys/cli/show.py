@@ -130,8 +130,9 @@ def _built(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
     values = node("defense", name, config_dirs)
     import_from(plugin_paths)
     from agentsys.runs.instantiate import instantiate
+    from agentsys.runs.references import held_by_name
 
-    return instantiate("defense", values)
+    return instantiate("defense", held_by_name(values, config_dirs, (name,)))
 
 
 @app.command("attack")

@@ -33,6 +33,7 @@ from agentsys.runs.references import (
     tell_family,
     with_base,
     with_content,
+    with_held,
 )
 from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, not_in_name, without
 
@@ -75,7 +76,8 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         combinations = [list(choice) for choice in itertools.product(*(_axis(k, v) for k, v in axes.items()))]
         pristine = _pristine(_stamps([shipped_config_dir(), *config_dirs]))
         found = [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
-    return with_content([with_base(one, config_dirs) for one in found], config_dirs)
+    named = [with_held(with_base(one, config_dirs), config_dirs) for one in found]
+    return with_content(named, config_dirs)
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -26,6 +26,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.NamesPrompts,
         abilities.ChecksItsNeeds,
         abilities.KeepsFiles,
+        abilities.HoldsDefenses,
         abilities.Rehearsable,
         abilities.WholeProgram,
         abilities.PlaysRoles,
@@ -80,11 +81,21 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
 
 def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
-    try:
-        found = named_class("defense", config)
-    except ConfigError:
-        return {}
+    found = _class_of(config)
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
+
+
+def held_defenses(config: Mapping[str, Any]) -> Sequence[str]:
+    """Ask the class of a defense's config which options hold defenses (`HoldsDefenses`)."""
+    found = _class_of(config)
+    return found.holds if isinstance(found, abilities.HoldsDefenses) else ()
+
+
+def _class_of(config: Mapping[str, Any]) -> Any:
+    try:
+        return named_class("defense", config)
+    except ConfigError:
+        return None
 
 
 def _built(group: str, option: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.attacks.cache_files.texts import name_of_texts
@@ -149,11 +149,47 @@ def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     base = settings.attack.get("base")
     if not isinstance(base, str):
         return settings
-    names = known("attack", config_dirs)
-    if base not in names:
-        raise ConfigError(unknown_name("attack.base", base, names))
-    found = _complete(base, config_dirs, settings.model)
+    found = _complete("attack", "base", base, config_dirs, settings.model)
     return settings.model_copy(update={"attack": {**settings.attack, "base": found}})
+
+
+def with_held(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
+    """The same settings, with names of defenses that the defense holds replaced by their configs.
+
+    Raises:
+        ConfigError: As `held_by_name` does.
+    """
+    return settings.model_copy(update={"defense": held_by_name(settings.defense, config_dirs)})
+
+
+def held_by_name(
+    defense: Mapping[str, Any], config_dirs: Sequence[Path], inside: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """A defense's config, with each name that it has in place of a defense replaced by that one's config.
+
+    Args:
+        defense: The config.
+        config_dirs: The user's own config folders.
+        inside: Names of the defenses that it is a part of.
+
+    Raises:
+        ConfigError: If there is no such defense, it needs a setting that its YAML leaves open, or a defense
+            holds itself.
+    """
+    from agentsys.runs.instantiate import held_defenses
+
+    def found(option: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [found(option, one) for one in value]
+        name = value if isinstance(value, str) else None
+        if name in inside:
+            raise ConfigError(f"defense.{option}: '{name}' holds itself; take it out there.")
+        held = value if name is None else _complete("defense", option, name, config_dirs)
+        if not isinstance(held, Mapping):
+            return held
+        return held_by_name(held, config_dirs, inside if name is None else (*inside, name))
+
+    return {**defense, **{one: found(one, defense[one]) for one in held_defenses(defense) if one in defense}}
 
 
 def tell_family(attack: Any, model: Mapping[str, Any]) -> None:
@@ -166,22 +202,35 @@ def tell_family(attack: Any, model: Mapping[str, Any]) -> None:
         attack["family"] = family_of(model)
 
 
-def _complete(name: str, config_dirs: Sequence[Path], model: Mapping[str, Any]) -> dict[str, Any]:
-    written = node("attack", name, config_dirs)
-    refuse_environment({"attack": {"base": written}})
-    config = OmegaConf.create(written)
-    tell_family(config, model)
+def _complete(
+    group: str,
+    option: str,
+    name: str,
+    config_dirs: Sequence[Path],
+    model: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The config that a name in an option stands for; with a model, told which chat family it is of."""
+    setting, names = f"{group}.{option}", known(group, config_dirs)
+    if name not in names:
+        raise ConfigError(unknown_name(setting, name, names))
+    written = node(group, name, config_dirs)
+    refuse_environment({group: {option: written}})
+    # As Hydra reads it: a date stays the text it is written as.
+    config = OmegaConf.load(config_path(group, name, config_dirs))
+    assert isinstance(config, DictConfig)
+    if model is not None:
+        tell_family(config, model)
     open_keys = sorted(str(key) for key in OmegaConf.missing_keys(config))
     if open_keys:
         raise ConfigError(
-            f"attack.base: '{name}' needs {open_keys[0]}, which its YAML leaves open; put a YAML of your own"
-            f" with it into a folder attack/ and name that one (--config-dir)."
+            f"{setting}: '{name}' needs {open_keys[0]}, which its YAML leaves open; put a YAML of your own"
+            f" with it into a folder {group}/ and name that one (--config-dir)."
         )
     try:
         resolved = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
-        where = config_path("attack", name, config_dirs)
-        raise ConfigError(f"attack.base: {where}: {str(error).splitlines()[0]}") from None
+        where = config_path(group, name, config_dirs)
+        raise ConfigError(f"{setting}: {where}: {str(error).splitlines()[0]}") from None
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
 

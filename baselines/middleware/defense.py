@@ -60,6 +60,8 @@ class Middleware:
         ConfigError: If an option has a value it cannot have.
     """
 
+    holds = ("inner",)
+
     def __init__(
         self,
         name: str = "middleware",
@@ -85,7 +87,9 @@ class Middleware:
         self.inner_roles = tuple(inner_roles)
         self.inner = inner
         if inner is not None and not isinstance(inner, Defense):
-            raise ConfigError(f"defense '{name}': inner is no defense; give a node with a `_target_`.")
+            raise ConfigError(
+                f"defense '{name}': inner is no defense; give a name or a node with a `_target_`."
+            )
         if policy != OF_SUITE:
             load_policy(policy).tools_of(role)
         self._guard = lru_cache(maxsize=1)(self._new_guard)

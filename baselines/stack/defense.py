@@ -47,6 +47,8 @@ class Stack:
         ConfigError: If there are too few, or one is no defense, or two have one name.
     """
 
+    holds = ("members",)
+
     def __init__(self, name: str = "stack", *, members: Sequence[Defense]) -> None:
         if isinstance(members, str) or len(members) < 2:
             raise ConfigError(
@@ -55,7 +57,8 @@ class Stack:
         for place, member in enumerate(members):
             if not isinstance(member, Defense):
                 raise ConfigError(
-                    f"defense '{name}': members[{place}] is no defense; give a node with a `_target_`."
+                    f"defense '{name}': members[{place}] is no defense; give a name or a node with a"
+                    " `_target_`."
                 )
         names = [member.name for member in members]
         twice = next((one for one in names if names.count(one) > 1), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,15 +16,24 @@ from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.runs.cell import _seeded
+from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
+from agentsys.runs.references import held_by_name
+from baselines.detectors import classifier_defense
+from baselines.detectors.phrases import PhraseDetector
 from baselines.stack import Stack
 
 CONFIGS = shipped_config_dir() / "defense"
 READ = ("read_note", {"name": "x"})
 
 
+def shipped_config(name: str) -> dict[str, Any]:
+    found = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    return held_by_name(found, (), (name,))
+
+
 def shipped(name: str) -> Any:
-    return instantiate("defense", yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")))
+    return instantiate("defense", shipped_config(name))
 
 
 def stack(*names: str) -> Stack:
@@ -168,5 +179,82 @@ def test_prompts_roles_seeds_and_descriptions_are_those_of_all_members() -> None
     assert {"promptarmor.guard_question", "firewall_sanitizer.sanitizer"} <= both.prompts().keys()
     assert {"promptarmor_guard", "firewall_sanitizer"} <= both.simulated_roles().keys()
     assert "act in this order: promptarmor, firewall_sanitizer." in both.description()
-    node = yaml.safe_load((CONFIGS / "firewall_sanitizer+melon.yaml").read_text(encoding="utf-8"))
+    node = shipped_config("firewall_sanitizer+melon")
     assert _seeded(node, 7)["members"][0]["seed"] == 7 and node["members"][0]["seed"] is None
+
+
+def test_members_are_given_by_name_and_stand_in_the_settings_as_their_own_configs() -> None:
+    (one,) = compose(["model=simulated", "defense=firewall_sanitizer+melon"])
+    alone = compose(["model=simulated", "defense=firewall_sanitizer,melon"])
+    assert one.defense["members"] == [cell.defense for cell in alone]
+    given = ["model=simulated", "defense=firewall_sanitizer+melon"]
+    (other,) = compose([*given, "defense.members=[promptarmor,tool_filter]"])
+    assert [member["name"] for member in other.defense["members"]] == ["promptarmor", "tool_filter"]
+    assert other.config_hash != one.config_hash and "promptarmor" in other.labels["defense"]
+    with pytest.raises(ConfigError, match=r"defense\.members 'promptamor'\. Did you mean promptarmor"):
+        compose([*given, "defense.members=[promptamor,melon]"])
+
+
+def write_config(folder: Path, name: str, members: str) -> None:
+    (folder / "defense").mkdir(exist_ok=True)
+    text = f"_target_: baselines.stack.Stack\nname: {name}\nmembers: {members}\n"
+    (folder / "defense" / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def test_a_stack_of_ones_own_holds_names_and_nodes_and_never_itself(tmp_path: Path) -> None:
+    node = "{_target_: baselines.promptarmor.PromptArmor, name: mine, gap: 5}"
+    write_config(tmp_path, "mixed", f"[melon, {node}]")
+    (one,) = compose(["model=simulated", "defense=mixed"], [tmp_path])
+    assert [member["name"] for member in one.defense["members"]] == ["melon", "mine"]
+    write_config(tmp_path, "a", "[b, none]")
+    write_config(tmp_path, "b", "[melon, a]")
+    with pytest.raises(ConfigError, match="'a' holds itself"):
+        compose(["model=simulated", "defense=b"], [tmp_path])
+
+
+BANKING = [
+    "model=simulated",
+    "attack=important_instructions",
+    "benchmark.suites=[banking]",
+    "user_tasks=[2,13]",
+    "injection_tasks=[1,5]",
+]
+
+
+def test_another_order_gives_the_difference_that_the_page_tells_of(run_cases: Any) -> None:
+    first, second = "firewall_sanitizer+phrase_detector", "phrase_detector+firewall_sanitizer"
+    records = run_cases([*BANKING, f"defense={first},{second}"])
+    solved, hijacked, order = {}, {}, {}
+    for name in (first, second):
+        mine = [r for r in records.values() if r["agentsys"]["case"]["defense"] == name]
+        assert len(mine) == 4 and all(r["agentsys"]["status"] == "ok" for r in mine)
+        solved[name], hijacked[name] = (sum(r[key] for r in mine) for key in ("utility", "security"))
+        order[name] = [filters_in(spans_of(r)) for r in mine]
+    assert hijacked == {first: 0, second: 0}
+    assert solved[first] > solved[second]
+    assert all(acted[:2] == ["firewall_sanitizer", "phrases"] for acted in order[first])
+    assert all(acted[:2] == ["phrases", "firewall_sanitizer"] for acted in order[second])
+
+
+def spans_of(record: Any) -> list[SimpleNamespace]:
+    return [SimpleNamespace(kind=s["kind"], decision=s["decision"]) for s in record["agentsys"]["spans"]]
+
+
+@pytest.mark.parametrize("finds", [True, False])
+def test_agentsys_behind_piguard_runs_whole_cases_with_a_detector_in_its_place(
+    run_cases: Any, monkeypatch: pytest.MonkeyPatch, finds: bool
+) -> None:
+    scripted = PhraseDetector() if finds else PhraseDetector([])
+    monkeypatch.setattr(classifier_defense, "load_classifier", lambda settings: scripted)
+    monkeypatch.setattr(classifier_defense, "missing", lambda packages: [])
+    records = run_cases([*BANKING, "defense=agentsys,agentsys+piguard"])
+    mine = [r for r in records.values() if r["agentsys"]["case"]["defense"] == "agentsys+piguard"]
+    plain = [r for r in records.values() if r["agentsys"]["case"]["defense"] == "agentsys"]
+    assert len(mine) == len(plain) == 4
+    assert all(r["agentsys"]["status"] == "ok" and not r["security"] for r in mine)
+    seen = [s["decision"] for r in mine for s in r["agentsys"]["spans"] if s["kind"] == "detector"]
+    assert seen and any(decision["injected"] for decision in seen) is finds
+    read = [role for r in mine for role in r["agentsys"]["exposure"]["read_by"]]
+    assert ("worker" in read) is not finds  # what is withheld, no worker reads
+    if not finds:
+        assert [r["utility"] for r in mine] == [r["utility"] for r in plain]
