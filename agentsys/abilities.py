@@ -79,6 +79,26 @@ class KeepsFiles(Protocol):
 
 
 @runtime_checkable
+class NeedsOwnModels(Protocol):
+    """A defense some of whose roles take a model made for them: with the agent's it is another defense."""
+
+    own_roles: Sequence[str]
+    """These roles. Where one has no model of its own (`+model.roles.ROLE=NAME`) the defense cannot run; the
+    simulated model plays them itself."""
+
+    def unfit(self, role: str, model: ChatModel) -> str | None:
+        """Ask the model of one of these roles a question with a known answer, once before the first case.
+
+        Returns:
+            Why it cannot be used, in one sentence that begins behind the model's name; None: it can.
+
+        Raises:
+            ModelError: If it gives no reply.
+        """
+        ...
+
+
+@runtime_checkable
 class HoldsDefenses(Protocol):
     """A defense made of others, e.g. a stack. Asked of the class, before there is an object."""
 

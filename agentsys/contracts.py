@@ -26,7 +26,7 @@ class Defense(Protocol):
     """Turns a model and a suite into an agent that resists injections.
 
     What it may be besides: `Described`, `NamesPrompts`, `ChecksItsNeeds`, `KeepsFiles`, `HoldsDefenses`,
-    `Rehearsable`, `WholeProgram`, `PlaysRoles`.
+    `NeedsOwnModels`, `Rehearsable`, `WholeProgram`, `PlaysRoles`.
     """
 
     name: str

@@ -104,6 +104,10 @@ class ExposureWatch:
         if self._looks and original != shown:
             self._originals[shown] = original
 
+    def holds_planted(self, text: str) -> bool:
+        """Whether a line of the injected text, or its goal, stands in a text."""
+        return self._looks and self._met(text) is not None
+
     def model_asked(self, request: ChatRequest) -> None:
         """Look through the messages that this role has not been sent before."""
         acting = request.role in ACTING_ROLES

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentsys.catalog import node
+from agentsys.catalog import config_path
 from agentsys.cli.help.completion import names_in, overrides_beginning_with
 from agentsys.cli.help.lazy import LazyCommand
 from agentsys.cli.output import say
@@ -127,12 +127,12 @@ def prompts(
 
 def _built(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
     """A defense with the options its config gives."""
-    values = node("defense", name, config_dirs)
+    config_path("defense", name, config_dirs)  # an unknown name is refused before anything heavy is imported
     import_from(plugin_paths)
     from agentsys.runs.instantiate import instantiate
-    from agentsys.runs.references import held_by_name
+    from agentsys.runs.references import defense_config
 
-    return instantiate("defense", held_by_name(values, config_dirs, (name,)))
+    return instantiate("defense", defense_config(name, config_dirs))
 
 
 @app.command("attack")

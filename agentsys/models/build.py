@@ -7,7 +7,7 @@ and every request that is sent is in the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,10 +146,19 @@ class ModelStack:
             model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return Recorded(model)
 
-    @property
-    def servers(self) -> list[ChatModel]:
-        """Every model behind it that has a server, for a look before the run."""
-        return [server for part in (self.main, *self.roles.values()) if (server := part.server) is not None]
+    def servers(self, but: Collection[str] = ()) -> list[ChatModel]:
+        """Every model behind it that has a server, for a look before the run.
+
+        Args:
+            but: Roles whose own models are left out.
+        """
+        parts = (self.main, *(part for role, part in self.roles.items() if role not in but))
+        return [server for part in parts if (server := part.server) is not None]
+
+    def role_server(self, role: str) -> ChatModel | None:
+        """The model of a role, if it has one of its own with a server."""
+        part = self.roles.get(role)
+        return None if part is None else part.server
 
     @property
     def cards(self) -> list[ModelCard]:

@@ -8,6 +8,7 @@ works and is simply not kept.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,6 +83,9 @@ class Watcher(Protocol):
     def tool_returned(self, value: object, error: str | None) -> None:
         """The environment's tool returned `value` (before any formatting) or `error`."""
 
+    def holds_planted(self, text: str) -> bool:
+        """Whether the text of an attack stands in a text; for the record alone."""
+
     def text_rewritten(self, original: str, shown: str) -> None:
         """A defense wrote `shown` where `original` stood, in other characters but with the same content."""
 
@@ -114,6 +118,7 @@ class Tracer:
     _asked: float | None = None
     """When a model was asked first (`time.monotonic`)."""
     _open: list[Span] = field(default_factory=list)
+    _booking: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -164,6 +169,10 @@ class Tracer:
         self._book(ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind))
 
     def _book(self, call: ModelCall) -> None:
+        with self._booking:  # a defense may ask several questions at once
+            self._booked(call)
+
+    def _booked(self, call: ModelCall) -> None:
         self.tokens += call.usage.prompt + call.usage.completion
         if not self._open:
             with self.span("main") as root:
@@ -198,6 +207,17 @@ class Tracer:
         """Tell the watchers that `original` is passed on marked or encoded, as `shown`."""
         for watcher in self.watchers:
             watcher.text_rewritten(original, shown)
+
+    def guard_judged(self, node: Span, text: str, flagged: bool | None) -> None:
+        """Book a guard's verdict on a text it was shown, beside the truth, which no defense is told.
+
+        Args:
+            node: The guard's span; its decision gets `flagged` and, where somebody watches, `planted`.
+            text: What was judged, as a tool returned it.
+            flagged: Whether the guard took it for an injection; None: it gave no verdict that can be read.
+        """
+        truth = {"planted": any(watcher.holds_planted(text) for watcher in self.watchers)}
+        node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}
 
 
 REFUSED = "refused"

@@ -103,6 +103,9 @@ class CaseRow:
     odd_replies: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Model id -> kind -> replies: `empty` ones, and `unparsed_call`, a tool call as text that the server did
     not parse. Empty in foreign files."""
+    guards: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Guard -> its verdicts on tool results against what was planted, counted by kind (docs/data.md).
+    Empty where no guard gives verdicts, and in foreign files."""
     config_hash: str | None = None
     """Hash of the resolved config; None in foreign files."""
     data_hash: str | None = None

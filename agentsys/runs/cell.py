@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentsys.abilities import ChecksItsNeeds, InjectsInAWay, Rehearsable, TakesTurns, WholeProgram
+from agentsys.abilities import (
+    ChecksItsNeeds,
+    InjectsInAWay,
+    NeedsOwnModels,
+    Rehearsable,
+    TakesTurns,
+    WholeProgram,
+)
 from agentsys.attacks.attacker import ROLE, ROLES
 from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
@@ -82,6 +89,7 @@ class CellBuilder:
             defense = defense.rehearsed()
         # A rehearsal tells what the real run would need.
         found = [_lacks(needy), self._model_lacks(settings)] if self._rehearsal else [_lacks(defense)]
+        found.append(_lacks_role(defense, settings.model))
         lacks = tuple(one for one in found if one is not None)
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
@@ -146,6 +154,21 @@ def _lacks(defense: Defense) -> Unavailable | None:
             defense.ready()
         except Unavailable as error:
             return error
+    return None
+
+
+def _lacks_role(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
+    """The first role that needs a model of its own and has none; the simulated model plays such roles."""
+    if not isinstance(defense, NeedsOwnModels) or model.get("simulated"):
+        return None
+    given = model.get("roles") or {}
+    for role in defense.own_roles:
+        if given.get(role) is None:
+            return Unavailable(
+                f"Defense '{defense.name}' needs a model made for its role {role}: +model.roles.{role}=NAME"
+                f" (a YAML of model/). Played by '{model.get('name')}' it would be another defense.",
+                needs=f"model.roles.{role}",
+            )
     return None
 
 

@@ -27,6 +27,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.ChecksItsNeeds,
         abilities.KeepsFiles,
         abilities.HoldsDefenses,
+        abilities.NeedsOwnModels,
         abilities.Rehearsable,
         abilities.WholeProgram,
         abilities.PlaysRoles,

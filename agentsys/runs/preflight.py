@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from agentsys.abilities import NeedsOwnModels
+from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.chat import ChatModel
@@ -51,16 +53,47 @@ def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Blocke
     Returns:
         The cells whose model cannot be used, and one line for each model that answered oddly.
     """
+    cells = list(cells)
+    own = {role for cell in cells for role in _own_roles(cell)}
     obstacles, oddities = list[BlockedCell](), list[str]()
-    asked: dict[int, tuple[Unavailable | None, str]] = {}
+    asked: dict[tuple[int, str], tuple[Unavailable | None, str]] = {}
     for cell in cells:
-        if id(cell.stack) not in asked:
-            asked[id(cell.stack)] = first_trouble(cell.stack.servers, books)
-            oddities += [oddity] if (oddity := asked[id(cell.stack)][1]) else []
-        trouble = asked[id(cell.stack)][0]
+        if (key := (id(cell.stack), "")) not in asked:
+            asked[key] = first_trouble(cell.stack.servers(but=own), books)
+            oddities += [oddity] if (oddity := asked[key][1]) else []
+        trouble = asked[key][0] or _unfit(cell, books, asked)
         if trouble is not None:
             obstacles.append(BlockedCell(cell.settings, trouble))
     return obstacles, oddities
+
+
+def _own_roles(cell: Cell) -> Sequence[str]:
+    return cell.defense.own_roles if isinstance(cell.defense, NeedsOwnModels) else ()
+
+
+def _unfit(
+    cell: Cell, books: Books | None, asked: dict[tuple[int, str], tuple[Unavailable | None, str]]
+) -> Unavailable | None:
+    """Why the model of a role of the defense cannot be used: it is asked what the defense asks it first."""
+    for role in _own_roles(cell):
+        server = cell.stack.role_server(role)
+        if server is not None and (key := (id(cell.stack), role)) not in asked:
+            asked[key] = _tried(cell.defense, role, server, books), ""
+        if (trouble := asked.get((id(cell.stack), role), (None, ""))[0]) is not None:
+            return trouble
+    return None
+
+
+def _tried(defense: Defense, role: str, server: ChatModel, books: Books | None) -> Unavailable | None:
+    assert isinstance(defense, NeedsOwnModels)
+    try:
+        with tracing(Tracer(books=books)):
+            why = defense.unfit(role, server)
+    except ModelError as error:
+        why = f"cannot be used: {error} ({_MENDS.get(error.kind, 'preflight=false goes on all the same')})"
+    if why is None:
+        return None
+    return Unavailable(f"Model '{server.name}', role {role}: {why}", needs=f"a model for {role}")
 
 
 def refusal(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:

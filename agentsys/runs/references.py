@@ -162,6 +162,15 @@ def with_held(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     return settings.model_copy(update={"defense": held_by_name(settings.defense, config_dirs)})
 
 
+def defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
+    """The config of a defense, with the configs of all that it holds; from its file, nothing overridden.
+
+    Raises:
+        ConfigError: If there is no such defense, or as `held_by_name` does.
+    """
+    return held_by_name(node("defense", name, config_dirs), config_dirs, (name,))
+
+
 def held_by_name(
     defense: Mapping[str, Any], config_dirs: Sequence[Path], inside: tuple[str, ...] = ()
 ) -> dict[str, Any]:

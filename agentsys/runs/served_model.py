@@ -15,6 +15,7 @@ from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
+from agentsys.runs.references import defense_config
 from agentsys.runs.scripted import playbook_of, roles_of
 
 
@@ -33,7 +34,7 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     chosen = {**yaml_node("benchmark", "agentdojo"), "version": version}
     benchmark = instantiate("benchmark", _overridden(overrides) if overrides else chosen)
     names = sorted(path.stem for path in (shipped_config_dir() / "defense").glob("*.yaml"))
-    defenses = [instantiate("defense", yaml_node("defense", name)) for name in names]
+    defenses = [instantiate("defense", defense_config(name)) for name in names]
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
         # The benchmark last: a defense that plays the agent itself must not take it away from it.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.providers.wire_text import result_text
-from agentsys.models.trace import span
+from agentsys.models.trace import current_tracer, span
 from baselines.border.filter import BorderFilter, Turn
 from baselines.tool_results import saying
 
@@ -33,6 +33,8 @@ class Rewriting:
     """Those that could not be read."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else the record keeps, JSON-ready."""
+    flagged: bool | None = None
+    """Whether the guard took the result for an injection; None: it gave no verdict, or has none to give."""
 
 
 class ResultRewriter(BorderFilter):
@@ -43,6 +45,8 @@ class ResultRewriter(BorderFilter):
     """
 
     name: ClassVar[str] = "rewriter"
+    gives_verdicts: ClassVar[bool] = True
+    """Whether it says of each result if it holds an injection; then its errors are counted."""
 
     def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
         """Give what is to stand in place of a result's text.
@@ -79,6 +83,8 @@ class ResultRewriter(BorderFilter):
             }
             if shown != text:
                 node.decision["raw"] = text
+            if self.gives_verdicts:
+                current_tracer().guard_judged(node, text, found.flagged)
         return result if shown == text else saying(result, shown)
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.options import OnDoubt, Unit, check_choices, check_counts, check_flags
 from baselines.border.rewriter import EMPTIED, WITHHELD
-from baselines.datafilter.element import INSTRUCTIONS, SEPARATOR, FilterData, FilterOptions
+from baselines.datafilter.element import (
+    INSTRUCTIONS,
+    ROLE,
+    SEPARATOR,
+    FilterData,
+    FilterOptions,
+    template_digest,
+    unfit_filter,
+)
 from baselines.datafilter.simulated import ROLES
 
 
@@ -26,6 +35,9 @@ class DataFilter(BorderDefense):
         skip_trivial: Whether strings without a letter or with fewer than four words are passed on unread.
         max_tokens: Most tokens of a reply; None: as many as the data and a quarter more.
         on_truncated: A reply that used them up: `withhold` the string, or `keep` what there is of the reply.
+        concurrent: Strings of one result that are asked about at once.
+        template: Digest of the words and the chat format around the data that results belong to; None: not
+            checked.
 
     Raises:
         ConfigError: If an option has a value it cannot have.
@@ -41,15 +53,32 @@ class DataFilter(BorderDefense):
         skip_trivial: bool = True,
         max_tokens: int | None = None,
         on_truncated: OnDoubt = "withhold",
+        concurrent: int = 1,
+        template: str | None = None,
     ) -> None:
         check_choices(
             name,
             {"unit": (unit, get_args(Unit)), "on_truncated": (on_truncated, get_args(OnDoubt))},
         )
         check_flags(name, {"skip_trivial": skip_trivial})
-        check_counts(name, {} if max_tokens is None else {"max_tokens": max_tokens}, least=1)
+        bound = {} if max_tokens is None else {"max_tokens": max_tokens}
+        check_counts(name, {**bound, "concurrent": concurrent}, least=1)
+        if template is not None and template != template_digest():
+            raise ConfigError(
+                f"{name}: template is {template!r}, and what stands around the data here has the digest"
+                f" {template_digest()}: scores under two templates are not comparable. Give that one or null."
+            )
         self.name = name
-        self.options = FilterOptions(unit, skip_trivial, max_tokens, on_truncated)
+        self.options = FilterOptions(unit, skip_trivial, max_tokens, on_truncated, concurrent)
+
+    @property
+    def own_roles(self) -> Sequence[str]:
+        """The filter model's: no other model was trained for it."""
+        return (ROLE,)
+
+    def unfit(self, role: str, model: ChatModel) -> str | None:
+        """Ask the filter model about a known text with an order in it."""
+        return unfit_filter(model)
 
     def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
         """The filter between the tools and the agent."""

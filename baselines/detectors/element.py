@@ -8,7 +8,7 @@ from typing import Literal
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.trace import span
+from agentsys.models.trace import current_tracer, span
 from baselines.border.filter import BorderFilter, EndCase, Turn
 from baselines.detectors.detector import Detection, Detector, judge
 from baselines.tool_results import rewrite_text
@@ -100,3 +100,5 @@ class DetectInjections(BorderFilter):
                 "unread_blocks": [b["type"] for b in result["content"] or () if b["type"] != "text"],
                 **raw,
             }
+            if verdict.windows:
+                current_tracer().guard_judged(node, self._readable(result), verdict.injected)

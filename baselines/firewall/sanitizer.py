@@ -100,13 +100,14 @@ class OutputFirewall(ResultRewriter):
             kept = self.on_unreadable == "keep"
             return Rewriting(text, "unreadable", *counted) if kept else withheld(*counted)
         if found.text is None or (found.safe and self.on_safe == "original"):
-            return Rewriting(text, "clean", *counted)
+            return Rewriting(text, "clean", *counted, flagged=not found.safe)
         lost = lost_tokens(text, found.text)
         return Rewriting(
             found.text,
             "clean" if found.text == text else "rewritten",
             *counted,
             facts={"was_safe": found.safe, "lost_data": lost},
+            flagged=not found.safe,
         )
 
 

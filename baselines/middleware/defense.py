@@ -16,6 +16,7 @@ from agentsys.abilities import (
     ChecksItsNeeds,
     Described,
     NamesPrompts,
+    NeedsOwnModels,
     PlaysRoles,
     Rehearsable,
     WholeProgram,
@@ -133,6 +134,15 @@ class Middleware:
         require()
         if isinstance(self.inner, ChecksItsNeeds):
             self.inner.ready()
+
+    @property
+    def own_roles(self) -> Sequence[str]:
+        """The roles of the defense inside that need a model made for them."""
+        return self.inner.own_roles if isinstance(self.inner, NeedsOwnModels) else ()
+
+    def unfit(self, role: str, model: ChatModel) -> str | None:
+        """Have the defense inside ask the model of its role."""
+        return self.inner.unfit(role, model) if isinstance(self.inner, NeedsOwnModels) else None
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """The roles of the defense inside; the middleware has none."""

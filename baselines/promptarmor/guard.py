@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +108,7 @@ class ArmorGuard(ResultRewriter):
             sum(one.asked for one in found),
             sum(one.unreadable for one in found),
             {"strings": [dict(one.facts) for one in found if one.outcome != "clean"]},
+            _verdict([one.flagged for one in found]),
         )
 
     def _cleaned(self, text: str) -> Rewriting:
@@ -116,20 +118,23 @@ class ArmorGuard(ResultRewriter):
             kept = self.options.on_unreadable == "keep"
             return Rewriting(text if kept else WITHHELD, "unreadable" if kept else "withheld", *counted)
         if not answer.value.injected:
-            return Rewriting(text, "clean", *counted, {"injected": False})
-        quotation = answer.value.quotation
-        facts: dict[str, Any] = {"injected": True, "quotation": quotation}
+            return Rewriting(text, "clean", *counted, flagged=False)
+        left, outcome, facts = self._without(text, answer.value.quotation)
+        return Rewriting(left, outcome, *counted, facts, flagged=True)
+
+    def _without(self, text: str, quotation: str) -> tuple[str, str, dict[str, Any]]:
+        """What is left of a text in which an injection was found, the outcome, and facts for the record."""
+        facts: dict[str, Any] = {"quotation": quotation}
         if self.options.removal == "withhold":
-            return Rewriting(WITHHELD, "withheld", *counted, facts)
+            return WITHHELD, "withheld", facts
         left = remove(text, quotation, fuzzy=self.options.removal == "fuzzy", gap=self.options.gap)
         if left is None:
             facts["unmatched"] = True
-            if self.options.on_unmatched == "keep":
-                return Rewriting(text, "unmatched", *counted, facts)
-            return Rewriting(WITHHELD, "withheld", *counted, facts)
+            keep = self.options.on_unmatched == "keep"
+            return (text, "unmatched", facts) if keep else (WITHHELD, "withheld", facts)
         removed = len(text) - len(left)
         facts |= {"removed": removed, "share_removed": round(removed / len(text), 4)}
-        return Rewriting(left.strip(), "rewritten", *counted, facts)
+        return left.strip(), "rewritten", facts
 
     def _question(self, text: str) -> ChatRequest:
         options = self.options
@@ -139,6 +144,13 @@ class ArmorGuard(ResultRewriter):
 
 
 _ORDER = ("withheld", "rewritten", "unmatched", "unreadable", "clean")
+
+
+def _verdict(verdicts: Sequence[bool | None]) -> bool | None:
+    """Of a result whose strings were judged: flagged if one is; not read if none is and one was not."""
+    if any(verdicts):
+        return True
+    return None if None in verdicts else False
 
 
 def _worst(outcomes: list[str]) -> str:

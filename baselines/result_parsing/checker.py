@@ -11,7 +11,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.tools import tool_specs
 from baselines.border.asking import GuardAnswer, ask
 from baselines.border.filter import Turn
-from baselines.border.rewriter import ResultRewriter, Rewriting, withheld
+from baselines.border.rewriter import WITHHELD, ResultRewriter, Rewriting
 from baselines.result_parsing.parser import ParsingOptions
 from baselines.result_parsing.prompts import REJECTED, read_marked, removal_question
 
@@ -46,19 +46,19 @@ class ToolCheck(ResultRewriter):
                 break
             triggered.append({"tool": call.function, "args": str(dict(call.args))})
             if self.options.check_action == "reject":
-                return Rewriting(REJECTED, "withheld", asked, unreadable, {"triggered": triggered})
+                return Rewriting(REJECTED, "withheld", asked, unreadable, {"triggered": triggered}, True)
             answer = self._removed(left, call)
             asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
             if answer.value is None:
-                facts = {"triggered": triggered}
-                if self.options.on_unreadable == "withhold":
-                    return withheld(asked, unreadable, facts)
-                return Rewriting(left, "unreadable", asked, unreadable, facts)
+                kept = self.options.on_unreadable == "keep"
+                shown, outcome = (left, "unreadable") if kept else (WITHHELD, "withheld")
+                return Rewriting(shown, outcome, asked, unreadable, {"triggered": triggered}, True)
             if answer.value.strip() == left.strip():
                 break
             left = answer.value
         outcome = "clean" if left == text else "removed"
-        return Rewriting(left, outcome, asked, unreadable, {"triggered": triggered} if triggered else {})
+        facts = {"triggered": triggered} if triggered else {}
+        return Rewriting(left, outcome, asked, unreadable, facts, bool(triggered))
 
     def _triggered(self, turn: Turn, text: str) -> FunctionCall | None:
         """The first call that a result causes when it is read alone, as if a user had said it."""

@@ -54,6 +54,8 @@ class ResultParser(ResultRewriter):
         conversation: Whether expectations are declared with the conversation so far (ParseFull).
     """
 
+    gives_verdicts = False
+
     def __init__(self, model: ChatModel, options: ParsingOptions, *, conversation: bool) -> None:
         self.model = model
         self.options = options

@@ -15,6 +15,7 @@ from agentsys.abilities import (
     ChecksItsNeeds,
     Described,
     NamesPrompts,
+    NeedsOwnModels,
     PlaysRoles,
     Rehearsable,
     WholeProgram,
@@ -141,6 +142,16 @@ class Stack:
             if isinstance(member, ChecksItsNeeds):
                 member.ready()
         self._put_together(_NoModel(), TaskSuite("probe", TaskEnvironment, []), [])
+
+    @property
+    def own_roles(self) -> list[str]:
+        """The roles of all members that need a model made for them."""
+        return [role for one in self.members if isinstance(one, NeedsOwnModels) for role in one.own_roles]
+
+    def unfit(self, role: str, model: ChatModel) -> str | None:
+        """Have the member whose role it is ask its model."""
+        owners = (one for one in self.members if isinstance(one, NeedsOwnModels) and role in one.own_roles)
+        return next(owners).unfit(role, model)
 
     def rehearsed(self) -> Stack:
         """With the offline stand-ins of its members."""

@@ -187,6 +187,7 @@ def test_the_trace_keeps_score_and_what_was_withheld() -> None:
         "unread_blocks": [],
         "raw": "so evil",
         "raw_error": None,
+        "flagged": True,
     }
     assert (second["injected"], second["probability"]) == (False, 0.1)
 

@@ -14,6 +14,7 @@ from agentsys.cli import app
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, read_ledger
 from agentsys.runs.session import prepare
+from baselines.datafilter.element import KNOWN_FACT, KNOWN_ORDER
 
 ONE = ["benchmark.suites=[slack]", "user_tasks=[0]"]
 SWEEP = ["model=simulated", "defense=none,needy,prompt_sandwiching", *ONE]
@@ -219,3 +220,32 @@ def test_a_missing_key_is_what_the_run_would_need_and_the_price_is_told_all_the_
     assert "OPENAI_API_KEY" in shown and "$0.0" in shown and "n/a" not in shown
     with pytest.raises(Unavailable, match="OPENAI_API_KEY"):
         prepare(chosen[:-1])
+
+
+def test_a_role_that_needs_a_model_made_for_it_is_not_played_by_the_agents(tmp_path: Path) -> None:
+    with paid_server(lambda *_: calls("ping", "{}")) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        stacked = ["defense=firewall_sanitizer+melon", "defense.members=[datafilter,tool_filter]"]
+        for chosen in (["defense=datafilter"], stacked):
+            with pytest.raises(Unavailable, match=r"\+model\.roles\.datafilter=NAME"):
+                prepare(["model=paid", *chosen, *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(("keeps", "fits"), [(KNOWN_FACT, True), (f"{KNOWN_FACT} {KNOWN_ORDER}", False)])
+def test_a_model_made_for_a_role_is_asked_what_the_defense_asks_it_and_no_tool_call(
+    tmp_path: Path, keeps: str, fits: bool
+) -> None:
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        return calls("ping", "{}") if body.get("tools") else says(keeps)
+
+    with paid_server(answer) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        chosen = ["model=paid", "+model.roles.datafilter=paid", "defense=none,datafilter", *ONE]
+        session = prepare([*chosen, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        if fits:
+            session.looked_at()
+        else:
+            with pytest.raises(ConfigError, match="role datafilter: it kept the order of a known text"):
+                session.looked_at()
+    assert [bool(body.get("tools")) for body in server.asked] == [True, False]

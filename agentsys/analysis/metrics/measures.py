@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from agentsys.analysis.metrics.guard_errors import guard_measures
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.statistics.estimate import POOLED
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -202,7 +203,10 @@ class MeasureRow(NamedTuple):
     value: float
     """nan where undefined or unknown."""
     n: int
-    """Cases it rests on."""
+    """Cases it rests on; of a guard's errors, the results (or characters) where it is not cases."""
+    ci_low: float = math.nan
+    """Lower end of the 95% interval; nan where there is none."""
+    ci_high: float = math.nan
 
 
 def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
@@ -221,13 +225,13 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
             groups[cell, False, case.suite].append(case)
             groups[cell, True, POOLED].append(case)
     return [
-        MeasureRow(*cell, suite, name, value, n)
+        MeasureRow(*cell, suite, *found)
         for cell, pooled, suite in sorted(groups)
-        for name, value, n in _of(groups[cell, pooled, suite])
+        for found in _of(groups[cell, pooled, suite])
     ]
 
 
-def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int]]:
+def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int] | tuple[str, float, int, float, float]]:
     for name, mean in MEANS.items():
         yield name, *mean(cases)
     for name, ratio in RATIOS.items():
@@ -235,3 +239,5 @@ def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int]]:
     for measure, per_role in OF_ROLES.items():
         for role, found in per_role(cases).items():
             yield f"{measure}:{role}", *found
+    for name, number in guard_measures(cases):
+        yield name, number.value, number.n, number.ci_low, number.ci_high

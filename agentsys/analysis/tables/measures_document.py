@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from agentsys.analysis.metrics.guard_errors import GUARD_TITLES
 from agentsys.analysis.metrics.measures import OF_ROLES, MeasureRow
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.estimate import POOLED
@@ -52,13 +53,42 @@ def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> 
         notes: What else has to be said of their cases.
     """
     found: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        if row.suite == POOLED:
-            found[row.model, row.defense, row.attack, _version(row)][row.measure] = row.value
+    pooled = [row for row in rows if row.suite == POOLED]
+    for row in pooled:
+        found[row.model, row.defense, row.attack, _version(row)][row.measure] = row.value
     said = (*changed_benchmark_notes(row.benchmark for row in rows), *notes, *_NOTES)
     known = {name.partition(":")[0] for of in found.values() for name in of}
     grids = [_roles(found, measure) for measure in OF_ROLES if measure in known or measure == _ALWAYS]
-    return Document([("Cost and untrusted text", [_measures(found), *grids])], said)
+    guards = _guards(pooled)
+    judged = [("Guards: verdicts against what was planted", [guards])] if guards.rows else []
+    told = (*said, _OF_GUARDS) if guards.rows else said
+    return Document([("Cost and untrusted text", [_measures(found), *grids]), *judged], told)
+
+
+_OF_GUARDS = (
+    "Guards: FNR is the share of planted results (or of cases with one) that a guard let pass, FPR the share "
+    "of others that it flagged, with 95% intervals; results without a readable verdict are in neither. Clean "
+    "text cut: of the characters of results in which nothing was planted. In brackets: how many."
+)
+
+
+def _guards(rows: Iterable[MeasureRow]) -> Grid:
+    """One line per cell and guard."""
+    found: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
+    for row in rows:
+        measure, _, guard = row.measure.partition(":")
+        if measure in GUARD_TITLES:
+            found[row.model, row.defense, row.attack, _version(row), guard][measure] = row
+    shown = [cells(*cell, *(_share(of[name]) for name in GUARD_TITLES)) for cell, of in found.items()]
+    header = (*_NAMES, "Guard", *GUARD_TITLES.values())
+    return Grid("Guards", header, shown, names=len(_NAMES) + 1)
+
+
+def _share(row: MeasureRow) -> str:
+    if math.isnan(row.value):
+        return "n/a"
+    interval = "" if math.isnan(row.ci_low) else f" {row.ci_low:.0f}-{row.ci_high:.0f}"
+    return f"{row.value:.1f}{interval} ({row.n:,})"
 
 
 _OF_ROLES = {

@@ -142,11 +142,11 @@ def _pinged(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path]) -
         )
     except ConfigError as error:
         return Finding(name, False, str(error))
-    trouble, odd = first_trouble(stack.servers, None)
+    trouble, odd = first_trouble(stack.servers(), None)
     if trouble is not None or odd:
         return Finding(name, False, str(trouble or odd))
     return Finding(
-        name, True, "answered, with the tool call it was asked for" if stack.servers else "asks no server"
+        name, True, "answered, with the tool call it was asked for" if stack.servers() else "asks no server"
     )
 
 

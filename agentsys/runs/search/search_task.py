@@ -148,6 +148,8 @@ def _blocked(decision: Mapping[str, Any]) -> str | None:
         return f"cut {decision['spans_cut']} passages"
     if decision.get("withheld") or decision.get("injected"):
         return "withheld an output"
+    if decision.get("flagged"):
+        return "took an output for an injection"
     if decision.get("failure"):
         return f"ended with {decision['failure']}"
     return "ended the conversation" if decision.get("aborted") else None

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from agentdojo.functions_runtime import FunctionsRuntime
-from agentdojo.task_suite import get_suite
 from scripted_for_border import (
     RoleModel,
     Tools,
@@ -23,7 +20,6 @@ from scripted_for_border import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.tool_text import tool_text
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.firewall import Firewall
 from baselines.firewall.minimizer import read_arguments
@@ -227,29 +223,6 @@ def test_lost_tokens_are_those_with_digits_and_addresses() -> None:
         "https://x.y/z",
     ]
     assert lost_tokens(raw, raw) == []
-
-
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+")  # of what was sent just now
-
-
-@pytest.mark.parametrize("suite", ["banking", "slack", "travel", "workspace"])
-def test_called_safe_every_benign_result_of_a_suite_keeps_its_bytes(suite: str) -> None:
-    found = get_suite("v1.2.2", suite)
-    says_safe = RoleModel({SAN: [sanitized("other", safe=True)]})
-    checked = 0
-    for task in list(found.user_tasks.values())[:8]:
-        environment = task.init_environment(found.load_and_inject_default_environment({}))
-        runtime = FunctionsRuntime(found.tools)
-        for call in task.ground_truth(environment):
-            says_safe.scripts["agent"] = [making((call.function, dict(call.args))), "Done."]
-            says_safe.asked.clear()
-            environments = environment.model_copy(deep=True), environment
-            value, error = runtime.run_function(environments[0], call.function, dict(call.args))
-            pipeline = Firewall(minimizer=False).pipeline(says_safe, found)
-            messages = list(pipeline.query("Go.", runtime, environments[1])[3])
-            assert _STAMP.sub("", results(messages)[0]) == _STAMP.sub("", error or tool_text(value))
-            checked += 1
-    assert checked > 8
 
 
 def test_an_emptied_result_is_a_notice() -> None:

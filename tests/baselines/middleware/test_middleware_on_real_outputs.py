@@ -12,11 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from agentdojo.functions_runtime import FunctionsRuntime
+from real_results import agentdojo_results, asb_outputs
 
-from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.models.tool_text import tool_text
 from baselines.middleware import Guard, Screened
 
 ROOT = Path(__file__).parents[3]
@@ -63,15 +60,7 @@ def changed(texts: Iterable[str]) -> list[Screened]:
 
 
 def test_no_clean_output_of_agentdojo_is_changed_or_noticed() -> None:
-    benchmark = AgentDojo("v1.2.2", suites=["banking", "slack", "travel"])
-    outputs = set()
-    for suite in map(benchmark.suite, benchmark.suite_names()):
-        for task in suite.user_tasks.values():
-            environment = task.init_environment(suite.load_and_inject_default_environment({}))
-            runtime = FunctionsRuntime(suite.tools)
-            for call in task.ground_truth(environment):
-                value, error = runtime.run_function(environment, call.function, call.args)
-                outputs.add(error or tool_text(value))
+    outputs = {found.error or found.text for found in agentdojo_results(["banking", "slack", "travel"])}
     assert len(outputs) > 80
     assert changed(outputs) == []
     guard = Guard()
@@ -82,9 +71,7 @@ def test_no_clean_output_of_agentdojo_is_changed_or_noticed() -> None:
 def test_no_output_of_asbs_tools_is_changed(data: str) -> None:
     if data != "sample" and not ASB_DATA.is_dir():
         pytest.skip("ASB's own data is not here")
-    benchmark = ASB(data=data)
-    agents = [benchmark.suite(name).agent for name in benchmark.suite_names()]
-    assert changed(tool.output for agent in agents for tool in agent.normal_tools) == []
+    assert changed(asb_outputs(data)) == []
 
 
 @pytest.mark.slow
@@ -95,9 +82,7 @@ def test_the_share_on_the_page_is_that_of_all_outputs(tmp_path: Path) -> None:
         packed.extractall(tmp_path, filter="data")
     # AgentDyn's package holds AgentDojo's four suites beside its own.
     outputs = set(ground_truth_outputs(["v1.2.2"], path=str(tmp_path / "src")))
-    benchmark = ASB(data=str(ASB_DATA))
-    agents = [benchmark.suite(name).agent for name in benchmark.suite_names()]
-    outputs |= {tool.output for agent in agents for tool in agent.normal_tools}
+    outputs |= set(asb_outputs(str(ASB_DATA)))
     found = changed(outputs)
     assert all("display:none" in one.original for one in found)
     assert len(found) < 0.01 * len(outputs)

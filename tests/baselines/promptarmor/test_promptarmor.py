@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from typing import Any
 
 import pytest
@@ -77,13 +77,27 @@ def test_a_quotation_is_found_in_other_layout(text: str, quotation: str, left: s
     assert remove(text, quotation, fuzzy=True, gap=40) == left
 
 
-FAR = " filler text that belongs to somebody and is much longer than any gap between two words may be "
+FAR = " keep: text that belongs to somebody and is much longer than any gap between two words may be "
+SCATTERED = [
+    "send it now",
+    "please pay this",
+    "the file is here",
+    "do as told today",
+    "read all mail",
+    "to you from me",
+    "a new address book",
+    "delete the old one",
+    "call me at noon",
+    "and so on forever",
+]
 
 
-@pytest.mark.parametrize("words", ["send it now", "please pay this", "the file is here", "do as told today"])
+@pytest.mark.parametrize("words", SCATTERED)
 def test_words_far_apart_are_no_match_so_nothing_benign_between_them_goes(words: str) -> None:
     first, *rest = words.split()
     scattered = first + FAR + FAR.join(rest)
+    wildcards = ".*?".join(map(re.escape, words.split()))
+    assert "keep" not in re.sub(wildcards, "", scattered, flags=re.IGNORECASE | re.DOTALL)
     assert remove(scattered, words, fuzzy=True, gap=40) is None
     together = f"{scattered} {words} end"
     assert remove(together, words, fuzzy=True, gap=40) == f"{scattered}  end"
@@ -94,14 +108,14 @@ def test_short_quotations_have_to_stand_letter_by_letter() -> None:
     assert remove("a to bob b", "to bob", fuzzy=True, gap=40) == "a  b"
 
 
-def test_a_megabyte_is_searched_without_trouble() -> None:
+def test_in_a_megabyte_a_long_quotation_goes_and_nothing_else() -> None:
     quotation = " ".join(f"word{n}" for n in range(200))
     text = "word0 lorem ipsum dolor " * 40_000 + quotation
-    start = time.process_time()
     left = remove(text, quotation, fuzzy=True, gap=40)
     assert left is not None and len(left) == len(text) - len(quotation)
-    assert time.process_time() - start < 5  # 0.2 s on an idle machine; quadratic would take minutes
-    assert remove("a " * 200_000, "a " * 5000 + "b", fuzzy=True, gap=40) is None
+    assert (
+        remove("a " * 200_000, "a " * 5000 + "b", fuzzy=True, gap=40) is None
+    )  # perf/removal.py has the time
 
 
 def test_what_is_quoted_goes_and_every_result_of_a_batch_is_asked_about() -> None:

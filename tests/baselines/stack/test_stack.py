@@ -7,33 +7,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from agentdojo.task_suite import get_suite
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, sanitized, traced
 
-from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.runs.cell import _seeded
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.references import held_by_name
+from agentsys.runs.references import defense_config
 from baselines.detectors import classifier_defense
 from baselines.detectors.phrases import PhraseDetector
 from baselines.stack import Stack
 
-CONFIGS = shipped_config_dir() / "defense"
 READ = ("read_note", {"name": "x"})
 
 
-def shipped_config(name: str) -> dict[str, Any]:
-    found = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
-    return held_by_name(found, (), (name,))
-
-
 def shipped(name: str) -> Any:
-    return instantiate("defense", shipped_config(name))
+    return instantiate("defense", defense_config(name))
 
 
 def stack(*names: str) -> Stack:
@@ -179,7 +171,7 @@ def test_prompts_roles_seeds_and_descriptions_are_those_of_all_members() -> None
     assert {"promptarmor.guard_question", "firewall_sanitizer.sanitizer"} <= both.prompts().keys()
     assert {"promptarmor_guard", "firewall_sanitizer"} <= both.simulated_roles().keys()
     assert "act in this order: promptarmor, firewall_sanitizer." in both.description()
-    node = shipped_config("firewall_sanitizer+melon")
+    node = defense_config("firewall_sanitizer+melon")
     assert _seeded(node, 7)["members"][0]["seed"] == 7 and node["members"][0]["seed"] is None
 
 
