@@ -77,6 +77,8 @@ class ChatRequest:
     """JSON schema the reply's text must follow, where the provider can enforce one."""
     tool_choice: str = "auto"
     """`auto` or `none` (tools are visible, but may not be called)."""
+    logprobs: int = 0
+    """Alternatives of each output token whose log-probabilities are wanted; 0: none. Few providers tell."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ class ChatReply:
     """Empty replies that were asked for again before this one."""
     cut: bool = False
     """Whether the reply ended at a bound on its tokens and not by itself."""
+    logprobs: tuple[Mapping[str, float], ...] = ()
+    """Per output token the alternatives with their log-probabilities, the token itself first; empty where
+    they were not asked for, or not told."""
 
 
 @dataclass(frozen=True)

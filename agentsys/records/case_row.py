@@ -103,6 +103,8 @@ class CaseRow:
     odd_replies: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Model id -> kind -> replies: `empty` ones, and `unparsed_call`, a tool call as text that the server did
     not parse. Empty in foreign files."""
+    gates: Mapping[str, int] = field(default_factory=dict)
+    """`filter/outcome/tool` -> calls that a filter ruled on before they ran. Empty where none does."""
     guards: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Guard -> its verdicts on tool results against what was planted, counted by kind (docs/data.md).
     Empty where no guard gives verdicts, and in foreign files."""

@@ -25,13 +25,16 @@ from baselines.attriguard.prompts import (
     judge_question,
 )
 from baselines.attriguard.verdict import (
+    CallJudgement,
     Survival,
     comparable,
     read_judgement,
     read_judgement_loosely,
+    read_likelier,
     same,
+    signature,
 )
-from baselines.border.asking import ask
+from baselines.border.asking import GuardAnswer, ask, ask_whole, words_of
 from baselines.border.filter import BorderFilter, CallRuling, Turn
 from baselines.border.rewriter import WITHHELD
 from baselines.tool_results import new_results, saying
@@ -39,6 +42,12 @@ from baselines.tool_results import new_results, saying
 SHADOW, ATTENUATOR, JUDGE_ROLE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
 OnUnreadable = Literal["block", "as_published"]
 Audited = Literal["all", "writes"]
+JudgeReading = Literal["json", "logprobs"]
+"""How a judge is read: by the object it writes, or by how likely "true" and "false" were."""
+Duplicates = Literal["separate", "merged"]
+"""Calls of one batch that are the same: each with a verdict and a result, or one of both for all."""
+_ALTERNATIVES = 5
+"""Of each token of a judge's reply, as many as OpenAI told in the artifact's time."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class AuditOptions:
     on_unreadable: OnUnreadable = "block"
     audit: Audited = "all"
     temperature: float | None = 0.2
+    judge: JudgeReading = "json"
+    duplicates: Duplicates = "separate"
     retries: int = 1
     seed: int = 0
 
@@ -76,23 +87,49 @@ class AttributionAudit(BorderFilter):
         """Audit the calls of one turn."""
         history = turn.messages[:-1]
         if not self._audited(history):
+            if self._met(history):
+                self._note_skipped(calls)
             return [CallRuling(call) for call in calls]
         audited = [call for call in calls if self._looks_at(call)]
         shadow = self._shadow(turn, history) if audited else []
+        found: dict[str, CallRuling] = {}
+        rulings = []
+        for place, call in enumerate(calls):
+            key = signature(call) if self.options.duplicates == "merged" else str(place)
+            if key not in found:
+                looked_at = self._looks_at(call)
+                found[key] = self._ruled(turn, call, shadow) if looked_at else CallRuling(call)
+            rulings.append(CallRuling(call, found[key].refusal))
+        return rulings
+
+    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        """Leave results alone; as published, calls of a batch that are the same all get the last one's."""
+        if self.options.duplicates == "separate":
+            return list(results)
+        last = {signature(result["tool_call"]): result for result in results}
+        shown = ((result, last[signature(result["tool_call"])]) for result in results)
         return [
-            self._ruled(turn, call, shadow) if self._looks_at(call) else CallRuling(call) for call in calls
+            one if one is other else {**one, "content": other["content"], "error": other["error"]}
+            for one, other in shown
         ]
+
+    def _note_skipped(self, calls: Sequence[FunctionCall]) -> None:
+        """Book the calls that run unaudited only because the step before them returned nothing."""
+        for call in calls:
+            with span("gate", call.function) as node:
+                node.decision = {"filter": "attriguard", "outcome": "allowed: not audited"}
 
     def _looks_at(self, call: FunctionCall) -> bool:
         return self.options.audit == "all" or not is_external(call.function, "fixed")
 
     def _audited(self, history: Sequence[ChatMessage]) -> bool:
         """Whether an external tool has returned something: before, nobody else can have caused a call."""
-        found = any(message["role"] == "tool" and self._external(message) for message in history)
-        if self.options.audit_after_empty or not found:
-            return found
-        latest = [history[place] for place in new_results(history)]
-        return any(message["role"] == "tool" and self._external(message) for message in latest)
+        if self.options.audit_after_empty:
+            return self._met(history)
+        return self._met([history[place] for place in new_results(history)])
+
+    def _met(self, messages: Sequence[ChatMessage]) -> bool:
+        return any(message["role"] == "tool" and self._external(message) for message in messages)
 
     def _external(self, result: ChatToolResultMessage) -> bool:
         """Whether a result holds text that somebody else may have written."""
@@ -153,12 +190,7 @@ class AttributionAudit(BorderFilter):
         return CallRuling(call, None if found["allow"] else refusal)
 
     def _judged(self, turn: Turn, call: FunctionCall, others: Sequence[FunctionCall]) -> dict[str, Any]:
-        request = ChatRequest(
-            [system(JUDGE), user(judge_question(turn.query, call, others))], role=JUDGE_ROLE
-        )
-        block = self.options.on_unreadable == "block"
-        read = read_judgement if block else read_judgement_loosely
-        answer = ask(self.model, request, read, self.options.retries if block else 0)
+        answer = self._judgement(judge_question(turn.query, call, others))
         if answer.value is None:
             return {"allow": False, "outcome": "denied: unreadable", "unreadable": answer.unreadable}
         word = "allowed" if answer.value.legitimate else "denied"
@@ -168,3 +200,18 @@ class AttributionAudit(BorderFilter):
             "reason": answer.value.reason,
             "unreadable": answer.unreadable,
         }
+
+    def _judgement(self, question: str) -> GuardAnswer[CallJudgement]:
+        likelier = self.options.judge == "logprobs"
+        request = ChatRequest(
+            [system(JUDGE), user(question)], role=JUDGE_ROLE, logprobs=_ALTERNATIVES if likelier else 0
+        )
+        block = self.options.on_unreadable == "block"
+        read = read_judgement if block else read_judgement_loosely
+        # A reply without log-probabilities is read by its words, as the artifact does.
+        return ask_whole(
+            self.model,
+            request,
+            lambda reply: (read_likelier(reply.logprobs) if likelier else None) or read(words_of(reply)),
+            self.options.retries if block else 0,
+        )

@@ -10,7 +10,14 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
-from baselines.attriguard.audit import AttributionAudit, Audited, AuditOptions, OnUnreadable
+from baselines.attriguard.audit import (
+    AttributionAudit,
+    Audited,
+    AuditOptions,
+    Duplicates,
+    JudgeReading,
+    OnUnreadable,
+)
 from baselines.attriguard.external import External
 from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
 from baselines.attriguard.simulated import ROLES
@@ -36,6 +43,8 @@ class AttriGuard(BorderDefense):
         on_unreadable: A judge's reply that cannot be read: `block`, or `as_published`.
         audit: Which calls are audited: `all`, or `writes` alone.
         attenuation_temperature: Of the model that weakens; null: the model's own.
+        judge: What is read of the judge: its `json`, or `logprobs` (is "true" as likely as "false"?).
+        duplicates: Same calls of one batch: `separate` verdicts and results, or `merged`.
         retries: How often a model is asked again where its reply cannot be read.
         seed: What the marks around untrusted text depend on; a run fills in its own.
 
@@ -57,6 +66,8 @@ class AttriGuard(BorderDefense):
         on_unreadable: OnUnreadable = "block",
         audit: Audited = "all",
         attenuation_temperature: float | None = 0.2,
+        judge: JudgeReading = "json",
+        duplicates: Duplicates = "separate",
         retries: int = 1,
         seed: int | None = None,
     ) -> None:
@@ -67,6 +78,8 @@ class AttriGuard(BorderDefense):
                 "external_tools": (external_tools, get_args(External)),
                 "on_unreadable": (on_unreadable, get_args(OnUnreadable)),
                 "audit": (audit, get_args(Audited)),
+                "judge": (judge, get_args(JudgeReading)),
+                "duplicates": (duplicates, get_args(Duplicates)),
             },
         )
         if level not in LEVELS or isinstance(level, bool):
@@ -90,6 +103,8 @@ class AttriGuard(BorderDefense):
             on_unreadable,
             audit,
             hot,
+            judge,
+            duplicates,
             retries,
             0 if seed is None else seed,
         )

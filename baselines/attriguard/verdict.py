@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,9 +32,14 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def signature(call: FunctionCall) -> str:
+    """A tool's name and a call's arguments in one form."""
+    return f"{call.function} {canonical(call)}"
+
+
 def same(call: FunctionCall, other: FunctionCall) -> bool:
     """Whether two calls are of the same tool with the same arguments."""
-    return call.function == other.function and canonical(call) == canonical(other)
+    return signature(call) == signature(other)
 
 
 def comparable(call: FunctionCall, shadow: Sequence[FunctionCall], survival: Survival) -> list[FunctionCall]:
@@ -59,6 +65,27 @@ def read_judgement(reply: str) -> CallJudgement | None:
     if found is None or not isinstance(legitimate, bool):
         return None
     return CallJudgement(legitimate, str(found.get("reason", ""))[:500])
+
+
+def read_likelier(tokens: Sequence[Mapping[str, float]]) -> CallJudgement | None:
+    """Read a judge's reply as the artifact does where it can: "true" must be at least as likely as "false".
+
+    Args:
+        tokens: Per token of the reply the alternatives with their log-probabilities, the token itself first.
+
+    Returns:
+        None where no token is one of the two words, or the tokens are not told.
+    """
+    for token in tokens:
+        likely: dict[str, float] = {}
+        for text, logprob in token.items():
+            word = text.strip(" \n\"':,{}").casefold()
+            if word in ("true", "false"):
+                likely[word] = max(logprob, likely.get(word, -math.inf))
+        if likely:
+            true, false = (likely.get(word, -math.inf) for word in ("true", "false"))
+            return CallJudgement(true >= false, f"log-probability of true {true:.3f}, of false {false:.3f}")
+    return None
 
 
 def read_judgement_loosely(reply: str) -> CallJudgement:

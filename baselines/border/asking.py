@@ -41,9 +41,16 @@ def ask(
     Raises:
         ModelError: If the model gave no reply; that is never a verdict.
     """
+    return ask_whole(model, request, lambda reply: read(words_of(reply)), retries)
+
+
+def ask_whole(
+    model: ChatModel, request: ChatRequest, read: Callable[[ChatReply], Read | None], retries: int = 1
+) -> GuardAnswer[Read]:
+    """Ask as `ask` does where more than the words of a reply is read."""
     for place in range(retries + 1):
         reply = model.complete(request)
-        value = None if cut_off(reply, request) else read(words_of(reply))
+        value = None if cut_off(reply, request) else read(reply)
         if value is not None:
             return GuardAnswer(value, place + 1, place)
     return GuardAnswer(None, retries + 1, retries + 1)

@@ -69,6 +69,7 @@ def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> N
         {"max_tokens": 5},
         {"reply_schema": {"type": "object"}},
         {"tool_choice": "none"},
+        {"logprobs": 5},
     ],
 )
 def test_another_request_is_another_reply(tmp_path: Path, changed: dict[str, Any]) -> None:
@@ -198,3 +199,9 @@ def test_replies_survive_the_disk(text: str, args: dict[str, Any]) -> None:
     reply = replace(REPLY, message=assistant(text, [FunctionCall(function="f", args=args, id=None)]))
     back = _reply_from(orjson.loads(encode(_reply_to(reply, None))))
     assert back.message == reply.message
+
+
+def test_log_probabilities_are_kept_with_a_reply_that_has_some(tmp_path: Path) -> None:
+    likely = replace(REPLY, logprobs=({"true": -0.1, "false": -2.5}, {"}": 0.0}))
+    assert _reply_from(_reply_to(likely, None)).logprobs == likely.logprobs
+    assert "logprobs" not in _reply_to(REPLY, None)  # as before there were any: old files are read

@@ -6,6 +6,7 @@ import copy
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
@@ -33,11 +34,10 @@ class RoleModel:
         self.scripts = {role: list(replies) for role, replies in scripts.items()}
         self.asked: defaultdict[str, list[ChatRequest]] = defaultdict(list)
         self.completion = completion
+        self.logprobs: tuple[Mapping[str, float], ...] = ()
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        kept = ChatRequest(
-            copy.deepcopy(list(request.messages)), request.tools, request.role, request.temperature
-        )
+        kept = replace(request, messages=copy.deepcopy(list(request.messages)))
         self.asked[request.role].append(kept)
         replies = self.scripts[request.role]
         reply = replies[min(len(self.asked[request.role]), len(replies)) - 1]
@@ -48,7 +48,7 @@ class RoleModel:
         elif callable(reply):
             reply = assistant(reply(request))
         usage = Usage(completion=self.completion if request.role != "agent" else 0)
-        return ChatReply(copy.deepcopy(reply), usage, model_id="scripted-1")
+        return ChatReply(copy.deepcopy(reply), usage, model_id="scripted-1", logprobs=self.logprobs)
 
     def questions(self, role: str) -> list[str]:
         """All texts of each question of a role."""

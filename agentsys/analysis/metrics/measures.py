@@ -10,7 +10,7 @@ result; a sum with an unknown part is nan, never too small.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -113,6 +113,15 @@ def tokens_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
     all tokens. Sorted by role.
     """
     return _per_role(case.tokens_by_role for case in cases if case.tokens_by_role)
+
+
+def calls_at_gates(cases: Iterable[CaseRow]) -> dict[str, int]:
+    """`filter/outcome/tool` -> calls of all of these cases that a filter ruled on before they ran."""
+    found: Counter[str] = Counter()
+    for case in cases:
+        if case.status == "ok":
+            found.update(case.gates)
+    return dict(sorted(found.items()))
 
 
 def cached_tokens_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
@@ -239,5 +248,7 @@ def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int] | tuple[str
     for measure, per_role in OF_ROLES.items():
         for role, found in per_role(cases).items():
             yield f"{measure}:{role}", *found
+    for ruling, calls in calls_at_gates(cases).items():
+        yield f"gate_calls:{ruling}", calls, len(cases)
     for name, number in guard_measures(cases):
         yield name, number.value, number.n, number.ci_low, number.ci_high

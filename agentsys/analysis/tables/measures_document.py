@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentsys.analysis.metrics.guard_errors import GUARD_TITLES
 from agentsys.analysis.metrics.measures import OF_ROLES, MeasureRow
@@ -59,10 +59,11 @@ def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> 
     said = (*changed_benchmark_notes(row.benchmark for row in rows), *notes, *_NOTES)
     known = {name.partition(":")[0] for of in found.values() for name in of}
     grids = [_roles(found, measure) for measure in OF_ROLES if measure in known or measure == _ALWAYS]
-    guards = _guards(pooled)
+    guards, gates = _guards(pooled), _gates(pooled)
     judged = [("Guards: verdicts against what was planted", [guards])] if guards.rows else []
+    ruled = [("Calls that filters ruled on", [gates])] if gates.rows else []
     told = (*said, _OF_GUARDS) if guards.rows else said
-    return Document([("Cost and untrusted text", [_measures(found), *grids]), *judged], told)
+    return Document([("Cost and untrusted text", [_measures(found), *grids]), *judged, *ruled], told)
 
 
 _OF_GUARDS = (
@@ -82,6 +83,30 @@ def _guards(rows: Iterable[MeasureRow]) -> Grid:
     shown = [cells(*cell, *(_share(of[name]) for name in GUARD_TITLES)) for cell, of in found.items()]
     header = (*_NAMES, "Guard", *GUARD_TITLES.values())
     return Grid("Guards", header, shown, names=len(_NAMES) + 1)
+
+
+_GATE_CALLS = "gate_calls"
+
+
+def _gates(rows: Iterable[MeasureRow]) -> Grid:
+    """One line per cell, filter and outcome, with the calls by tool."""
+    found: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        measure, _, ruling = row.measure.partition(":")
+        if measure == _GATE_CALLS:
+            ruler, outcome, tool = ruling.split("/", 2)
+            found[row.model, row.defense, row.attack, _version(row), ruler, outcome][tool] = int(row.value)
+    shown = [
+        cells(*cell, f"{sum(tools.values()):,}", ", ".join(f"{tool} {tools[tool]}" for tool in _most(tools)))
+        for cell, tools in found.items()
+    ]
+    header = (*_NAMES, "Filter", "Outcome", "Calls", "By tool")
+    return Grid("Calls that filters ruled on", header, shown, names=len(_NAMES) + 2)
+
+
+def _most(tools: Mapping[str, int]) -> list[str]:
+    """Tools with the most calls first."""
+    return sorted(tools, key=lambda tool: (-tools[tool], tool))
 
 
 def _share(row: MeasureRow) -> str:

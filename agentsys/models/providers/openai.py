@@ -101,6 +101,8 @@ class OpenAIModel(PostingModel):
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body[self.max_tokens_field] = max_tokens
+        if request.logprobs:
+            body |= {"logprobs": True, "top_logprobs": request.logprobs}
         if request.reply_schema is not None:
             body["response_format"] = openai_wire.response_format(request.reply_schema)
         return body

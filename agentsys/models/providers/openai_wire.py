@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -142,7 +143,26 @@ def read_reply(
         raise http_error(_status_of(body["error"]), body, None, key)
     usage = _usage(mapping_of(body.get("usage")))
     cut = _finish(body) in CUT
-    return priced_reply(lambda: _message(body, strip_think), usage, price, body.get("model"), cut=cut)
+    reply = priced_reply(lambda: _message(body, strip_think), usage, price, body.get("model"), cut=cut)
+    found = _logprobs(body)
+    return replace(reply, logprobs=found) if found else reply
+
+
+def _logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
+    """Per token the alternatives that the server tells of; nothing where it tells of none, or oddly."""
+    tokens = mapping_of(_choice(body).get("logprobs")).get("content")
+    found = []
+    for token in tokens if isinstance(tokens, list) else ():
+        others = mapping_of(token).get("top_logprobs")
+        listed = [mapping_of(one) for one in (token, *(others if isinstance(others, list) else ()))]
+        found.append(
+            {
+                one["token"]: float(one["logprob"])
+                for one in listed
+                if isinstance(one.get("token"), str) and isinstance(one.get("logprob"), int | float)
+            }
+        )
+    return tuple(found)
 
 
 def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -135,6 +135,8 @@ class Cached:
     def _request_key(self, request: ChatRequest) -> str:
         role = request.role if self._role_matters else None
         settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
+        if request.logprobs:
+            settings.append(request.logprobs)
         messages = [_plain_message(message) for message in request.messages]
         return _digest([self._settled, messages, _TOOLS.get(request.tools), settings])
 
@@ -179,7 +181,8 @@ _TOOLS = ToolLists(_tools_digest)
 
 def _reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
-    return kept | {"notes": list(reply.notes), "keepsake": keepsake}
+    more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
+    return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
 class _KeptReply(BaseModel):
@@ -192,6 +195,7 @@ class _KeptReply(BaseModel):
     model_id: str
     notes: tuple[str, ...]
     keepsake: Any
+    logprobs: tuple[dict[str, float], ...] = ()
 
 
 def _reply_from(value: object) -> ChatReply:
@@ -203,7 +207,7 @@ def _reply_from(value: object) -> ChatReply:
     kept = _KeptReply.model_validate(value)
     # No reply takes no token: one was stored before a missing count was told from none.
     usage = UNCOUNTED if kept.usage == Usage() else kept.usage
-    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id)
+    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
     if is_empty(reply):
         raise ValueError("an empty reply is never stored")
     return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

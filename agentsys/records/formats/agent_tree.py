@@ -12,6 +12,7 @@ from agentsys.records.context_facts import trajectory
 
 _TOOL = "tool"
 _WORKER = "worker"
+_GATE = "gate"
 """Span kinds (agentsys.models.trace). Of the agents that are not the acting one, only workers are
 offered tools: validators, sanitizers and planners cannot call any."""
 
@@ -33,6 +34,8 @@ class AgentTree:
     """Model id that replies named -> the role that was answered first."""
     odd_replies: dict[str, dict[str, int]] = field(default_factory=dict)
     """See `CaseRow.odd_replies`."""
+    gates: dict[str, int] = field(default_factory=dict)
+    """See `CaseRow.gates`."""
     guards: dict[str, dict[str, int]] = field(default_factory=dict)
     """See `CaseRow.guards`."""
 
@@ -64,8 +67,23 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
         chars if known else None,
         replies(spans),
         odd_replies(spans),
+        gate_counts(spans),
         guard_counts(spans),
     )
+
+
+def gate_counts(spans: Sequence[Any]) -> dict[str, int]:
+    """`filter/outcome/tool` -> calls that a filter ruled on before they ran.
+
+    Args:
+        spans: The spans of a `StoredBlock`.
+    """
+    found: Counter[str] = Counter()
+    for span in spans:
+        decision = span.get("decision") or {}
+        if span.get("kind") == _GATE and "filter" in decision and "outcome" in decision:
+            found[f"{decision['filter']}/{decision['outcome']}/{span.get('name')}"] += 1
+    return dict(sorted(found.items()))
 
 
 def guard_counts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:

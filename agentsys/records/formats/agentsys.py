@@ -118,6 +118,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         odd_replies=tree.odd_replies,
+        gates=tree.gates,
         guards=tree.guards,
         **_of_usage(block.usage),
         **_of_spans(tree, benign=benign),

@@ -14,7 +14,12 @@ from agentsys.models.chat import assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from baselines.attriguard import AttriGuard
 from baselines.attriguard.external import is_external
-from baselines.attriguard.verdict import read_judgement, read_judgement_loosely, same
+from baselines.attriguard.verdict import (
+    read_judgement,
+    read_judgement_loosely,
+    read_likelier,
+    same,
+)
 from baselines.border.rewriter import WITHHELD
 
 SHADOW, WEAK, JUDGE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
@@ -177,6 +182,21 @@ def test_duplicates_of_a_batch_are_two_verdicts_and_keep_two_results() -> None:
     assert [answer["tool_call_id"] for answer in answers] == ["c0", "c1"] and len(tools.sent) == 2
 
 
+@pytest.mark.parametrize(
+    ("duplicates", "judged", "said"),
+    [("separate", 3, ["sent 1", "sent 2", "sent 3"]), ("merged", 2, ["sent 2", "sent 2", "sent 3"])],
+)
+def test_same_calls_of_a_batch_are_separate_or_as_published_share_a_verdict_and_the_last_result(
+    duplicates: Any, judged: int, said: list[str]
+) -> None:
+    tools, numbers = Tools(RAW), iter("123")
+    tools.runtime.functions["send_note"].run = lambda **_: f"sent {next(numbers)}"
+    batch = making(TO_EVE, TO_EVE, ("send_note", {"to": "Al"}))
+    asked = model(making(TO_BOB), making(READ), batch)
+    assert results(run(AttriGuard(duplicates=duplicates), asked, tools))[1:] == said
+    assert counts(asked)[2] == judged
+
+
 def test_an_error_text_is_a_result_unless_as_published() -> None:
     for defense, shadows in ((AttriGuard(), 1), (AttriGuard(attenuate_errors=False), 0)):
         asked = model(SILENT, making(("open_door", {})), making(TO_EVE))
@@ -198,6 +218,37 @@ def test_the_weakening_has_its_own_temperature_and_the_shadow_the_agents() -> No
     assert asked.asked[WEAK][0].temperature == 0.2 and asked.asked[SHADOW][0].temperature is None
 
 
+@pytest.mark.parametrize(
+    ("tokens", "legitimate"),
+    [
+        (({"{": 0.0}, {" true": -0.1, " false": -2.4}), True),
+        (({" false": -0.6, " True": -0.9},), False),
+        (({'"true': -0.7, "false": -0.7},), True),
+        (({"false": -0.1},), False),
+        (({"yes": -0.1},), None),
+        ((), None),
+    ],
+)
+def test_a_judge_is_read_by_how_likely_its_words_were_if_that_is_told(tokens: Any, legitimate: Any) -> None:
+    found = read_likelier(tokens)
+    assert (found.legitimate if found else None) is legitimate
+    said = {"legitimate": legitimate is False, "reason": "x"}  # the words say the opposite
+    asked = model(making(TO_BOB), making(READ), making(TO_EVE), judge=json.dumps(said))
+    asked.logprobs = tokens
+    tools = Tools(RAW)
+    run(AttriGuard(judge="logprobs"), asked, tools)
+    assert bool(tools.sent) is bool(legitimate)
+    assert [request.logprobs for request in asked.asked[JUDGE]] == [5]
+    assert not asked.asked[SHADOW][0].logprobs
+
+
+def test_calls_that_run_only_because_the_step_before_was_empty_are_counted() -> None:
+    turns = making(READ), making(TO_EVE), making(TO_EVE)
+    for defense, unaudited in ((AttriGuard(audit_after_empty=False), 1), (AttriGuard(), 0)):
+        found = decisions(traced(defense, model(SILENT, *turns), Tools(RAW)), "gate")
+        assert [gate["outcome"] for gate in found].count("allowed: not audited") == unaudited
+
+
 def test_options_are_checked() -> None:
     for wrong in (
         {"level": 4},
@@ -206,6 +257,8 @@ def test_options_are_checked() -> None:
         {"audit": "reads"},
         {"attenuation_temperature": 3},
         {"audit_after_empty": "no"},
+        {"judge": "words"},
+        {"duplicates": "dropped"},
     ):
         with pytest.raises(ConfigError):
             AttriGuard(**wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -263,3 +264,33 @@ def test_tokens_read_from_and_written_to_a_cache_have_prices_of_their_own() -> N
     assert reply.cost_usd == pytest.approx((10 + 100 + 125 + 10) / 1e6)
     assert asked["cache_control"] == {"type": "ephemeral"}
     assert "cache_control" not in plain
+
+
+OTHERS = [{"token": "true", "logprob": -0.1}, {"token": "false", "logprob": -2}]
+TOLD = [
+    {"token": "true", "logprob": -0.1, "top_logprobs": OTHERS},
+    {"token": "}", "logprob": 0, "top_logprobs": []},
+]
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        ({"content": TOLD}, ({"true": -0.1, "false": -2.0}, {"}": 0.0})),
+        ({"content": [{"token": "a", "logprob": "x", "top_logprobs": 5}, 7]}, ({}, {})),
+        (None, ()),
+        ([], ()),
+        ({"content": None}, ()),
+    ],
+)
+def test_log_probabilities_are_asked_for_and_read_where_a_server_tells_them(told: Any, read: Any) -> None:
+    body = chat({"content": "true}"})
+    body["choices"][0]["logprobs"] = told
+    with answering(200, json.dumps(body).encode()) as server:
+        model = model_at("openai", server.base_url, price=PRICE)
+        reply = model.complete(replace(ASK, logprobs=5))
+        asked = json.loads(server.last)
+        model.complete(ASK)
+        plain = json.loads(server.last)
+    assert reply.logprobs == read
+    assert (asked["logprobs"], asked["top_logprobs"]) == (True, 5) and "logprobs" not in plain
