@@ -24,7 +24,7 @@ class WrittenLogs:
     logs: int
     cases: int
     left_out: int
-    """Injection tasks that were run as user tasks: they are in no rate, and in no log."""
+    """Injection tasks that were run as user tasks, and conversations of a served agent: they are in no rate and no log."""
 
 
 def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
@@ -38,7 +38,7 @@ def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
         ConfigError: If the folder cannot be written, or two cases would have one id in a log.
     """
     listed = list(cases)
-    shown = [case for case in listed if not case.is_injection_task_alone]
+    shown = [case for case in listed if case.is_scored]
     cells = _cells(shown)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,9 @@ from agentsys.records.simulated_name import shown_name
 NO_ATTACK = "none"
 """The attack's label in benign cases."""
 
+SERVED = "served"
+"""The benchmark's label in records of conversations that a served agent had with its clients: they have no scores."""
+
 HOME = "+home"
 """Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""
 
@@ -143,6 +146,11 @@ class CaseRow:
     def is_injection_task_alone(self) -> bool:
         """Whether an injection task was run as if a user had asked for it: part of no metric."""
         return self.user_task_id.startswith("injection_task_")
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it is a case that metrics are made of."""
+        return not self.is_injection_task_alone and self.benchmark != SERVED
 
     @property
     def identity(self) -> tuple[str | int | None, ...]:

@@ -61,7 +61,7 @@ def _record(run: CaseRun) -> CaseRecord:
         scored_attempt=scored,
         exposure=Exposure(**asdict(run.watch.seen())),
         usage=usage_by_role(calls),
-        spans=[_stored(span, scored) for span in run.tracer.spans],
+        spans=[stored_span(span, scored) for span in run.tracer.spans],
         noop=run.noop,
         ground_truth_length=ground_truth_length(suite, case.user_task_id),
         seed=cell.settings.seed,
@@ -69,7 +69,7 @@ def _record(run: CaseRun) -> CaseRecord:
         clock=start_of(cell.benchmark),
         drawn=tuple(run.drawn),
         written=dict(run.written),
-        versions={**_versions(), **_data(suite)},
+        versions={**package_versions(), **_data(suite)},
         config_hash=cell.settings.config_hash,
         asked={role: asked for role in usage_by_role(calls) if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
@@ -97,7 +97,7 @@ def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "security": run.security if case.injection_task_id is not None else True,
         "duration": run.duration_s,
         "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)),
-        "agentdojo_package_version": _versions()["agentdojo"],
+        "agentdojo_package_version": package_versions()["agentdojo"],
         "benchmark_version": case.version,
     }
 
@@ -112,18 +112,7 @@ def _data(suite: TaskSuite[Any]) -> dict[str, str]:
 
 def _storable(run: CaseRun) -> CaseRun:
     """The run with everything that models, attacks and suites made up as data that can be stored."""
-    spans = [
-        replace(
-            span,
-            name=storable(span.name),
-            messages=storable(span.messages),
-            decision=storable(span.decision),
-            calls=[
-                replace(c, model_id=storable(c.model_id), notes=tuple(storable(c.notes))) for c in span.calls
-            ],
-        )
-        for span in run.tracer.spans
-    ]
+    spans = [storable_span(span) for span in run.tracer.spans]
     return replace(
         run,
         tracer=replace(run.tracer, spans=spans),
@@ -133,6 +122,18 @@ def _storable(run: CaseRun) -> CaseRun:
         traceback=storable(run.traceback),
         attempt=run.attempt and AttemptFacts.model_validate(storable(run.attempt)),
         search=run.search and SearchFacts.model_validate(storable(run.search)),
+    )
+
+
+def storable_span(span: Span) -> Span:
+    """A span with what models, attacks and suites made up as data that can be stored."""
+    calls = [replace(c, model_id=storable(c.model_id), notes=tuple(storable(c.notes))) for c in span.calls]
+    return replace(
+        span,
+        name=storable(span.name),
+        messages=storable(span.messages),
+        decision=storable(span.decision),
+        calls=calls,
     )
 
 
@@ -167,7 +168,13 @@ def _believable(usage: Usage) -> Usage:
     return Usage(*(min(count, _MOST_TOKENS) for count in astuple(usage)))
 
 
-def _stored(span: Span, scored: int) -> StoredSpan:
+def stored_span(span: Span, scored: int) -> StoredSpan:
+    """A span as it is stored.
+
+    Args:
+        span: The span.
+        scored: Which run of the pipeline the record's own messages are of.
+    """
     # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
     kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
     return StoredSpan(
@@ -226,7 +233,8 @@ def _prompt(run: CaseRun) -> list[ChatMessage]:
 
 
 @lru_cache(maxsize=1)
-def _versions() -> Mapping[str, str]:
+def package_versions() -> Mapping[str, str]:
+    """Versions of the packages whose code runs a case, and Python's."""
     return {
         "agentsys": agentsys.__version__,
         "agentdojo": version("agentdojo"),

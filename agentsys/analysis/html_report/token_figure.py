@@ -60,7 +60,7 @@ def token_figure(cases: Iterable[CaseRow]) -> TokenFigure | None:
     """
     groups: defaultdict[tuple[str, str], list[CaseRow]] = defaultdict(list)
     for case in cases:
-        if case.tokens_by_role and not case.is_injection_task_alone:
+        if case.tokens_by_role and case.is_scored:
             groups[case.shown_model, case.defense].append(case)
     if not groups:
         return None

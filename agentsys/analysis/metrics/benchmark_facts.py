@@ -117,7 +117,7 @@ def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
 def _cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
     found: defaultdict[MeasuredCell, list[CaseRow]] = defaultdict(list)
     for case in cases:
-        if not case.is_injection_task_alone:
+        if case.is_scored:
             cell = MeasuredCell.of(case)
             found[cell].append(case)
     return {cell: group for cell, group in found.items() if any(_has_facts(case) for case in group)}

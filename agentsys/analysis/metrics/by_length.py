@@ -113,7 +113,7 @@ def _bucket(bucket: int) -> Kept:
 
 
 def _metric_cases(cases: Iterable[CaseRow]) -> list[CaseRow]:
-    return [case for case in cases if not case.is_injection_task_alone]
+    return [case for case in cases if case.is_scored]
 
 
 def _with_length(cases: Iterable[CaseRow]) -> list[CaseRow]:

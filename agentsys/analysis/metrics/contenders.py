@@ -93,7 +93,7 @@ def contenders(cases: Iterable[CaseRow], by: Axis = Axis.DEFENSE, *, as_met: boo
     """
     if by is Axis.RUN:
         raise ConfigError("To compare runs, give two folders (from Python: a list, or names and folders).")
-    listed = [case for case in cases if not case.is_injection_task_alone]
+    listed = [case for case in cases if case.is_scored]
     kept = [case for case in listed if by is not Axis.ATTACK or case.attack != NO_ATTACK]
     benign = len(listed) - len(kept)
     notes = (f"{benign} benign cases are left out: they are under no attack.",) if benign else ()
@@ -114,7 +114,7 @@ def contending_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...
         notes: What has to be said of the choice.
     """
     cases = {
-        name: [case for case in found if not case.is_injection_task_alone] for name, found in runs.items()
+        name: [case for case in found if case.is_scored] for name, found in runs.items()
     }
     folded = frozenset(axis for axis in _NAME_OF if _is_the_runs_own(_values(cases, axis)))
     return Contenders(Axis.RUN, cases, folded, notes)
@@ -122,7 +122,7 @@ def contending_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...
 
 def varying(cases: Iterable[CaseRow]) -> Axis:
     """What there is more than one of in some cases: defenses, else models, else attacks."""
-    whole = {"": [case for case in cases if not case.is_injection_task_alone]}
+    whole = {"": [case for case in cases if case.is_scored]}
     several = (axis for axis in _NAME_OF if len(_values(whole, axis)[0]) > 1)
     return next(several, Axis.DEFENSE)
 

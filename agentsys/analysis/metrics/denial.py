@@ -164,7 +164,7 @@ def _solved(case: CaseRow, rule: ErrorRule) -> bool:
 def _cells(cases: Iterable[CaseRow]) -> Mapping[MeasuredCell, list[CaseRow]]:
     found: defaultdict[MeasuredCell, list[CaseRow]] = defaultdict(list)
     for case in cases:
-        if not case.is_injection_task_alone:
+        if case.is_scored:
             cell = MeasuredCell.of(case)
             found[cell].append(case)
     return dict(found)

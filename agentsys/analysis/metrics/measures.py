@@ -229,7 +229,7 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     """
     groups: defaultdict[tuple[MeasuredCell, bool, str], list[CaseRow]] = defaultdict(list)
     for case in cases:
-        if not case.is_injection_task_alone:
+        if case.is_scored:
             cell = MeasuredCell.of(case)
             groups[cell, False, case.suite].append(case)
             groups[cell, True, POOLED].append(case)

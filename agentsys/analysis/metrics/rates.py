@@ -132,7 +132,7 @@ def measure(
     """
     resampler = Resampler(replicates, seed)
     rows: list[MetricRow] = []
-    defended = _grouped((case for case in cases if not case.is_injection_task_alone), _benign_cell)
+    defended = _grouped((case for case in cases if case.is_scored), _benign_cell)
     for cell in sorted(defended, key=_order):
         by_attack = _grouped(defended[cell], lambda case: case.attack)
         tallies = {attack: _tallies(group, errors) for attack, group in by_attack.items()}

@@ -44,7 +44,7 @@ def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
     found = [(case, _fixed(case)) for case in listed]
     lists = dict.fromkeys(_fixes(case) for case, fixed in found if fixed is not None and case.status == "ok")
     kept = tuple(fixed for _, fixed in found if fixed is not None)
-    lacking = sum(fixed is None and not case.is_injection_task_alone for case, fixed in found)
+    lacking = sum(fixed is None and case.is_scored for case, fixed in found)
     return FixedCases(kept, tuple(lists), lacking)
 
 

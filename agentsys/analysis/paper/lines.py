@@ -66,7 +66,7 @@ def run_lines(
     """
     groups: dict[tuple[str, str], list[CaseRow]] = {}
     for case in cases:
-        if case.benchmark == benchmark and case.attack in attacks and not case.is_injection_task_alone:
+        if case.benchmark == benchmark and case.attack in attacks and case.is_scored:
             groups.setdefault((case.shown_model, case.defense), []).append(case)
     return [line for key in sorted(groups) for line in _lines(*key, groups[key], joins_versions)]
 

@@ -224,7 +224,7 @@ def _kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
     found: Counter[str] = Counter()
     for case in cases:
         cell = (case.shown_model, case.defense, case.attack)
-        if cell not in shown and not case.is_injection_task_alone:
+        if cell not in shown and case.is_scored:
             found[f"{' / '.join(cell)} on {case.benchmark}"] += 1
     listed = [f"{name}: {count}" for name, count in found.most_common(4)]
     return "; ".join([*listed, *([f"and {len(found) - 4} more kinds"] if len(found) > 4 else [])])

@@ -127,7 +127,7 @@ def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list
     sheets: defaultdict[_Sheet, defaultdict[tuple[str, str], list[CaseRow]]]
     sheets = defaultdict(lambda: defaultdict(list))
     for case in cases:
-        if not case.is_injection_task_alone:
+        if case.is_scored:
             sheet = sheets[_Sheet(case.benchmark, case.version, case.shown_model)]
             sheet[case.defense, case.attack].append(case)
 

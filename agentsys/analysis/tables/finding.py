@@ -79,7 +79,7 @@ def findings(
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare` has
         them; "not told apart" is a difference whose p is not below 0.05.
     """
-    counted = [case for case in cases if not case.is_injection_task_alone]
+    counted = [case for case in cases if case.is_scored]
     defenses = {case.defense for case in counted}
     if BASELINE not in defenses or len(defenses) < 2:
         return ()

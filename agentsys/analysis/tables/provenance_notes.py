@@ -22,7 +22,7 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     Args:
         cases: Cases of a table, in any order.
     """
-    listed = [case for case in cases if not case.is_injection_task_alone]
+    listed = [case for case in cases if case.is_scored]
     return [*_without_a_part(listed), *_replied(listed), *_data(listed), *_other_words(listed)]
 
 
@@ -105,7 +105,7 @@ def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     """
     counted: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
     for case in cases:
-        if not case.is_injection_task_alone and case.status == "ok":
+        if case.is_scored and case.status == "ok":
             counted[case.shown_model, case.defense].append(any(DIFFERS in note for note in case.notes))
     return [
         f"{model} / {defense}: texts differed from the record in {sum(found)} of {len(found)} cases, whose"

@@ -18,7 +18,7 @@ from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, 
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
-from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import repeated_lines
 from agentsys.records.simulated_name import is_simulated
@@ -126,7 +126,7 @@ def _simulated(rows: Sequence[MetricRow]) -> Iterator[str]:
 
 
 def _errored(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
-    errored = [case for case in cases if case.status == "error" and not case.is_injection_task_alone]
+    errored = [case for case in cases if case.status == "error" and case.is_scored]
     if not errored:
         return
     kinds = Counter(case.error_kind or "unknown" for case in errored)
@@ -160,7 +160,7 @@ def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
     """Say where suites take the place of user tasks (agentsys.analysis.statistics.single_task_suites)."""
     tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in cases:
-        if not case.is_injection_task_alone:
+        if case.is_scored:
             tasks[case.benchmark, case.version][case.suite].add(case.user_task_id)
     for (benchmark, version), suites in sorted(tasks.items()):
         if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
@@ -174,4 +174,7 @@ def _left_out(reading: Reading) -> Iterator[str]:
     alone = sum(case.is_injection_task_alone for case in reading.cases)
     if alone:
         yield f"Left out: {counted(alone, 'run')} of injection tasks as if a user had asked for them."
+    served = sum(case.benchmark == SERVED for case in reading.cases)
+    if served:
+        yield f"Without scores: {counted(served, 'conversation')} of a served agent with its clients."
     yield from repeated_lines(reading.repeats)

@@ -176,7 +176,7 @@ def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     """
     taken: defaultdict[MeasuredCell, dict[tuple[object, ...], int]] = defaultdict(dict)
     for case in cases:
-        if case.status == "ok" and case.tokens_by_role and not case.is_injection_task_alone:
+        if case.status == "ok" and case.tokens_by_role and case.is_scored:
             same = (case.attack, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
             taken[MeasuredCell.of(case)][same] = sum(case.tokens_by_role.values())
     found = {}

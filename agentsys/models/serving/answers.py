@@ -10,6 +10,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.estimated_usage import usage_of
+from agentsys.models.serving.callers import TracedReply
 from agentsys.models.serving.faults import FaultKind
 from agentsys.models.serving.wire import Answer, WireCall
 
@@ -32,7 +33,9 @@ def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, dige
         model=reply.model_id or model,
         text=text_of(message) if message["content"] is not None else None,
         calls=tuple(_wire_call(call, f"call_{digest[:16]}_{index}") for index, call in enumerate(calls)),
-        usage=usage_of(request, reply),
+        # Of a conversation's reply what was spent since the one before: nothing, perhaps, and not to be estimated.
+        usage=reply.usage if isinstance(reply, TracedReply) else usage_of(request, reply),
+        trace=reply.trace if isinstance(reply, TracedReply) else "",
     )
 
 

@@ -11,6 +11,10 @@ from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block
 from agentsys.models.serving.wire import WireError
 
 
+NO_ID = "unnamed_call_"
+"""Beginning of the ids, followed by a number, of calls that a client sends back without the id they had."""
+
+
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
     """Wire content - null, a string, or a list of text parts - as content blocks.
 

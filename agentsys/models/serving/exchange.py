@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.errors import ModelError
 from agentsys.models.serving.answers import answer, spoilt
+from agentsys.models.serving.callers import Caller, KnowsCallers, Refused
 from agentsys.models.serving.faults import FaultKind, FaultPlan
 from agentsys.models.serving.responses import (
     Response,
@@ -18,6 +19,7 @@ from agentsys.models.serving.responses import (
     fault_response,
     model_error_response,
     problem_response,
+    traced,
 )
 from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat
 
@@ -33,6 +35,7 @@ class _Asked:
     request: ChatRequest
     digest: str
     stream: bool
+    caller: Caller
 
 
 class Exchange:
@@ -47,7 +50,9 @@ class Exchange:
         self._model = model
         self._plan = plan
 
-    def respond(self, wire: WireFormat, role: str, raw: bytes, number: int) -> Response:
+    def respond(
+        self, wire: WireFormat, role: str, raw: bytes, number: int, caller: Caller = Caller()
+    ) -> Response:
         """Answer one POST; failures of the request and of the model are responses too.
 
         Args:
@@ -55,12 +60,13 @@ class Exchange:
             role: The asking role.
             raw: The request's body.
             number: The request's number on this server.
+            caller: Who asks; a model's name in the body goes before the one given here.
         """
         try:
             body = _json_object(raw)
-            asked = _Asked(
-                wire, number, wire.read(body, role), _digest(wire, role, raw), _streams(wire, body)
-            )
+            named = replace(caller, model=str(body.get("model") or caller.model))
+            digest, streams = _digest(wire, role, raw), _streams(wire, body)
+            asked = _Asked(wire, number, wire.read(body, role), digest, streams, named)
         except WireError as slip:
             return problem_response(wire, Problem(400, str(slip)))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as slip:
@@ -91,7 +97,12 @@ class Exchange:
 
     def _answer(self, asked: _Asked) -> Answer | Response:
         try:
-            reply: ChatReply = self._model.complete(asked.request)
+            model = self._model
+            if isinstance(model, KnowsCallers):
+                model = model.for_caller(asked.caller)
+            reply: ChatReply = model.complete(asked.request)
+        except Refused as slip:
+            return traced(problem_response(asked.wire, slip.problem), slip.trace)
         except ModelError as slip:
             return model_error_response(asked.wire, slip)
         except Exception:  # noqa: BLE001 - a bug in any model must become a 500 and not end the server
@@ -108,8 +119,10 @@ class Exchange:
         body = asked.wire.write(whole)
         if asked.stream and asked.wire.stream:
             streamed = asked.wire.stream(body)
-            return damaged(Response(200, streamed, content_type="text/event-stream", from_model=True), kind)
-        return damaged(Response(200, orjson.dumps(body, default=str), from_model=True), kind)
+            found = Response(200, streamed, content_type="text/event-stream", from_model=True)
+        else:
+            found = Response(200, orjson.dumps(body, default=str), from_model=True)
+        return damaged(traced(found, whole.trace), kind)
 
 
 def _json_object(raw: bytes) -> Json:
@@ -129,7 +142,7 @@ def _digest(wire: WireFormat, role: str, raw: bytes) -> str:
 
 
 def _streams(wire: WireFormat, body: Json) -> bool:
-    if not body.get("stream"):
+    if not (body.get("stream") or wire.always_streams):
         return False
     if wire.stream is None:
         raise WireError("this server does not stream this format; leave 'stream' out")

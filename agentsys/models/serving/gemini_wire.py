@@ -6,6 +6,7 @@ Field names are read in camel case (what the SDK sends) and in snake case (REST 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,7 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.serving.conversation import WireConversation, function_call
+from agentsys.models.serving.conversation import NO_ID, WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
     Answer,
@@ -88,7 +89,8 @@ class _Reader:
 
     def _call(self, call: Json) -> FunctionCall:
         self._made += 1  # Ids are optional in this format; results may name the function alone.
-        return function_call(call.get("id") or f"call_{self._made}", call.get("name"), call.get("args") or {})
+        call_id = call.get("id") or f"{NO_ID}{self._made}"
+        return function_call(call_id, call.get("name"), call.get("args") or {})
 
     def _result(self, result: Json) -> None:
         call = self._answered(result.get("id"), result.get("name"))
@@ -217,6 +219,11 @@ def error(problem: Problem) -> Json:
     return {"error": body}
 
 
+def stream(response: Json) -> bytes:
+    """A finished response as the one event of a stream."""
+    return b"data: %b\n\n" % orjson.dumps(response, default=str)
+
+
 GEMINI = WireFormat(
     name="gemini",
     read=read,
@@ -224,3 +231,5 @@ GEMINI = WireFormat(
     error=error,
     context_overflow="The input token count exceeds the maximum number of tokens allowed for this model.",
 )
+GEMINI_STREAMED = replace(GEMINI, stream=stream, always_streams=True)
+"""The same, at the path that streams."""

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 import orjson
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
+from agentsys.models.serving.callers import Caller, Doorkeeper, owner_of
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
-from agentsys.models.serving.gemini_wire import GEMINI
+from agentsys.models.serving.gemini_wire import GEMINI, GEMINI_STREAMED
 from agentsys.models.serving.openai_responses_wire import RESPONSES
 from agentsys.models.serving.openai_wire import OPENAI, models
 from agentsys.models.serving.responses import Delivery, Response, problem_response
@@ -54,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The list of models; anything else is unknown."""
         self.server.count(self.path, self.headers, b"")
+        if (problem := self.server.doorkeeper.refusal(self.path, self.headers)) is not None:
+            return self._refuse(_dialect(self._path(), self.headers), problem.status, problem.message)
         if self._path() == MODELS_PATH:
             return self._send(Response(200, orjson.dumps(models(self.server.model_name))))
         return self._refuse(_dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
@@ -63,14 +67,18 @@ class Handler(BaseHTTPRequestHandler):
         started = time.perf_counter()
         path = self._path()
         wire = _endpoint(path)
-        raw = self._body(wire or _dialect(path, self.headers))
+        dialect = wire or _dialect(path, self.headers)
+        if (problem := self.server.doorkeeper.refusal(self.path, self.headers)) is not None:
+            return self._refuse_unread(dialect, problem.status, problem.message)
+        raw = self._body(dialect)
         if raw is None:
             return None
         number = self.server.count(self.path, self.headers, raw)
         if wire is None:
             return self._refuse(_dialect(path, self.headers), 404, f"no such path: POST {path}")
         role = self.headers.get(ROLE_HEADER) or "agent"
-        response = self.server.exchange.respond(wire, role, raw, number)
+        caller = Caller(owner_of(self.path, self.headers), _model_in(path))
+        response = self.server.exchange.respond(wire, role, raw, number, caller)
         if response.from_model:
             self._wait(started + self.server.latency_s - time.perf_counter())
         return self._deliver(response)
@@ -170,11 +178,19 @@ class HttpListener(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024  # Hundreds of clients may connect in the same moment.
 
-    def __init__(self, address: tuple[str, int], model: ChatModel, plan: FaultPlan, latency_s: float) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        model: ChatModel,
+        plan: FaultPlan,
+        latency_s: float,
+        doorkeeper: Doorkeeper,
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.exchange = Exchange(model, plan)
         self.model_name = model.name
         self.latency_s = latency_s
+        self.doorkeeper = doorkeeper
         self.hold_s = plan.faults.hold_s
         self.stopping = threading.Event()
         self.captured: list[Captured] | None = None
@@ -241,7 +257,14 @@ def _endpoint(path: str) -> WireFormat | None:
         return ANTHROPIC
     if path.startswith("/v1") and "/models/" in path and path.endswith(":generateContent"):
         return GEMINI
+    if path.startswith("/v1") and "/models/" in path and path.endswith(":streamGenerateContent"):
+        return GEMINI_STREAMED
     return None
+
+
+def _model_in(path: str) -> str:
+    """The model that a path names (Gemini's do); `""` where it names none."""
+    return unquote(path.rpartition("/models/")[2].rpartition(":")[0]) if ":" in path else ""
 
 
 def _dialect(path: str, headers: Message) -> WireFormat:

@@ -184,10 +184,48 @@ def _usage(answer: Answer) -> Json:
     }
 
 
+def stream(response: Json) -> bytes:
+    """A finished response as the events a streaming client expects, each item in one piece."""
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    events: list[Json] = [{"type": "response.created", "response": begun}]
+    for index, item in enumerate(response["output"]):
+        events += _item_events(index, item)
+    events.append({"type": "response.completed", "response": response})
+    numbered = [{**event, "sequence_number": number} for number, event in enumerate(events)]
+    return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in numbered)
+
+
+def _item_events(index: int, item: Json) -> list[Json]:
+    at: Json = {"output_index": index, "item_id": item["id"]}
+    inside: list[Json] = []
+    if item["type"] == "message":
+        [part] = item["content"]
+        place = {**at, "content_index": 0}
+        inside = [
+            {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+            {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []},
+            {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
+            {"type": "response.content_part.done", **place, "part": part},
+        ]
+    elif item["type"] == "function_call":
+        given = {"arguments": item["arguments"], "name": item["name"]}
+        inside = [
+            {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]},
+            {"type": "response.function_call_arguments.done", **at, **given},
+        ]
+    bare = {"message": {"content": []}, "function_call": {"arguments": ""}}.get(item["type"], {})
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": {**item, **bare}},
+        *inside,
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
 RESPONSES = WireFormat(
     name="openai-responses",
     read=read,
     write=write,
     error=error,
     context_overflow="Your input exceeds the context window of this model. Please adjust your input.",
+    stream=stream,
 )

@@ -140,10 +140,25 @@ def models(name: str) -> Json:
     return {"object": "list", "data": [entry]}
 
 
+def stream(completion: Json) -> bytes:
+    """A finished completion as the chunks a streaming client expects: all of it, then its end with the usage."""
+    about = {name: completion[name] for name in ("id", "created", "model")}
+    about["object"] = "chat.completion.chunk"
+    [choice] = completion["choices"]
+    said = dict(choice["message"])
+    if calls := said.get("tool_calls"):
+        said["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+    first = {**about, "choices": [{"index": 0, "delta": said, "finish_reason": None}]}
+    end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    last = {**about, "choices": [end], "usage": completion["usage"]}
+    return b"".join(b"data: %b\n\n" % orjson.dumps(one) for one in (first, last)) + b"data: [DONE]\n\n"
+
+
 OPENAI = WireFormat(
     name="openai",
     read=read,
     write=write,
     error=error,
     context_overflow="This request exceeds the model's maximum context length; shorten the messages.",
+    stream=stream,
 )

@@ -32,6 +32,10 @@ _MODEL_STATUS = {
 }
 
 
+TRACE_HEADER = "X-Agentsys-Trace"
+"""Header with the id of the stored conversation that a reply belongs to."""
+
+
 class Delivery(Enum):
     """The handling of a response's bytes."""
 
@@ -67,6 +71,11 @@ def problem_response(wire: WireFormat, problem: Problem) -> Response:
     wait = problem.retry_after_s
     headers = () if wait is None else (("Retry-After", f"{wait:g}"),)
     return Response(problem.status, orjson.dumps(wire.error(problem)), headers)
+
+
+def traced(response: Response, trace: str) -> Response:
+    """The response with the id of the conversation that it belongs to, if it belongs to one."""
+    return replace(response, headers=(*response.headers, (TRACE_HEADER, trace))) if trace else response
 
 
 def overflow(wire: WireFormat) -> Response:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 
 from agentsys.errors import ConfigError
 from agentsys.loopback import loopback
 from agentsys.models.chat import ChatModel
+from agentsys.models.serving.callers import Doorkeeper
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
 from agentsys.models.serving.http import Captured, HttpListener
 from agentsys.parsing_threads import parse_in_turns
@@ -79,23 +81,26 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     capture: bool = False,
+    tokens: Sequence[str] = (),
 ) -> Server:
-    """Start serving a model on loopback, from threads of its own.
+    """Start serving a model, from threads of its own.
 
     Args:
         model: The model that answers.
         faults: Shares and kinds of requests that fail; None: none do.
         latency_s: Seconds each answered request takes at least; requests wait side by side.
-        host: A loopback address.
+        host: A loopback address; any address where tokens are asked for.
         port: The port; 0 takes a free one.
         capture: Whether to keep every request in memory, for tests.
+        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
 
     Raises:
         ConfigError: If the host is not loopback, or the port cannot be had.
     """
     plan = FaultPlan(faults or Faults())
     try:
-        listener = HttpListener((loopback(host, "a model is served"), port), model, plan, latency_s)
+        address = host if tokens else loopback(host, "a model is served")
+        listener = HttpListener((address, port), model, plan, latency_s, Doorkeeper(tuple(tokens)))
     except (OSError, OverflowError) as slip:
         raise ConfigError(
             f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."

@@ -51,6 +51,8 @@ class Answer:
     """The tool calls, in order."""
     usage: Usage
     """Tokens, reported or estimated."""
+    trace: str = ""
+    """Id of the stored conversation that the reply belongs to; empty where there is none."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class WireFormat:
     """What the vendor says when a request does not fit into the model's context."""
     stream: Callable[[Json], bytes] | None = None
     """Body of the 200 reply -> the same as server-sent events; None where streaming is not offered."""
+    always_streams: bool = False
+    """Whether the path alone asks for a stream."""
 
 
 def optional_number(body: Mapping[str, Any], *keys: str) -> float | None:

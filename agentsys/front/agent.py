@@ -1,0 +1,188 @@
+"""`DefendedAgent`: a model with a defense around it, which takes the turns of conversations that are not cases."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.functions_runtime import EmptyEnv, Function
+from agentdojo.logging import LOGGER_STACK
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
+
+from agentsys.abilities import WholeProgram
+from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.contracts import Defense
+from agentsys.front.client_tools import ClientRuntime
+from agentsys.front.handover import ConversationEnded
+from agentsys.front.plain_executor import together
+from agentsys.models.budget import Books, RunBudgetReached
+from agentsys.models.build import ModelStack
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, JsonSchema, Scene, Usage, text_of
+from agentsys.models.errors import ModelCodeFailed, ModelError
+from agentsys.models.trace import ACTING_ROLES, Tracer, tracing
+from agentsys.runs.observed import TURN_SPAN, continued
+from agentsys.runs.run_case import traceback_of
+
+SUITE = "client"
+"""The name of the suite that a client's tools are, for defenses that have rules by suite: none have any for it."""
+
+
+class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
+    """A client's tools and its system message, as a defense is given them. It has no tasks and no environment."""
+
+    def __init__(self, tools: Sequence[Function] = (), system_message: str = "") -> None:
+        super().__init__(SUITE, EmptyEnv, list(tools))
+        self.system_message = system_message
+
+
+@dataclass
+class Dialogue:
+    """What is known of one conversation. Its messages are the agent's own: no transcript of a client is among them."""
+
+    trace: str = field(default_factory=lambda: secrets.token_hex(12))
+    """Its id, for the client's header and the record."""
+    messages: Sequence[ChatMessage] = ()
+    """The acting agent's context."""
+    tracer: Tracer = field(default_factory=Tracer)
+    requests: list[str] = field(default_factory=list)
+    """What the user said, turn by turn."""
+    error_kind: str | None = None
+    """Why it cannot go on; None: it can."""
+    error: str | None = None
+    traceback: str | None = None
+    started: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    duration_s: float = 0.0
+    """Seconds that its turns took, waiting for the client's tools included."""
+
+    @property
+    def answer(self) -> str | None:
+        """The agent's last words; None where it said none."""
+        last = self.messages[-1] if self.messages else None
+        spoken = last is not None and last["role"] == "assistant" and last["content"]
+        return text_of(last) if last is not None and spoken else None
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far, of all roles."""
+        return sum((span.usage for span in self.tracer.spans), Usage())
+
+    @property
+    def model_id(self) -> str:
+        """The id of the model that answered last; empty where none has."""
+        ids = [call.model_id for span in self.tracer.spans for call in span.calls if call.model_id]
+        return ids[-1] if ids else ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One request of the user, with what it may use."""
+
+    said: str
+    functions: Sequence[Function] = ()
+    told: str = ""
+    """The system message of whoever set the agent up; only the first turn's counts."""
+    reply_schema: JsonSchema | None = None
+    """JSON schema that the agent's own words must follow, where the provider can enforce one."""
+    check: Callable[[], None] = lambda: None
+    """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
+    runtime: Callable[[Sequence[Function]], WatchedRuntime] = ClientRuntime
+    hand_out: Callable[[Sequence[tuple[str, dict[str, Any]]]], None] | None = None
+    """Has several calls run at once whose results are asked for next; None: each runs when it is asked for."""
+
+
+@dataclass(frozen=True)
+class DefendedAgent:
+    """A model with a defense around it. Used by many threads at once."""
+
+    defense: Defense
+    stack: ModelStack
+    seed: int = 0
+    books: Books | None = None
+
+    @property
+    def one_turn_only(self) -> bool:
+        """Whether the defense decides by itself how a conversation goes, so that a second request has no place."""
+        return isinstance(self.defense, WholeProgram) and self.defense.whole_program
+
+    def check(self) -> None:
+        """See that the defense can be built for tools that no suite knows.
+
+        Raises:
+            ConfigError: If it cannot.
+        """
+        self.defense.pipeline(self._model(Turn("")), ClientSuite())
+
+    def take(self, dialogue: Dialogue, turn: Turn) -> None:
+        """Work on one request. Whatever goes wrong stands in the dialogue, which then cannot go on.
+
+        Raises:
+            ModelError: If a model gave no reply and the defense could not do without.
+        """
+        LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
+        start = time.perf_counter()
+        dialogue.tracer.books = self.books
+        dialogue.requests.append(turn.said)
+        try:
+            with tracing(dialogue.tracer):
+                self._run(dialogue, turn)
+        except ModelError as error:
+            dialogue.error_kind, dialogue.error = error.kind.value, str(error)
+            raise
+        except ConversationEnded as ended:
+            dialogue.error_kind, dialogue.error = "conversation_ended", str(ended)
+        except RunBudgetReached as reached:
+            dialogue.error_kind, dialogue.error = "run_budget", str(reached)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a defense's bug must not end the server
+            cause = error.__cause__ if isinstance(error, ModelCodeFailed) else error
+            dialogue.error_kind = "model" if isinstance(error, ModelCodeFailed) else "defense"
+            dialogue.error = f"{type(cause).__name__}: {cause}"
+            dialogue.traceback = traceback_of(cause)
+        finally:
+            dialogue.duration_s += time.perf_counter() - start
+
+    def _run(self, dialogue: Dialogue, turn: Turn) -> None:
+        number = len(dialogue.requests)
+        kind, name = ("run", None) if number == 1 else (TURN_SPAN, str(number))
+        with dialogue.tracer.span(kind, name) as root:
+            suite = ClientSuite(turn.functions, turn.told)
+            pipeline = self.defense.pipeline(self._model(turn), suite)
+            if turn.hand_out is not None:
+                pipeline = together(pipeline, turn.hand_out)
+            if number > 1:
+                pipeline = continued(pipeline)
+            try:
+                found = pipeline.query(turn.said, turn.runtime(turn.functions), EmptyEnv(), dialogue.messages)
+                dialogue.messages = found[3]
+            except AbortAgentError as abort:
+                dialogue.messages = abort.messages
+                root.decision = {"aborted": str(abort)}
+
+    def _model(self, turn: Turn) -> ChatModel:
+        return _InConversation(self.stack.for_scene(Scene("", "", None, "", seed=self.seed)), turn)
+
+
+@dataclass(frozen=True)
+class _InConversation:
+    """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
+
+    model: ChatModel
+    turn: Turn
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.turn.check()
+        # A client that sends no system message wants none; providers refuse empty ones.
+        said = [one for one in request.messages if one["role"] != "system" or text_of(one).strip()]
+        asked = replace(request, messages=said)
+        if request.role in ACTING_ROLES and request.reply_schema is None:
+            asked = replace(asked, reply_schema=self.turn.reply_schema)
+        return self.model.complete(asked)

@@ -1,0 +1,266 @@
+"""`Conversation`: one client's dialogue with the defended agent, in a thread for as long as a turn lasts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.errors import ConfigError
+from agentsys.front.agent import DefendedAgent, Dialogue, Turn
+from agentsys.front.client_tools import ToolFailed, UnusableTool, client_functions
+from agentsys.front.handover import Handover, OfferedCall
+from agentsys.front.place import Place, ToolAnswer, mark_of
+from agentsys.models.chat import ChatRequest, Usage, assistant
+from agentsys.models.errors import ModelError
+from agentsys.models.serving.callers import Refused, TracedReply
+from agentsys.models.serving.wire import Problem
+
+_LOG = logging.getLogger(__name__)
+
+THREAD = "conversation"
+"""Beginning of the names of conversations' threads."""
+_NO_MORE_CALLS = "The client takes no further tool calls; answer with what there is."
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a conversation stands for its client."""
+
+    replies: int = 0
+    """Replies given so far."""
+    called: tuple[str, ...] = ()
+    """Ids of the calls that wait for results; none where the agent has answered."""
+    came_by: str = ""
+    """Mark of the request that led here: the same request is given the same reply."""
+    rest: str = ""
+    """Mark of that request and the reply to it: what the client's next one begins with."""
+
+
+class Conversation:
+    """One conversation. Its requests are taken one at a time.
+
+    Args:
+        agent: The agent that answers.
+        owner: Mark of the key it belongs to.
+        keep: Stores it after every turn, before the client has the answer.
+        idle_s: Seconds that it waits for a client's results.
+        room: Room for turns under way, of all conversations together.
+    """
+
+    def __init__(
+        self,
+        agent: DefendedAgent,
+        owner: str,
+        keep: Callable[[Dialogue], None],
+        idle_s: float,
+        room: threading.BoundedSemaphore,
+    ) -> None:
+        self.agent, self.owner, self.keep, self.idle_s, self.room = agent, owner, keep, idle_s, room
+        self.dialogue = Dialogue()
+        self.position = Position()
+        self.touched = time.monotonic()
+        """When its client was last heard of."""
+        self.ids: list[str] = []
+        """Ids of all calls that it has handed out."""
+        self._told = ""
+        self._taken = threading.Lock()
+        self._handover = Handover(idle_s)
+        self._thread: threading.Thread | None = None
+        self._reply: TracedReply | ModelError | Refused | None = None
+        self._failure: ModelError | None = None
+        self._reported = Usage()
+        self._may_call = True
+        self._early: dict[str, list[ToolAnswer]] = {}
+
+    @property
+    def trace(self) -> str:
+        """Its id."""
+        return self.dialogue.trace
+
+    @property
+    def begun(self) -> bool:
+        """Whether a turn of it was ever taken."""
+        return self._thread is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is under way, waiting for the client's tools included."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def take(self, place: Place, request: ChatRequest) -> TracedReply:
+        """Take a request: the first, results of tools, the user's next words, or one that was taken already.
+
+        Raises:
+            Refused: If it does not fit where the conversation stands, or the agent failed.
+            ModelError: If a model gave no reply.
+        """
+        with self._taken:
+            self.touched = time.monotonic()
+            if self._reply is not None and place.mark == self.position.came_by:
+                pass  # Sent once more: the first results count, and these are not read.
+            elif place.called:
+                self._resume(place, request)
+            else:
+                self._begin_turn(place, request)
+            assert self._reply is not None
+            if isinstance(self._reply, Exception):
+                raise self._reply
+            return self._reply
+
+    def end(self, why: str) -> None:
+        """End what is under way; the thread stops where it next asks a tool or a model."""
+        self._handover.end(why)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the thread of an ended conversation."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _begin_turn(self, place: Place, request: ChatRequest) -> None:
+        self._check_alive()
+        if self.position.called or place.replies != self.position.replies:
+            raise self._refused("the conversation has gone on since; continue it from its last reply")
+        if not place.said or place.answers:
+            raise self._refused("a turn begins with words of the user, and nothing else")
+        if self.position.replies == 0:
+            self._told = place.told
+        elif self.agent.one_turn_only:
+            raise self._refused("this defense plans a request as a whole: begin a conversation for the next one")
+        turn = self._turn(place, request)
+        if not self.room.acquire(blocking=False):
+            told = "as many conversations are under way as this server takes at once"
+            raise Refused(Problem(429, told, retry_after_s=1.0))
+        self._may_call = True
+        self._thread = threading.Thread(
+            target=self._work, args=(turn,), name=f"{THREAD}-{self.trace}", daemon=True
+        )
+        self._thread.start()
+        self._wait(place, request)
+
+    def _turn(self, place: Place, request: ChatRequest) -> Turn:
+        tools = () if request.tool_choice == "none" else request.tools
+        self._handover = Handover(self.idle_s)
+        try:
+            functions = client_functions(tools, self._run)
+        except UnusableTool as slip:
+            raise Refused(Problem(400, str(slip)), self.trace) from None
+        return Turn(
+            said=place.said,
+            functions=functions,
+            told=self._told,
+            reply_schema=request.reply_schema,
+            check=self._handover.check,
+            hand_out=self._hand_out,
+        )
+
+    def _resume(self, place: Place, request: ChatRequest) -> None:
+        self._check_alive()
+        if place.said:
+            raise self._refused("results of tools come alone; the user's next words follow the answer")
+        waiting = self.position.called
+        # Where the wire loses ids, the calls of the reply that was just given are known by their order.
+        lost = place.ids_lost and place.rest == self.position.rest
+        ids = dict(zip(place.called if lost else waiting, waiting, strict=False))
+        answers = {ids.get(one, ""): answer for one, answer in place.answers}
+        if set(answers) != set(waiting) or len(place.answers) != len(waiting):
+            raise self._refused("each of the calls that wait takes one result, all in one request")
+        self._may_call = request.tool_choice != "none"
+        if not self._handover.answer(answers):
+            raise self._gone()
+        self._wait(place, request)
+
+    def _wait(self, place: Place, request: ChatRequest) -> None:
+        """Wait for the agent's next calls or its answer, and make the reply of it."""
+        calls = self._handover.next_offer()
+        self.touched = time.monotonic()
+        self.ids += [call.id for call in calls]
+        made = [FunctionCall(function=call.tool, args=dict(call.args), id=call.id) for call in calls]
+        message = assistant(None if made else self.dialogue.answer, made or None)
+        self.position = Position(
+            self.position.replies + 1,
+            tuple(call.id for call in calls),
+            place.mark,
+            mark_of([*request.messages, message]),
+        )
+        if not calls and self.dialogue.error_kind is not None:
+            self._reply = self._failure or self._failed()
+            return
+        usage, before = self.dialogue.usage, self._reported
+        self._reported = usage
+        spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
+        self._reply = TracedReply(message, spent, model_id=self.dialogue.model_id, trace=self.trace)
+
+    def _work(self, turn: Turn) -> None:
+        """One turn, in its thread: stored before anybody is told that it is over."""
+        try:
+            self.agent.take(self.dialogue, turn)
+        except ModelError as error:
+            self._failure = error
+        finally:
+            try:
+                self.keep(self.dialogue)
+            except ConfigError as error:
+                _LOG.error("conversation %s is not stored: %s", self.trace, error)
+                self.dialogue.error_kind, self.dialogue.error = "store", str(error)
+            finally:
+                self.room.release()
+                self._handover.finish()
+
+    def _run(self, tool: str, args: dict[str, Any]) -> str:
+        """Have the client run a tool. Called from the pipeline's thread.
+
+        Raises:
+            ToolFailed: If the tool failed at the client's.
+            ConversationEnded: If no result came.
+        """
+        early = self._early.get(_key(tool, args))
+        answer = early.pop(0) if early else self._asked([(tool, args)])[0]
+        if answer.error is not None:
+            raise ToolFailed(answer.error)
+        return answer.text
+
+    def _hand_out(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        self._early = {}
+        for (tool, args), answer in zip(calls, self._asked(calls), strict=True):
+            self._early.setdefault(_key(tool, args), []).append(answer)
+
+    def _asked(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[ToolAnswer]:
+        if not self._may_call:
+            return [ToolAnswer("", _NO_MORE_CALLS) for _ in calls]
+        offered = [OfferedCall(f"call_{secrets.token_hex(16)}", tool, args) for tool, args in calls]
+        answers: Mapping[str, ToolAnswer] = self._handover.ask(offered)
+        return [answers[call.id] for call in offered]
+
+    def _check_alive(self) -> None:
+        if self.dialogue.error_kind is not None:
+            raise self._gone()
+
+    def _gone(self) -> Refused:
+        why = self.dialogue.error or "it waited too long"
+        if self.dialogue.error_kind not in (None, "conversation_ended"):
+            why = "its agent failed"
+        return Refused(Problem(410, f"this conversation is over: {why}; begin a new one"), self.trace)
+
+    def _failed(self) -> Refused:
+        match self.dialogue.error_kind:
+            case "conversation_ended":
+                return self._gone()
+            case "run_budget":
+                return Refused(Problem(402, "the budget of this server is used up"), self.trace)
+        return Refused(Problem(500, "the agent behind this server failed; its record says why"), self.trace)
+
+    def _refused(self, why: str) -> Refused:
+        return Refused(Problem(400, why, code="out_of_place"), self.trace)
+
+
+def _key(tool: str, args: Mapping[str, Any]) -> str:
+    return json.dumps([tool, args], sort_keys=True, default=str)
+

@@ -1,0 +1,107 @@
+"""`Place`: where in which conversation a request stands. The only use that is made of a resent transcript.
+
+Texts of tool results in it are looked at in the newest part alone, and only if the server is waiting for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatRequest, text_of
+from agentsys.models.serving.conversation import NO_ID
+
+_UNNAMED = re.compile(rf"{NO_ID}\d+")
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """What a client's tool gave."""
+
+    text: str
+    error: str | None = None
+    """The tool's error, where the wire has a mark for one; then `text` is empty."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A request's place. Marks hold the words of user and assistant, and never those of tools."""
+
+    begins: bool
+    """Whether no assistant has said anything: a new conversation."""
+    rest: str
+    """Mark of all up to the last assistant message: the state that the client wants to go on from."""
+    mark: str
+    """Mark of the whole request."""
+    replies: int
+    """Assistant messages in it."""
+    called: tuple[str, ...]
+    """Ids of the calls in the last assistant message; ids that the client has lost are made up."""
+    ids_lost: bool
+    """Whether they are all made up."""
+    latest_id: str | None
+    """The last id in the transcript that may be one of the server's."""
+    answers: tuple[tuple[str, ToolAnswer], ...]
+    """Results behind the last assistant message: the call's id and what its tool gave."""
+    said: str
+    """The user's words behind the last assistant message."""
+    told: str
+    """The client's system messages."""
+
+
+def place_of(request: ChatRequest) -> Place:
+    """Read a request's place from its messages."""
+    messages = request.messages
+    spoken = [number for number, one in enumerate(messages) if one["role"] == "assistant"]
+    until = spoken[-1] + 1 if spoken else 0
+    newest = messages[until:]
+    called = _ids(messages[until - 1]) if spoken else ()
+    ids = [one for message in messages[:until] for one in _ids(message) if not _UNNAMED.fullmatch(one)]
+    return Place(
+        begins=not spoken,
+        rest=mark_of(messages[:until]),
+        mark=mark_of(messages),
+        replies=len(spoken),
+        called=called,
+        ids_lost=bool(called) and all(_UNNAMED.fullmatch(one) for one in called),
+        latest_id=ids[-1] if ids else None,
+        answers=tuple((str(one["tool_call_id"]), _answer(one)) for one in newest if one["role"] == "tool"),
+        said="\n\n".join(text_of(one) for one in newest if one["role"] == "user").strip(),
+        told="\n\n".join(text_of(one) for one in messages if one["role"] == "system").strip(),
+    )
+
+
+def _ids(message: ChatMessage) -> tuple[str, ...]:
+    calls = message["tool_calls"] if message["role"] == "assistant" else None
+    return tuple(str(call.id) for call in calls or ())
+
+
+def _answer(message: Any) -> ToolAnswer:
+    error = message["error"]
+    return ToolAnswer(text_of(message)) if error is None else ToolAnswer("", error)
+
+
+def mark_of(messages: Sequence[ChatMessage]) -> str:
+    """A digest of what user and assistant said and called, and of how many calls were answered.
+
+    Ids are no part of it (some wires lose them), nor are system messages, in which clients write the time.
+    """
+    seen = [_seen(message) for message in messages if message["role"] != "system"]
+    return hashlib.sha256(json.dumps(seen, default=str).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _seen(message: ChatMessage) -> list[Any]:
+    if message["role"] == "tool":
+        return ["tool"]
+    calls = [[call.function, dict(call.args)] for call in _calls(message)]
+    return [message["role"], text_of(message).strip(), calls]
+
+
+def _calls(message: ChatMessage) -> Sequence[Any]:
+    return (message["tool_calls"] or ()) if message["role"] == "assistant" else ()

@@ -1,0 +1,79 @@
+"""`together`: hands out the calls of one message at once where a defense runs them all anyway.
+
+AgentDojo's own executor, standing as such in a loop, runs every call of a message in order and asks nobody. Then
+nothing is decided between one call and the next, and a client may run them side by side. A defense with an executor
+of its own decides call by call, and its calls are handed out one by one.
+"""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor, is_string_list
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+from pydantic import ValidationError
+
+from agentsys.models.element import QueryResult
+
+HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
+"""Has the client run these calls (tool, arguments), whose results are asked for next."""
+
+
+def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineElement:
+    """The pipeline, each plain executor in it with a look ahead before it. What it does is the same."""
+    if type(pipeline) is AgentPipeline:
+        made = AgentPipeline([together(element, hand_out) for element in pipeline.elements])
+        made.name = pipeline.name
+        return made
+    if type(pipeline) is ToolsExecutionLoop:
+        elements: list[BasePipelineElement] = []
+        for element in pipeline.elements:
+            if type(element) is ToolsExecutor:
+                elements.append(_LookAhead(hand_out))
+            elements.append(element)
+        return ToolsExecutionLoop(elements, pipeline.max_iters)
+    return pipeline
+
+
+class _LookAhead(BasePipelineElement):  # type: ignore[misc]
+    """Hands out the calls that the executor behind it is about to run, where there are several."""
+
+    def __init__(self, hand_out: HandOut) -> None:
+        self._hand_out = hand_out
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        last = messages[-1] if messages else None
+        made = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
+        calls = [found for call in made if (found := _as_run(runtime, call)) is not None]
+        if len(calls) > 1:
+            self._hand_out(calls)
+        return query, runtime, env, messages, extra_args or {}
+
+
+def _as_run(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:
+    """A call with the arguments that the executor would run it with; None if it would not."""
+    function = runtime.functions.get(call.function)
+    if function is None:
+        return None
+    args = {name: _listed(value) for name, value in call.args.items()}
+    try:
+        return call.function, function.parameters.model_validate(args).model_dump(exclude_unset=True)
+    except ValidationError:
+        return None
+
+
+def _listed(value: Any) -> Any:
+    return literal_eval(value) if isinstance(value, str) and is_string_list(value) else deepcopy(value)

@@ -1,0 +1,98 @@
+"""`serve_agent`: a defended agent behind one base URL, from the settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from agentsys.errors import ConfigError
+from agentsys.front.agent import DefendedAgent
+from agentsys.front.desk import DeskLimits, FrontDesk
+from agentsys.front.stored_dialogue import keeper
+from agentsys.ledger import FILE, Ledger
+from agentsys.models.budget import Books, Meter
+from agentsys.models.serving import Server, serve
+from agentsys.runs.cell import Cell, CellBuilder
+from agentsys.runs.compose import compose
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class ServedAgent:
+    """A running server with a defended agent behind it; a context manager that stops it."""
+
+    server: Server
+    desk: FrontDesk
+    cell: Cell
+    folder: Path
+    """The log folder that conversations are stored in."""
+
+    def stop(self) -> None:
+        """End every conversation, wait for their threads, and stop listening."""
+        self.desk.stop()
+        self.server.stop()
+
+    def __enter__(self) -> ServedAgent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def built_agent(
+    overrides: Sequence[str], config_dirs: Sequence[Path] = ()
+) -> tuple[DefendedAgent, Cell, Store]:
+    """The agent of some settings, its cell and its log folder.
+
+    Args:
+        overrides: Settings as for a run; no sweep.
+        config_dirs: The user's own config folders.
+
+    Raises:
+        ConfigError: If something cannot be built or used here, or there are several of it.
+    """
+    # Words of one client's conversation are no answer to another's, however alike the questions are.
+    settings = compose([*overrides, "model.cache=false"], config_dirs)
+    if len(settings) > 1:
+        raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
+    [one] = settings
+    store = Store(one.logdir)
+    books = Books(Meter(one.budget), Ledger(store.own / FILE))
+    cell = CellBuilder(store, tuple(config_dirs), books=books).build(one)
+    for lacking in cell.lacks:
+        raise lacking
+    agent = DefendedAgent(cell.defense, cell.stack, one.seed, books)
+    agent.check()
+    return agent, cell, store
+
+
+def serve_agent(
+    overrides: Sequence[str],
+    *,
+    config_dirs: Sequence[Path] = (),
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tokens: Sequence[str] = (),
+    limits: DeskLimits | None = None,
+) -> ServedAgent:
+    """Start serving a model with a defense around it, from threads of its own.
+
+    Args:
+        overrides: Settings as for a run, e.g. `["model=gpt-4o", "defense=agentsys", "logdir=runs"]`.
+        config_dirs: The user's own config folders.
+        host: A loopback address; any address where tokens are asked for.
+        port: The port; 0 takes a free one.
+        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
+        limits: How many conversations there may be, and for how long.
+
+    Raises:
+        ConfigError: If something cannot be built, used or listened on.
+    """
+    agent, cell, store = built_agent(overrides, config_dirs)
+    labels = cell.settings.labels
+    desk = FrontDesk(agent, f"{labels['model']}+{labels['defense']}", keeper(store, cell), limits)
+    return ServedAgent(serve(desk, host=host, port=port, tokens=tokens), desk, cell, store.root)

@@ -1,0 +1,123 @@
+"""Who asks a server: the key a request came with, as a mark, and the model's name that it asks for.
+
+Most models answer everybody alike. One that keeps conversations must know whose they are; it is a `KnowsCallers`,
+and may say by `TracedReply` and `Refused` what only a server has words for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Protocol, runtime_checkable
+from urllib.parse import parse_qs, urlsplit
+
+from agentsys.models.chat import ChatModel, ChatReply
+from agentsys.models.serving.wire import Problem
+
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+_BEARER = "bearer "
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One client of a server."""
+
+    owner: str = ""
+    """Mark of the key that the request came with; the key itself is kept nowhere."""
+    model: str = ""
+    """The name of the model that the request asks for."""
+
+
+@runtime_checkable
+class KnowsCallers(ChatModel, Protocol):
+    """A model that answers each caller from that caller's own state."""
+
+    def for_caller(self, caller: Caller) -> ChatModel:
+        """The model as this caller sees it. Cheap; asked for at every request.
+
+        Raises:
+            Refused: If the caller asks for a model that there is not.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class TracedReply(ChatReply):
+    """A reply that belongs to a stored conversation."""
+
+    trace: str = ""
+    """Id of the conversation, for the header `x-agentsys-trace`."""
+
+
+class Refused(Exception):
+    """A request that the model behind a server does not answer; the client sees the problem.
+
+    Args:
+        problem: Status, code and one line.
+        trace: Id of the conversation that it is about; empty where it is about none.
+    """
+
+    def __init__(self, problem: Problem, trace: str = "") -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class Doorkeeper:
+    """Decides who may ask.
+
+    Without tokens everybody on this machine may, except web pages: a page that a user happens to look at can
+    send requests to loopback, and says so by `Origin` or by another name of the host.
+    """
+
+    tokens: tuple[str, ...] = ()
+
+    def refusal(self, path: str, headers: Mapping[str, str]) -> Problem | None:
+        """The reason why a request may not be answered; None if it may.
+
+        Args:
+            path: The request's path, its query included.
+            headers: Its headers; names are looked up without regard to case.
+        """
+        if self.tokens:
+            given = key_of(path, headers).encode()
+            # Every token is compared, so that the time taken does not say which one was nearly right.
+            known = [hmac.compare_digest(given, token.encode()) for token in self.tokens]
+            return None if any(known) else Problem(401, "this server wants its token as the API key")
+        if headers.get("Origin") is not None:
+            return Problem(403, "web pages may not ask this server unless it is given a token")
+        if not _is_loopback(headers.get("Host") or ""):
+            return Problem(403, "this server is asked by an address of loopback, or given a token")
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether the header `Host` (name or address, with or without a port) names this machine; an absent one does."""
+    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        return name in ("", "localhost") or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def owner_of(path: str, headers: Mapping[str, str]) -> str:
+    """The mark of the key that a request came with. Keys cannot be told from it."""
+    return hashlib.sha256(b"agentsys caller\n" + key_of(path, headers).encode()).hexdigest()
+
+
+def key_of(path: str, headers: Mapping[str, str]) -> str:
+    """The key of a request, wherever its vendor's SDK puts it; `""` where there is none."""
+    bearer = headers.get("Authorization") or ""
+    if bearer.lower().startswith(_BEARER):
+        return bearer[len(_BEARER) :].strip()
+    named = next((found for name in _KEY_HEADERS if (found := headers.get(name))), None)
+    return named or next(iter(parse_qs(path.partition("?")[2]).get("key", ())), "")
+
+
+def tokens_in(text: str) -> Sequence[str]:
+    """The tokens that an environment variable holds, between commas or blanks."""
+    return text.replace(",", " ").split()
