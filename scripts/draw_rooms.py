@@ -16,7 +16,7 @@ TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
     ("audit", "inspect_logs", "view", "fetched"),
-    ("rescoring",),
+    ("rescoring", "front"),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
     ("models",),
@@ -30,6 +30,7 @@ WHAT = {
     "view": "the report's page, live",
     "fetched": "public data, pinned",
     "rescoring": "recorded calls again",
+    "front": "an agent for clients",
     "runs": "plan, claim, execute, store",
     "analysis": "statistics < metrics < tables < the rest",
     "benchmarks": "AgentDojo, ASB, repaired checks",

@@ -67,6 +67,16 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.attacks",
         "agentsys.catalog",
     },
+    "agentsys.front": FOUNDATION
+    | {
+        "agentsys.records",
+        "agentsys.models",
+        "agentsys.contracts",
+        "agentsys.abilities",
+        "agentsys.benchmarks",
+        "agentsys.runs",
+        "agentsys.catalog",
+    },
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
     "agentsys.fetched": FOUNDATION | {"agentsys.benchmarks"},
     "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},

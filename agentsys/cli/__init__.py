@@ -36,7 +36,7 @@ COMMANDS = {
     "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
-    "serve": CommandSource("agentsys.cli.serve:serve", "Serve the simulated model on loopback."),
+    "serve": CommandSource("agentsys.cli.serve:serve", "Serve a defended agent, or the simulated model."),
     "guard": CommandSource("agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."),
     "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
     "doctor": CommandSource(

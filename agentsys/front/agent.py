@@ -1,4 +1,4 @@
-"""`DefendedAgent`: a model with a defense around it, which takes the turns of conversations that are not cases."""
+"""`DefendedAgent`: a model with a defense around it, for conversations that are no cases."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from agentsys.runs.observed import TURN_SPAN, continued
 from agentsys.runs.run_case import traceback_of
 
 SUITE = "client"
-"""The name of the suite that a client's tools are, for defenses that have rules by suite: none have any for it."""
+"""The suite that a client's tools are, for defenses with rules by suite: none has any for this one."""
 
 
 class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
-    """A client's tools and its system message, as a defense is given them. It has no tasks and no environment."""
+    """A client's tools and system message, as a defense is given them; no tasks, no environment."""
 
     def __init__(self, tools: Sequence[Function] = (), system_message: str = "") -> None:
         super().__init__(SUITE, EmptyEnv, list(tools))
@@ -42,7 +42,7 @@ class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
 
 @dataclass
 class Dialogue:
-    """What is known of one conversation. Its messages are the agent's own: no transcript of a client is among them."""
+    """One conversation, as the server knows it. No transcript of a client is among its messages."""
 
     trace: str = field(default_factory=lambda: secrets.token_hex(12))
     """Its id, for the client's header and the record."""
@@ -80,7 +80,7 @@ class Dialogue:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ClientTurn:
     """One request of the user, with what it may use."""
 
     said: str
@@ -93,7 +93,7 @@ class Turn:
     """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
     runtime: Callable[[Sequence[Function]], WatchedRuntime] = ClientRuntime
     hand_out: Callable[[Sequence[tuple[str, dict[str, Any]]]], None] | None = None
-    """Has several calls run at once whose results are asked for next; None: each runs when it is asked for."""
+    """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class DefendedAgent:
 
     @property
     def one_turn_only(self) -> bool:
-        """Whether the defense decides by itself how a conversation goes, so that a second request has no place."""
+        """Whether the defense runs a program from request to answer: a second request has no place."""
         return isinstance(self.defense, WholeProgram) and self.defense.whole_program
 
     def check(self) -> None:
@@ -116,9 +116,9 @@ class DefendedAgent:
         Raises:
             ConfigError: If it cannot.
         """
-        self.defense.pipeline(self._model(Turn("")), ClientSuite())
+        self.defense.pipeline(self._model(ClientTurn("")), ClientSuite())
 
-    def take(self, dialogue: Dialogue, turn: Turn) -> None:
+    def take(self, dialogue: Dialogue, turn: ClientTurn) -> None:
         """Work on one request. Whatever goes wrong stands in the dialogue, which then cannot go on.
 
         Raises:
@@ -146,7 +146,7 @@ class DefendedAgent:
         finally:
             dialogue.duration_s += time.perf_counter() - start
 
-    def _run(self, dialogue: Dialogue, turn: Turn) -> None:
+    def _run(self, dialogue: Dialogue, turn: ClientTurn) -> None:
         number = len(dialogue.requests)
         kind, name = ("run", None) if number == 1 else (TURN_SPAN, str(number))
         with dialogue.tracer.span(kind, name) as root:
@@ -163,7 +163,7 @@ class DefendedAgent:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}
 
-    def _model(self, turn: Turn) -> ChatModel:
+    def _model(self, turn: ClientTurn) -> ChatModel:
         return _InConversation(self.stack.for_scene(Scene("", "", None, "", seed=self.seed)), turn)
 
 
@@ -172,7 +172,7 @@ class _InConversation:
     """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
 
     model: ChatModel
-    turn: Turn
+    turn: ClientTurn
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ _ABSENT = _Absent()
 
 
 class ClientRuntime(WatchedRuntime):
-    """Runs a client's tools. An error of theirs is passed on in the client's words, without a Python class."""
+    """Runs a client's tools. Their errors are passed on in the client's words, without a Python class."""
 
     def run_function(
         self,
@@ -117,18 +117,21 @@ def _parameters(tool: str, raw: bytes) -> type[BaseModel]:
             raise ValueError(f"{place} {wrong.message}".strip())
         return values
 
-    fields: dict[str, Any] = {name: (Any, _ABSENT) for name in properties}
-    extra = "allow" if schema.get("additionalProperties") or schema.get("patternProperties") else "ignore"
+    validators: dict[str, Any] = {"check": model_validator(mode="before")(check)}
+    fields: dict[str, Any] = dict.fromkeys(properties, (Any, _ABSENT))
+    open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
+    config = ConfigDict(extra="allow" if open_ended else "ignore", arbitrary_types_allowed=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # A property may be called `schema` or `copy`.
         made: type[BaseModel] = create_model(
             f"Arguments of {tool}",
-            __config__=ConfigDict(extra=extra, arbitrary_types_allowed=True),
-            __validators__={"check": model_validator(mode="before")(check)},
+            __config__=config,
+            __validators__=validators,
             **fields,
         )
-    # Models are shown the schema as the client wrote it, not what pydantic makes of fields that accept anything.
-    made.model_json_schema = classmethod(lambda cls, *args, **kwargs: schema)  # type: ignore[assignment, method-assign]
+    # Models are shown the schema as the client wrote it; pydantic knows fields that accept anything.
+    own = classmethod(lambda cls, *args, **kwargs: schema)
+    made.model_json_schema = own  # type: ignore[assignment, method-assign]
     return made
 
 

@@ -1,4 +1,4 @@
-"""`Conversation`: one client's dialogue with the defended agent, in a thread for as long as a turn lasts."""
+"""`ClientConversation`: a dialogue with the defended agent, in a thread for as long as a turn lasts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.errors import ConfigError
-from agentsys.front.agent import DefendedAgent, Dialogue, Turn
+from agentsys.front.agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys.front.client_tools import ToolFailed, UnusableTool, client_functions
 from agentsys.front.handover import Handover, OfferedCall
-from agentsys.front.place import Place, ToolAnswer, mark_of
+from agentsys.front.place import RequestPlace, ToolAnswer, mark_of
 from agentsys.models.chat import ChatRequest, Usage, assistant
 from agentsys.models.errors import ModelError
 from agentsys.models.serving.callers import Refused, TracedReply
@@ -44,7 +44,7 @@ class Position:
     """Mark of that request and the reply to it: what the client's next one begins with."""
 
 
-class Conversation:
+class ClientConversation:
     """One conversation. Its requests are taken one at a time.
 
     Args:
@@ -95,7 +95,7 @@ class Conversation:
         """Whether a turn is under way, waiting for the client's tools included."""
         return self._thread is not None and self._thread.is_alive()
 
-    def take(self, place: Place, request: ChatRequest) -> TracedReply:
+    def take(self, place: RequestPlace, request: ChatRequest) -> TracedReply:
         """Take a request: the first, results of tools, the user's next words, or one that was taken already.
 
         Raises:
@@ -124,7 +124,7 @@ class Conversation:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _begin_turn(self, place: Place, request: ChatRequest) -> None:
+    def _begin_turn(self, place: RequestPlace, request: ChatRequest) -> None:
         self._check_alive()
         if self.position.called or place.replies != self.position.replies:
             raise self._refused("the conversation has gone on since; continue it from its last reply")
@@ -133,7 +133,9 @@ class Conversation:
         if self.position.replies == 0:
             self._told = place.told
         elif self.agent.one_turn_only:
-            raise self._refused("this defense plans a request as a whole: begin a conversation for the next one")
+            raise self._refused(
+                "this defense plans a request as a whole: begin a conversation for the next one"
+            )
         turn = self._turn(place, request)
         if not self.room.acquire(blocking=False):
             told = "as many conversations are under way as this server takes at once"
@@ -145,14 +147,14 @@ class Conversation:
         self._thread.start()
         self._wait(place, request)
 
-    def _turn(self, place: Place, request: ChatRequest) -> Turn:
+    def _turn(self, place: RequestPlace, request: ChatRequest) -> ClientTurn:
         tools = () if request.tool_choice == "none" else request.tools
         self._handover = Handover(self.idle_s)
         try:
             functions = client_functions(tools, self._run)
         except UnusableTool as slip:
             raise Refused(Problem(400, str(slip)), self.trace) from None
-        return Turn(
+        return ClientTurn(
             said=place.said,
             functions=functions,
             told=self._told,
@@ -161,7 +163,7 @@ class Conversation:
             hand_out=self._hand_out,
         )
 
-    def _resume(self, place: Place, request: ChatRequest) -> None:
+    def _resume(self, place: RequestPlace, request: ChatRequest) -> None:
         self._check_alive()
         if place.said:
             raise self._refused("results of tools come alone; the user's next words follow the answer")
@@ -177,7 +179,7 @@ class Conversation:
             raise self._gone()
         self._wait(place, request)
 
-    def _wait(self, place: Place, request: ChatRequest) -> None:
+    def _wait(self, place: RequestPlace, request: ChatRequest) -> None:
         """Wait for the agent's next calls or its answer, and make the reply of it."""
         calls = self._handover.next_offer()
         self.touched = time.monotonic()
@@ -198,7 +200,7 @@ class Conversation:
         spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
         self._reply = TracedReply(message, spent, model_id=self.dialogue.model_id, trace=self.trace)
 
-    def _work(self, turn: Turn) -> None:
+    def _work(self, turn: ClientTurn) -> None:
         """One turn, in its thread: stored before anybody is told that it is over."""
         try:
             self.agent.take(self.dialogue, turn)
@@ -263,4 +265,3 @@ class Conversation:
 
 def _key(tool: str, args: Mapping[str, Any]) -> str:
     return json.dumps([tool, args], sort_keys=True, default=str)
-

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentsys.front.agent import DefendedAgent, Dialogue
-from agentsys.front.conversation import Conversation
-from agentsys.front.place import Place, place_of
+from agentsys.front.conversation import ClientConversation
+from agentsys.front.place import RequestPlace, place_of
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.serving.callers import Caller, Refused, TracedReply
+from agentsys.models.serving.callers import Refused, TracedReply, WireCaller
 from agentsys.models.serving.wire import Problem
 
 _ENDED = "the server is stopping"
@@ -49,12 +49,12 @@ class FrontDesk:
         self.agent, self.name, self.keep = agent, name, keep
         self.limits = limits or DeskLimits()
         self._lock = threading.Lock()
-        self._known: dict[str, Conversation] = {}
+        self._known: dict[str, ClientConversation] = {}
         """By trace, those whose client came last at the end."""
         self._room = threading.BoundedSemaphore(self.limits.at_once)
         self._closed = False
 
-    def for_caller(self, caller: Caller) -> ChatModel:
+    def for_caller(self, caller: WireCaller) -> ChatModel:
         """The agent as one caller sees it: with that caller's conversations alone."""
         return _ForCaller(self, caller.owner)
 
@@ -101,15 +101,15 @@ class FrontDesk:
         for conversation in known:
             conversation.join()
 
-    def _new(self, owner: str, place: Place) -> Conversation:
+    def _new(self, owner: str, place: RequestPlace) -> ClientConversation:
         if self._closed:
             raise Refused(Problem(503, _ENDED))
         if not place.said:
             raise Refused(Problem(400, "a conversation begins with words of the user"))
-        return Conversation(self.agent, owner, self.keep, self.limits.idle_s, self._room)
+        return ClientConversation(self.agent, owner, self.keep, self.limits.idle_s, self._room)
 
-    def _found(self, owner: str, place: Place) -> Conversation:
-        """The conversation that a transcript comes from; one of another key is as unknown as one that never was."""
+    def _found(self, owner: str, place: RequestPlace) -> ClientConversation:
+        """The conversation that a transcript comes from; another key's is as unknown as none."""
         if self._closed:
             raise Refused(Problem(503, _ENDED))
         own = [one for one in reversed(self._known.values()) if one.owner == owner]

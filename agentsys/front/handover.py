@@ -1,7 +1,7 @@
 """`Handover`: where a pipeline's thread and the client's requests meet.
 
-The thread offers calls and waits for their answers; a request brings answers and waits for the next offer, or for
-the turn's end. The thread that waits for a client watches the time itself: nobody else has to end it.
+The thread offers calls and waits for their answers; a request brings answers and waits for the next offer, or
+for the turn's end. The thread that waits for a client watches the time itself: nobody else has to end it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentsys.front.place import ToolAnswer
 
 
 class ConversationEnded(BaseException):
-    """The conversation is over before its turn is. A BaseException: no defense may take it for a tool's failure."""
+    """The conversation ends before its turn. A BaseException: no defense may take it for a tool's failure."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Handover:
             self._check()
 
     def answer(self, answers: Mapping[str, ToolAnswer]) -> bool:
-        """Answer the calls that are offered; False if the answer is not taken: too late, or of other calls."""
+        """Answer the calls that are offered; False if the answer comes too late, or is of other calls."""
         with self._meet:
             offered = {call.id for call in self._offer or ()}
             if self._ended is not None or not offered or answers.keys() != offered:
@@ -85,7 +85,7 @@ class Handover:
             return self._offer or ()
 
     def finish(self) -> None:
-        """Say that the turn is over. Called from the pipeline's thread, when everything about it is stored."""
+        """Say that the turn is over. Called from the pipeline's thread, when all about it is stored."""
         with self._meet:
             self._done, self._offer = True, None
             self._meet.notify_all()

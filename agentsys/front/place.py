@@ -1,6 +1,6 @@
-"""`Place`: where in which conversation a request stands. The only use that is made of a resent transcript.
+"""`RequestPlace`: where a request stands in which conversation: all that a resent transcript is used for.
 
-Texts of tool results in it are looked at in the newest part alone, and only if the server is waiting for them.
+Texts of tool results are looked at in its newest part alone, and only if the server is waiting for them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ToolAnswer:
 
 
 @dataclass(frozen=True)
-class Place:
+class RequestPlace:
     """A request's place. Marks hold the words of user and assistant, and never those of tools."""
 
     begins: bool
@@ -55,7 +55,7 @@ class Place:
     """The client's system messages."""
 
 
-def place_of(request: ChatRequest) -> Place:
+def place_of(request: ChatRequest) -> RequestPlace:
     """Read a request's place from its messages."""
     messages = request.messages
     spoken = [number for number, one in enumerate(messages) if one["role"] == "assistant"]
@@ -63,7 +63,7 @@ def place_of(request: ChatRequest) -> Place:
     newest = messages[until:]
     called = _ids(messages[until - 1]) if spoken else ()
     ids = [one for message in messages[:until] for one in _ids(message) if not _UNNAMED.fullmatch(one)]
-    return Place(
+    return RequestPlace(
         begins=not spoken,
         rest=mark_of(messages[:until]),
         mark=mark_of(messages),

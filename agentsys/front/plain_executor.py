@@ -1,8 +1,8 @@
 """`together`: hands out the calls of one message at once where a defense runs them all anyway.
 
-AgentDojo's own executor, standing as such in a loop, runs every call of a message in order and asks nobody. Then
-nothing is decided between one call and the next, and a client may run them side by side. A defense with an executor
-of its own decides call by call, and its calls are handed out one by one.
+AgentDojo's own executor, standing as such in a loop, runs every call of a message in order and asks nobody.
+Then nothing is decided between one call and the next, and a client may run them side by side. A defense with
+an executor of its own decides call by call, and its calls are handed out one by one.
 """
 
 from __future__ import annotations

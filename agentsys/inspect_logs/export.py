@@ -24,7 +24,7 @@ class WrittenLogs:
     logs: int
     cases: int
     left_out: int
-    """Injection tasks that were run as user tasks, and conversations of a served agent: they are in no rate and no log."""
+    """Injection tasks run as user tasks, and conversations of a served agent: in no rate, and in no log."""
 
 
 def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:

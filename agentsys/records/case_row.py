@@ -13,7 +13,7 @@ NO_ATTACK = "none"
 """The attack's label in benign cases."""
 
 SERVED = "served"
-"""The benchmark's label in records of conversations that a served agent had with its clients: they have no scores."""
+"""The benchmark's label in records of a served agent's conversations, which have no scores."""
 
 HOME = "+home"
 """Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""

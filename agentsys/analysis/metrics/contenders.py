@@ -113,9 +113,7 @@ def contending_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...
         runs: Name of a run -> its cases.
         notes: What has to be said of the choice.
     """
-    cases = {
-        name: [case for case in found if case.is_scored] for name, found in runs.items()
-    }
+    cases = {name: [case for case in found if case.is_scored] for name, found in runs.items()}
     folded = frozenset(axis for axis in _NAME_OF if _is_the_runs_own(_values(cases, axis)))
     return Contenders(Axis.RUN, cases, folded, notes)
 

@@ -33,7 +33,7 @@ def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, dige
         model=reply.model_id or model,
         text=text_of(message) if message["content"] is not None else None,
         calls=tuple(_wire_call(call, f"call_{digest[:16]}_{index}") for index, call in enumerate(calls)),
-        # Of a conversation's reply what was spent since the one before: nothing, perhaps, and not to be estimated.
+        # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
         usage=reply.usage if isinstance(reply, TracedReply) else usage_of(request, reply),
         trace=reply.trace if isinstance(reply, TracedReply) else "",
     )

@@ -1,14 +1,14 @@
 """Who asks a server: the key a request came with, as a mark, and the model's name that it asks for.
 
-Most models answer everybody alike. One that keeps conversations must know whose they are; it is a `KnowsCallers`,
-and may say by `TracedReply` and `Refused` what only a server has words for.
+Most models answer everybody alike. One that keeps conversations must know whose they are; it is a
+`KnowsCallers`, and may say by `TracedReply` and `Refused` what only a server has words for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol, runtime_checkable
@@ -21,8 +21,16 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _BEARER = "bearer "
 
 
+class Headers(Protocol):
+    """A request's headers; names are looked up without regard to case."""
+
+    def get(self, name: str, /) -> str | None:
+        """The value of one; None if it was not sent."""
+        ...
+
+
 @dataclass(frozen=True)
-class Caller:
+class WireCaller:
     """One client of a server."""
 
     owner: str = ""
@@ -31,11 +39,15 @@ class Caller:
     """The name of the model that the request asks for."""
 
 
+NOBODY = WireCaller()
+"""A caller of whom nothing is known."""
+
+
 @runtime_checkable
 class KnowsCallers(ChatModel, Protocol):
     """A model that answers each caller from that caller's own state."""
 
-    def for_caller(self, caller: Caller) -> ChatModel:
+    def for_caller(self, caller: WireCaller) -> ChatModel:
         """The model as this caller sees it. Cheap; asked for at every request.
 
         Raises:
@@ -76,12 +88,12 @@ class Doorkeeper:
 
     tokens: tuple[str, ...] = ()
 
-    def refusal(self, path: str, headers: Mapping[str, str]) -> Problem | None:
+    def refusal(self, path: str, headers: Headers) -> Problem | None:
         """The reason why a request may not be answered; None if it may.
 
         Args:
             path: The request's path, its query included.
-            headers: Its headers; names are looked up without regard to case.
+            headers: Its headers.
         """
         if self.tokens:
             given = key_of(path, headers).encode()
@@ -96,7 +108,7 @@ class Doorkeeper:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether the header `Host` (name or address, with or without a port) names this machine; an absent one does."""
+    """Whether the header `Host` names this machine; an absent one does."""
     name = urlsplit(f"//{host}").hostname or ""
     try:
         return name in ("", "localhost") or ip_address(name).is_loopback
@@ -104,12 +116,12 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def owner_of(path: str, headers: Mapping[str, str]) -> str:
+def owner_of(path: str, headers: Headers) -> str:
     """The mark of the key that a request came with. Keys cannot be told from it."""
     return hashlib.sha256(b"agentsys caller\n" + key_of(path, headers).encode()).hexdigest()
 
 
-def key_of(path: str, headers: Mapping[str, str]) -> str:
+def key_of(path: str, headers: Headers) -> str:
     """The key of a request, wherever its vendor's SDK puts it; `""` where there is none."""
     bearer = headers.get("Authorization") or ""
     if bearer.lower().startswith(_BEARER):

@@ -11,7 +11,7 @@ import orjson
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.errors import ModelError
 from agentsys.models.serving.answers import answer, spoilt
-from agentsys.models.serving.callers import Caller, KnowsCallers, Refused
+from agentsys.models.serving.callers import NOBODY, KnowsCallers, Refused, WireCaller
 from agentsys.models.serving.faults import FaultKind, FaultPlan
 from agentsys.models.serving.responses import (
     Response,
@@ -35,7 +35,7 @@ class _Asked:
     request: ChatRequest
     digest: str
     stream: bool
-    caller: Caller
+    caller: WireCaller
 
 
 class Exchange:
@@ -51,7 +51,7 @@ class Exchange:
         self._plan = plan
 
     def respond(
-        self, wire: WireFormat, role: str, raw: bytes, number: int, caller: Caller = Caller()
+        self, wire: WireFormat, role: str, raw: bytes, number: int, caller: WireCaller = NOBODY
     ) -> Response:
         """Answer one POST; failures of the request and of the model are responses too.
 

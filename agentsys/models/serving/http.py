@@ -21,7 +21,7 @@ import orjson
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
-from agentsys.models.serving.callers import Caller, Doorkeeper, owner_of
+from agentsys.models.serving.callers import Doorkeeper, WireCaller, owner_of
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.gemini_wire import GEMINI, GEMINI_STREAMED
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         if wire is None:
             return self._refuse(_dialect(path, self.headers), 404, f"no such path: POST {path}")
         role = self.headers.get(ROLE_HEADER) or "agent"
-        caller = Caller(owner_of(self.path, self.headers), _model_in(path))
+        caller = WireCaller(owner_of(self.path, self.headers), _model_in(path))
         response = self.server.exchange.respond(wire, role, raw, number, caller)
         if response.from_model:
             self._wait(started + self.server.latency_s - time.perf_counter())

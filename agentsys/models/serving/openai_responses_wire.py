@@ -213,9 +213,13 @@ def _item_events(index: int, item: Json) -> list[Json]:
             {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]},
             {"type": "response.function_call_arguments.done", **at, **given},
         ]
-    bare = {"message": {"content": []}, "function_call": {"arguments": ""}}.get(item["type"], {})
+    unfilled: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}}
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": {**item, **bare}},
+        {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": {**item, **unfilled.get(item["type"], {})},
+        },
         *inside,
         {"type": "response.output_item.done", "output_index": index, "item": item},
     ]

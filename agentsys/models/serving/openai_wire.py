@@ -141,7 +141,7 @@ def models(name: str) -> Json:
 
 
 def stream(completion: Json) -> bytes:
-    """A finished completion as the chunks a streaming client expects: all of it, then its end with the usage."""
+    """A finished completion as the chunks of a stream: all of it, then its end with the usage."""
     about = {name: completion[name] for name in ("id", "created", "model")}
     about["object"] = "chat.completion.chunk"
     [choice] = completion["choices"]

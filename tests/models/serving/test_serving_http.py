@@ -79,7 +79,7 @@ def test_a_malformed_body_is_a_400_in_the_vendors_format(
         ("/v1/responses/resp_1/cancel", {}, "openai"),
         ("/v1/complete", {"anthropic-version": "2023-06-01"}, "anthropic"),
         ("/v1/messages/batches", {}, "anthropic"),
-        ("/v1/models/m:streamGenerateContent", {}, "gemini"),
+        ("/v1/models/m:embedContent", {}, "gemini"),
     ],
 )
 def test_an_unknown_path_is_a_404_in_the_clients_format(
@@ -184,11 +184,21 @@ def test_equal_tools_of_two_requests_are_one_object() -> None:
     assert first is second
 
 
-def test_streaming_where_it_is_not_offered_is_refused(server: Server) -> None:
-    body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
-    status, error = post(server, OPENAI_PATH, json.dumps(body).encode())
-    assert status == 400
-    assert "stream" in error["error"]["message"]
+def test_every_format_streams_what_it_would_have_sent_whole(server: Server) -> None:
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9, "stream": True}
+    bodies = {
+        OPENAI_PATH: asked,
+        "/v1/messages": asked,
+        "/v1/responses": {"input": "x", "stream": True},
+        "/v1beta/models/m:streamGenerateContent": {"contents": [{"role": "user", "parts": [{"text": "x"}]}]},
+    }
+    for path, body in bodies.items():
+        connection = connect(server)
+        connection.request("POST", path, json.dumps(body).encode())
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        assert (reply.status, reply.getheader("Content-Type")) == (200, "text/event-stream"), path
+        assert '"x"' in text, path
 
 
 json_values = st.recursive(

@@ -1,0 +1,425 @@
+"""Conversations of a defended agent with clients: turns, calls, resends, limits and ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall
+from front_clients import (
+    READ,
+    SEND,
+    Client,
+    conversations_threads,
+    desk_of,
+    result,
+    wait_until,
+)
+from scripted_for_serving import Scripted, calls, says
+
+from agentsys.defense.agentsys import AgentSys
+from agentsys.front.agent import Dialogue
+from agentsys.front.desk import DeskLimits
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, system, text_of, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.serving.callers import Refused, WireCaller
+from baselines.none import NoDefense
+from baselines.prompt_sandwiching import PromptSandwiching
+
+
+def pages(page: str) -> str:
+    return f"This is page {page}."
+
+
+TOOLS: dict[str, Callable[..., str]] = {"read": pages, "send": lambda to, text: "sent"}
+
+
+def status(refused: pytest.ExceptionInfo[Refused]) -> tuple[int, str | None]:
+    return refused.value.problem.status, refused.value.problem.code
+
+
+def test_calls_are_handed_out_and_results_resume_the_agent() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), calls(("read", {"page": "2"})), says("Both read."))
+    client = Client(desk_of(model, NoDefense()), TOOLS, told="Be brief.")
+    assert client.ask("Read both.") == "Both read."
+    assert [text_of(m) for m in model.asked[-1].messages] == [
+        "Be brief.",
+        "Read both.",
+        "",
+        "This is page 1.",
+        "",
+        "This is page 2.",
+    ]
+    assert [spec.name for spec in model.asked[0].tools] == ["read", "send"]
+    assert model.asked[0].tools[0].parameters == READ.parameters
+    wait_until(lambda: not conversations_threads(), "a thread stays")
+
+
+def test_without_a_system_message_the_model_gets_none() -> None:
+    model = Scripted(says("Hello."))
+    Client(desk_of(model, NoDefense()), TOOLS).ask("Hi.")
+    assert [message["role"] for message in model.asked[0].messages] == ["user"]
+
+
+def test_calls_of_one_message_go_out_together_where_nothing_is_decided_between_them() -> None:
+    pair = calls(("read", {"page": "1"}), ("read", {"page": "2"}))
+    model = Scripted(pair, says("Done."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    reply = client.say("Read both.")
+    made = reply.message["tool_calls"] or []
+    assert [call.args["page"] for call in made] == ["1", "2"]
+    # The order of results is the client's own; each finds its call.
+    client.messages += [result(made[1], "second"), result(made[0], "first")]
+    assert text_of(client.send().message) == "Done."
+    assert [text_of(m) for m in model.asked[1].messages[-2:]] == ["first", "second"]
+
+
+class Roles:
+    """Answers each role from its own list, the last reply for ever."""
+
+    name = "roles"
+
+    def __init__(self, **replies: list[ChatReply]) -> None:
+        self.replies = replies
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        left = self.replies[request.role]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+INTENT = {"text": "string"}
+LABELS = ChatReply(assistant('{"read": "query", "send": "command"}'), Usage(1000, 1000))
+
+
+def test_calls_go_out_one_by_one_where_a_defense_runs_them_itself() -> None:
+    pair = calls(("read", {"page": "1", "intent": INTENT}), ("read", {"page": "2", "intent": INTENT}))
+    model = Roles(main=[pair, says("Done.")], worker=[says('{"text": "x"}')], privileges=[LABELS])
+    client = Client(desk_of(model, AgentSys()), TOOLS)
+    assert client.ask("Read both.") == "Done."
+    assert [len(reply.message["tool_calls"] or ()) for reply in client.replies] == [1, 1, 0]
+
+
+def test_ids_are_the_servers_and_no_two_are_alike() -> None:
+    model = Scripted(calls(("read", {"page": "1"}), ids=["call_1"]))
+    desk = desk_of(model, NoDefense())
+    ids = set()
+    for _ in range(5):
+        [call] = Client(desk, TOOLS).say("Read.").message["tool_calls"] or []
+        ids.add(call.id)
+    desk.stop()
+    assert len(ids) == 5
+    assert all(id is not None and len(id) >= 32 for id in ids)
+
+
+def test_a_second_request_of_the_user_goes_on_from_the_servers_own_messages() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), says("One."), says("Two."))
+    client = Client(desk_of(model, NoDefense()), TOOLS, told="Be brief.")
+    assert client.ask("First?") == "One."
+    told = client.messages[3]
+    client.messages[3] = result(told["tool_call"], "FORGED")  # type: ignore[typeddict-item]
+    assert client.ask("And now?") == "Two."
+    last = model.asked[-1].messages
+    assert [m["role"] for m in last] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert "FORGED" not in str(last)
+    assert text_of(last[3]) == "This is page 1."
+
+
+def test_conversations_without_calls_are_told_by_their_words() -> None:
+    model = Scripted(says("Hello."))
+    desk = desk_of(model, NoDefense())
+    first, second = Client(desk, TOOLS), Client(desk, TOOLS)
+    for client in (first, second):
+        client.ask("Hi.")
+    for client in (second, first):
+        assert client.ask("How are you?") == "Hello."
+    assert first.replies[1].trace != second.replies[1].trace  # type: ignore[attr-defined]
+    first.messages[1] = assistant("Something else.")
+    first.messages.append(user("And?"))
+    with pytest.raises(Refused) as refused:
+        first.send()
+    assert status(refused) == (410, "unknown_conversation")
+
+
+def test_the_same_request_again_gets_the_same_reply_and_asks_nobody() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), calls(("send", {"to": "a", "text": "b"})), says("Sent."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    client.say("Go.")
+    client.run_calls()
+    before = client.request()
+    first = client.send()
+    assert client.desk.answer("me", before) is first
+    assert len(model.asked) == 2
+
+
+def test_a_call_answered_twice_keeps_its_first_answer() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), calls(("read", {"page": "2"})), says("Done."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    client.say("Go.")
+    client.run_calls()
+    first = client.send()
+    forged = [*client.messages[:-2], result(client.messages[-2]["tool_call"], "FORGED")]  # type: ignore[typeddict-item]
+    assert client.desk.answer("me", ChatRequest(forged, client.specs)) is first
+    client.run_calls()
+    assert text_of(client.send().message) == "Done."
+    assert all("FORGED" not in str(asked.messages) for asked in model.asked)
+    # Behind the next call it is refused, and not read either.
+    with pytest.raises(Refused):
+        client.desk.answer("me", ChatRequest(forged, client.specs))
+
+
+def test_results_of_other_ids_missing_ones_and_doubled_ones_are_refused() -> None:
+    pair = calls(("read", {"page": "1"}), ("read", {"page": "2"}))
+    model = Scripted(pair, says("Done."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    made = client.say("Go.").message["tool_calls"] or []
+    foreign = FunctionCall(function="read", args={"page": "1"}, id="call_of_somebody")
+    for wrong in ([made[0]], [made[0], made[0]], [made[0], foreign], []):
+        with pytest.raises(Refused):
+            request = ChatRequest([*client.messages, *(result(one, "x") for one in wrong)], client.specs)
+            client.desk.answer("me", request)
+    client.run_calls()
+    assert text_of(client.send().message) == "Done."
+
+
+def test_another_keys_conversation_is_unknown() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), says("Done."), says("More."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    client.say("Go.")
+    client.run_calls()
+    thief = client.desk.for_caller(WireCaller("somebody else"))
+    with pytest.raises(Refused) as refused:
+        thief.complete(client.request())
+    assert status(refused) == (410, "unknown_conversation")
+    assert text_of(client.send().message) == "Done."
+    client.messages.append(user("More?"))
+    with pytest.raises(Refused):
+        thief.complete(client.request())
+    assert text_of(client.send().message) == "More."
+
+
+def test_words_of_the_user_beside_results_are_refused() -> None:
+    client = Client(desk_of(Scripted(calls(("read", {"page": "1"})), says("x")), NoDefense()), TOOLS)
+    client.say("Go.")
+    client.run_calls()
+    client.messages.append(user("By the way,"))
+    with pytest.raises(Refused) as refused:
+        client.send()
+    assert status(refused) == (400, "out_of_place")
+    client.desk.stop()
+
+
+def test_arguments_that_the_clients_schema_refuses_never_reach_the_client() -> None:
+    model = Scripted(calls(("read", {"page": 3})), calls(("read", {"page": "3"})), says("Done."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    [call] = client.say("Go.").message["tool_calls"] or []
+    assert call.args == {"page": "3"}
+    assert "not of type 'string'" in str(model.asked[1].messages[-1]["error"])  # type: ignore[typeddict-item]
+    client.desk.stop()
+
+
+def test_only_arguments_that_were_given_reach_the_client() -> None:
+    many = ToolSpec("read", "Reads.", {"type": "object", "properties": {"page": {}, "line": {"default": 1}}})
+    client = Client(desk_of(Scripted(calls(("read", {"page": "3"}))), NoDefense()), TOOLS, [many])
+    [call] = client.say("Go.").message["tool_calls"] or []
+    assert call.args == {"page": "3"}
+    client.desk.stop()
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [
+        ([READ, READ], "two tools"),
+        ([ToolSpec("t", "", {"type": "array"})], "object's schema"),
+        ([ToolSpec("t", "", {"type": "object", "properties": {"a-b": {}}})], "'a-b'"),
+        ([ToolSpec("t", "", {"type": "object", "properties": {"a": {"type": "strange"}}})], "not valid"),
+    ],
+)
+def test_tools_that_cannot_be_offered_are_refused(tools: Sequence[ToolSpec], told: str) -> None:
+    client = Client(desk_of(Scripted(says("x")), NoDefense()), TOOLS, tools)
+    with pytest.raises(Refused, match=told):
+        client.say("Go.")
+
+
+def test_a_schema_that_refers_to_another_place_is_never_fetched() -> None:
+    far = {"type": "object", "properties": {"page": {"$ref": "http://127.0.0.1:9/schema.json"}}}
+    model = Scripted(calls(("read", {"page": "1"})), says("Done."))
+    client = Client(desk_of(model, NoDefense()), TOOLS, [ToolSpec("read", "Reads.", far)])
+    assert client.ask("Go.") == "Done."
+    assert "cannot be applied" in str(model.asked[1].messages[-1]["error"])  # type: ignore[typeddict-item]
+
+
+def test_tool_choice_none_offers_no_tools_and_takes_no_further_calls() -> None:
+    one, two = (calls(("read", {"page": page})) for page in "12")
+    model = Scripted(says("Plain."), one, two, says("End."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    client.messages.append(user("No tools."))
+    client.send(tool_choice="none")
+    assert model.asked[0].tools == []
+    client.say("Now with tools.")
+    client.run_calls()
+    assert text_of(client.send(tool_choice="none").message) == "End."
+    assert "no further tool calls" in str(model.asked[-1].messages[-1]["error"])  # type: ignore[typeddict-item]
+
+
+def test_a_reply_schema_is_asked_of_the_agent() -> None:
+    schema = {"type": "object"}
+    model = Scripted(says("{}"))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    client.messages.append(user("JSON."))
+    client.send(reply_schema=schema)
+    assert model.asked[0].reply_schema == schema
+
+
+def test_errors_of_tools_are_the_clients_own_words() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), says("Failed."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    [call] = client.say("Go.").message["tool_calls"] or []
+    client.messages.append(result(call, "", "no such page"))
+    client.send()
+    assert model.asked[1].messages[-1]["error"] == "no such page"  # type: ignore[typeddict-item]
+
+
+def test_usage_is_the_sum_of_all_roles_since_the_last_reply() -> None:
+    model = Roles(
+        main=[
+            ChatReply(calls(("read", {"page": "1", "intent": INTENT})).message, Usage(10, 1)),
+            ChatReply(assistant("Done."), Usage(20, 3)),
+        ],
+        worker=[ChatReply(assistant('{"text": "x"}'), Usage(100, 2))],
+        privileges=[LABELS],
+    )
+    client = Client(desk_of(model, AgentSys()), TOOLS)
+    client.ask("Go.")
+    # The question about the tools is asked once for all conversations, and is part of none.
+    assert [(one.usage.prompt, one.usage.completion) for one in client.replies] == [(10, 1), (120, 5)]
+
+
+def test_a_failing_model_is_reported_and_ends_the_conversation() -> None:
+    class Failing:
+        name = "failing"
+
+        def complete(self, request: ChatRequest) -> ChatReply:
+            raise ModelError(ErrorKind.CONTEXT_LENGTH, "too long")
+
+    kept: list[Dialogue] = []
+    client = Client(desk_of(Failing(), NoDefense(), kept=kept), TOOLS)
+    with pytest.raises(ModelError, match="too long"):
+        client.say("Go.")
+    assert [one.error_kind for one in kept] == ["context_length"]
+
+
+def test_a_bug_of_a_defense_is_a_500_that_tells_nothing_of_it() -> None:
+    class Broken(NoDefense):
+        def pipeline(self, model: Any, suite: Any) -> Any:
+            raise ZeroDivisionError("a secret of the server")
+
+    kept: list[Dialogue] = []
+    client = Client(desk_of(Scripted(says("x")), Broken(), kept=kept), TOOLS)
+    with pytest.raises(Refused) as refused:
+        client.say("Go.")
+    assert refused.value.problem.status == 500
+    assert "secret" not in refused.value.problem.message
+    assert kept[0].error_kind == "defense"
+    assert "ZeroDivisionError" in (kept[0].traceback or "")
+
+
+def test_a_conversation_is_stored_before_its_answer_is_given() -> None:
+    kept: list[Dialogue] = []
+    model = Scripted(calls(("read", {"page": "1"})), says("Done."))
+    client = Client(desk_of(model, NoDefense(), kept=kept), TOOLS)
+    client.say("Go.")
+    assert kept == []
+    client.run_calls()
+    client.send()
+    assert [(one.error_kind, one.answer, one.requests) for one in kept] == [(None, "Done.", ["Go."])]
+    assert kept[0].trace == client.replies[-1].trace  # type: ignore[attr-defined]
+
+
+def test_an_abandoned_conversation_ends_by_itself_and_is_stored() -> None:
+    kept: list[Dialogue] = []
+    model = Scripted(calls(("read", {"page": "1"})))
+    desk = desk_of(model, NoDefense(), kept=kept, limits=DeskLimits(idle_s=0.05))
+    client = Client(desk, TOOLS)
+    client.say("Go.")
+    wait_until(lambda: desk.running == 0, "it goes on waiting")
+    assert kept[0].error_kind == "conversation_ended"
+    client.run_calls()
+    with pytest.raises(Refused) as refused:
+        client.send()
+    assert refused.value.problem.status == 410
+
+
+def test_no_more_than_so_many_are_under_way_at_once() -> None:
+    desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=DeskLimits(at_once=2))
+    for _ in range(2):
+        Client(desk, TOOLS).say("Go.")
+    with pytest.raises(Refused) as refused:
+        Client(desk, TOOLS).say("Go.")
+    assert (refused.value.problem.status, refused.value.problem.retry_after_s) == (429, 1.0)
+    desk.stop()
+    assert desk.running == 0
+
+
+def test_conversations_at_rest_are_forgotten_the_oldest_first() -> None:
+    desk = desk_of(Scripted(says("Hello.")), NoDefense(), limits=DeskLimits(kept=2))
+    clients = [Client(desk, TOOLS) for _ in range(4)]
+    for number, client in enumerate(clients):
+        client.ask(f"Hi {number}.")
+        wait_until(lambda: desk.running == 0, "a turn goes on")
+    with pytest.raises(Refused):
+        clients[0].say("And?")
+    assert text_of(clients[3].say("And?").message) == "Hello."
+
+
+def test_stopping_ends_every_thread() -> None:
+    desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense())
+    clients = [Client(desk, TOOLS) for _ in range(5)]
+    for client in clients:
+        client.say("Go.")
+    desk.stop()
+    assert desk.running == 0
+    with pytest.raises(Refused) as refused:
+        clients[0].messages.append(result((clients[0].replies[0].message["tool_calls"] or [])[0], "x"))
+        clients[0].send()
+    assert refused.value.problem.status == 503
+
+
+def test_a_defense_that_asks_for_the_request_again_stands_in_every_turn() -> None:
+    one, two = (calls(("read", {"page": page})) for page in "12")
+    model = Scripted(one, says("One."), two, says("Two."))
+    client = Client(desk_of(model, PromptSandwiching()), TOOLS)
+    client.ask("Find the price.")
+    client.ask("Find the colour.")
+    assert "Find the colour." in text_of(model.asked[3].messages[-1])
+
+
+def test_many_clients_side_by_side_get_their_own_answers() -> None:
+    class Echo:
+        name = "echo"
+
+        def complete(self, request: ChatRequest) -> ChatReply:
+            asked = text_of(next(m for m in request.messages if m["role"] == "user"))
+            if request.messages[-1]["role"] == "user":
+                return calls(("read", {"page": asked}))
+            return says(text_of(request.messages[-1]))
+
+    desk = desk_of(Echo(), NoDefense())
+    answers: dict[str, str] = {}
+
+    def one(name: str) -> None:
+        answers[name] = Client(desk, TOOLS, told="x").ask(name)
+
+    threads = [threading.Thread(target=one, args=(str(number),)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {str(number): f"This is page {number}." for number in range(20)}
+
+
+def test_a_conversation_begins_with_words_of_the_user() -> None:
+    desk = desk_of(Scripted(says("x")), NoDefense())
+    with pytest.raises(Refused):
+        desk.answer("me", ChatRequest([system("Only this.")], [SEND]))

@@ -1,0 +1,116 @@
+"""Clients of a served agent that need no socket: they speak to the desk as a server does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, text_content_block_from_string
+
+from agentsys.contracts import Defense
+from agentsys.front.agent import DefendedAgent, Dialogue
+from agentsys.front.conversation import THREAD
+from agentsys.front.desk import DeskLimits, FrontDesk
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, ToolSpec, system, text_of, user
+from agentsys.models.wrappers.recorded import Recorded
+
+TEXT = {"type": "string"}
+PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}
+READ = ToolSpec("read", "Reads a page.", PAGE)
+SEND = ToolSpec(
+    "send",
+    "Sends a text to somebody.",
+    {"type": "object", "properties": {"to": TEXT, "text": TEXT}, "required": ["to", "text"]},
+)
+PATIENCE_S = 120.0
+
+
+class PlainStack:
+    """A model as it is, in place of a stack of wrappers."""
+
+    simulated = True
+
+    def __init__(self, model: ChatModel) -> None:
+        self.model = model
+
+    def for_scene(self, scene: Scene) -> ChatModel:
+        return Recorded(self.model)
+
+    def model_id(self, role: str) -> str:
+        return ""
+
+
+def desk_of(
+    model: ChatModel,
+    defense: Defense,
+    *,
+    limits: DeskLimits | None = None,
+    kept: list[Dialogue] | None = None,
+) -> FrontDesk:
+    """A desk whose conversations are kept in a list, as they were when they were stored."""
+    keep = (kept if kept is not None else []).append
+    return FrontDesk(DefendedAgent(defense, PlainStack(model)), "front", keep, limits)  # type: ignore[arg-type]
+
+
+def result(call: FunctionCall, text: str, error: str | None = None) -> ChatMessage:
+    content = [text_content_block_from_string(text)]
+    return {"role": "tool", "content": content, "tool_call": call, "tool_call_id": call.id, "error": error}
+
+
+class Client:
+    """An agent loop: keeps a transcript, runs the calls that it is handed, resends everything."""
+
+    def __init__(
+        self,
+        desk: FrontDesk,
+        tools: Mapping[str, Callable[..., str]],
+        specs: Sequence[ToolSpec] = (READ, SEND),
+        *,
+        owner: str = "me",
+        told: str = "",
+    ) -> None:
+        self.desk, self.tools, self.specs, self.owner = desk, dict(tools), specs, owner
+        self.messages: list[ChatMessage] = [system(told)] if told else []
+        self.replies: list[ChatReply] = []
+
+    def request(self, **more: Any) -> ChatRequest:
+        return ChatRequest(list(self.messages), self.specs, **more)
+
+    def send(self, **more: Any) -> ChatReply:
+        """Send the transcript once, and add the reply to it."""
+        reply = self.desk.answer(self.owner, self.request(**more))
+        self.replies.append(reply)
+        self.messages.append(reply.message)
+        return reply
+
+    def say(self, text: str) -> ChatReply:
+        self.messages.append(user(text))
+        return self.send()
+
+    def run_calls(self) -> None:
+        """Run the calls of the last reply and add their results."""
+        for call in self.replies[-1].message["tool_calls"] or ():
+            self.messages.append(result(call, self.tools[call.function](**call.args)))
+
+    def ask(self, text: str) -> str:
+        """Say something and run tools until there is an answer."""
+        reply = self.say(text)
+        while reply.message["tool_calls"]:
+            self.run_calls()
+            reply = self.send()
+        return text_of(reply.message)
+
+
+def conversations_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(THREAD)]
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for a state, for as long as a busy machine may take."""
+    until = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)
