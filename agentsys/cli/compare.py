@@ -55,7 +55,8 @@ def compare(
     out: OutOption = None,
     flips: Annotated[
         int, typer.Option(min=0, help="Flipped cases to list per metric and direction (json has all).")
-    ] = 5,
+    ] = 1,
+    full: Annotated[bool, typer.Option("--full", help="List all flipped cases.")] = False,
     errors: ErrorsOption = ErrorRule.REPORT,
     config_dir: ConfigDirOption = None,
     plugin_path: PluginPathOption = None,
@@ -79,7 +80,7 @@ def compare(
     if form in (OutputFormat.CSV, OutputFormat.PARQUET):
         for note in (*found.notes, *count_notes(found)):
             print(one_line(note), file=sys.stderr)
-    put(compare_output(found, flips, _pages(chosen, folders)), form, out)
+    put(compare_output(found, None if full else flips, _pages(chosen, folders)), form, out)
 
 
 def _pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:

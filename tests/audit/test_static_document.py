@@ -135,7 +135,7 @@ def test_a_suite_without_findings_is_in_the_summary_only_unless_every_task_is_wa
 def test_only_columns_that_may_be_broken_are_broken() -> None:
     grid = Grid("", ("name", "text"), [cells("kept_in_one_piece", "word " * 30)], 2, wraps=frozenset({1}))
     file = io.StringIO()
-    Console(file=file, width=40, force_terminal=False).print(terminal_grid(grid))
+    Console(file=file, width=40, force_terminal=False).print(terminal_grid(grid, 40))
     assert "kept_in_one_piece" in file.getvalue()
     assert file.getvalue().count("word") == 30
     assert needed(grid) <= 40

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from registered_commands import all_commands
 from typer.testing import CliRunner
 
 from agentsys.cli import COMMANDS, app
@@ -16,15 +17,6 @@ from agentsys.cli.help.lazy import LazyCommand
 from agentsys.runs.compose import compose
 
 SHOWN = [(command, line) for command, lines in EXAMPLES.items() for line in lines]
-
-
-def all_commands() -> set[str]:
-    """Every command that has a help, subcommands included."""
-    found = set(COMMANDS)
-    for name, source in COMMANDS.items():
-        context = LazyCommand(name, source).make_context(name, ["--help-not-asked"], resilient_parsing=True)
-        found |= {f"{name} {sub}" for sub in getattr(context.command, "commands", {})}
-    return found
 
 
 def test_every_command_has_at_least_two_examples() -> None:

@@ -14,7 +14,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
 from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells
 from agentsys.analysis.tables.few_task_notes import few_task_notes
-from agentsys.analysis.tables.flips import ReportPages, flip_grids, flip_groups, flip_record
+from agentsys.analysis.tables.flips import ReportPages, flip_grid, flip_groups, flip_record
 from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
@@ -44,12 +44,12 @@ _EXPLAINED = (
 )
 
 
-def compare_output(found: Comparison, flips: int = 5, pages: ReportPages | None = None) -> Output:
+def compare_output(found: Comparison, flips: int | None = 1, pages: ReportPages | None = None) -> Output:
     """Make a comparison ready to be written in any form.
 
     Args:
         found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
-        flips: Flipped cases to list per metric and direction; JSON has all of them.
+        flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
         pages: Reports that the flipped cases are linked to.
     """
     records = records_of(DifferenceRow, found.rows)
@@ -58,18 +58,22 @@ def compare_output(found: Comparison, flips: int = 5, pages: ReportPages | None 
     return Output("agentsys compare", document, records, _data(found, records, pages))
 
 
-def compare_document(found: Comparison, flips: int = 0, pages: ReportPages | None = None) -> Document:
+def compare_document(found: Comparison, flips: int | None = 0, pages: ReportPages | None = None) -> Document:
     """Arrange tables, flipped cases and notes.
 
     Args:
         found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
-        flips: Flipped cases to list per metric and direction.
+        flips: Flipped cases to list per metric and direction; None: all.
         pages: Reports that the flipped cases are linked to.
     """
     sections = [(title, list(_grids(rows, found))) for title, rows in _sheets(found.rows).items()]
     notes = list(_notes(found))
     if groups := flip_groups(found.flips, flips, found.titles):
-        sections.append(("Flipped cases", list(flip_grids(groups, pages or ReportPages()))))
+        left = sum(group.total - len(group.listed) for group in groups)
+        heading = f"Flipped cases; {left} more: --full" if left else "Flipped cases"
+        compared = found.by.value.capitalize()
+        grid = flip_grid(groups, found.baseline, compared, pages or ReportPages())
+        sections.append((heading, [grid]))
         notes.append(_OPENED)
     return Document(sections, tuple(notes))
 

@@ -102,12 +102,18 @@ def needed(grid: Grid, stacks: bool = False) -> int:
         grid: What to show.
         stacks: Whether headings of numbers have a line for each of their words.
     """
-    widths = [_width(grid, place, stacks and place >= grid.names) for place in range(len(grid.header))]
+    widths = [column_width(grid, place, stacks and place >= grid.names) for place in range(len(grid.header))]
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def _width(grid: Grid, place: int, stacks: bool) -> int:
-    """Columns that a column of a grid takes; if it may be broken, at least."""
+def column_width(grid: Grid, place: int, stacks: bool) -> int:
+    """Columns that a column of a grid takes; if it may be broken, at least.
+
+    Args:
+        grid: What to show.
+        place: Index of the column.
+        stacks: Whether its heading has a line for each of its words.
+    """
     heading = plain(grid.header[place])
     lines = (stacked(heading) if stacks else heading).split("\n")
     column = [row[place] for row in grid.rows]
@@ -120,6 +126,25 @@ def _width(grid: Grid, place: int, stacks: bool) -> int:
         return whole
     words = (cell_len(word) for line in lines for word in line.split())
     return min(whole, max((size for size in words if NARROWEST < size <= LONGEST), default=NARROWEST))
+
+
+def broken_widths(grid: Grid, width: int, stacks: bool = False) -> dict[int, int]:
+    """Columns for each column that may be broken: what it needs, and of what is left most to the widest.
+
+    Args:
+        grid: What to show.
+        width: Columns that there are.
+        stacks: Whether headings of numbers have a line for each of their words.
+    """
+    whole = replace(grid, wraps=frozenset())
+    liked = {place: column_width(whole, place, stacks and place >= grid.names) for place in grid.wraps}
+    found = {place: column_width(grid, place, stacks and place >= grid.names) for place in sorted(grid.wraps)}
+    for _ in range(width - needed(grid, stacks)):
+        place = max(found, key=lambda one: liked[one] - found[one], default=None)
+        if place is None or found[place] == liked[place]:
+            break
+        found[place] += 1
+    return found
 
 
 class BesideWidths(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -41,58 +41,71 @@ class FlipGroup(NamedTuple):
     """Flips of one kind."""
 
     contest: Contest
-    metric: str
+    heading: str
+    """The metric's."""
     gained: bool
     """Whether the outcome occurred on the compared side; otherwise on the baseline's."""
     total: int
     listed: tuple[CaseFlip, ...]
     """The first of them."""
-    heading: str
-    """The metric's."""
 
     @property
-    def title(self) -> str:
-        """E.g. `Targeted ASR, direct (gpt-4o): only none, not agentsys, 12 cases, the first 5`."""
-        only, other = self.contest.compared, self.contest.baseline
-        if not self.gained:
-            only, other = other, only
-        where = self.contest.field
-        shared = "".join(f", {name}" for name in (where.defense, where.attack) if name not in ("", NO_ATTACK))
-        model = f" ({where.model})" if where.model else ""
-        more = f", the first {len(self.listed)}" if len(self.listed) < self.total else ""
-        count = "1 case" if self.total == 1 else f"{self.total} cases"
-        return f"{self.heading}{shared}{model}: only {only}, not {other}, {count}{more}"
+    def signed(self) -> str:
+        """How many there are, signed as in the tables above: `+3` are gained, `-21` lost."""
+        return f"{'+' if self.gained else '-'}{self.total}"
+
+
+def _places(groups: Sequence[FlipGroup]) -> list[str]:
+    """Where the sides of each group met, as far as it is not the same in all, e.g. `gpt-4o / direct`."""
+    fields = [(g.contest.field.model, g.contest.field.defense, g.contest.field.attack) for g in groups]
+    # What is benign is told by its metric.
+    told = [{name for name in names if name not in ("", NO_ATTACK)} for names in zip(*fields, strict=True)]
+    return [
+        " / ".join(
+            name for name, all_of in zip(names, told, strict=True) if name in all_of and len(all_of) > 1
+        )
+        for names in fields
+    ]
 
 
 def flip_groups(
-    flips: Iterable[CaseFlip], limit: int, titles: Mapping[str, str] = METRIC_TITLES
+    flips: Iterable[CaseFlip], limit: int | None, titles: Mapping[str, str] = METRIC_TITLES
 ) -> list[FlipGroup]:
     """Group flips by contest, metric and direction.
 
     Args:
         flips: Flips in the order of the comparison.
-        limit: How many to list per group; with 0 there are no groups.
+        limit: How many to list per group; with 0 there are no groups, with None all are listed.
         titles: Metric -> heading.
     """
     groups: dict[tuple[Contest, str, bool], list[CaseFlip]] = {}
-    for flip in flips if limit > 0 else ():
-        groups.setdefault((flip.contest, flip.metric, flip.gained), []).append(flip)
-    return [
-        FlipGroup(*key, len(found), tuple(found[:limit]), titles[key[1]]) for key, found in groups.items()
-    ]
+    for flip in flips if limit != 0 else ():
+        groups.setdefault((flip.contest, titles[flip.metric], flip.gained), []).append(flip)
+    return [FlipGroup(*key, len(found), tuple(found[:limit])) for key, found in groups.items()]
 
 
-def flip_grids(groups: Iterable[FlipGroup], pages: ReportPages) -> Iterator[Grid]:
-    """A table for each group: the case, and its id on both sides.
+def flip_grid(groups: Sequence[FlipGroup], baseline: str, compared: str, pages: ReportPages) -> Grid:
+    """All groups in one table: how many flips of a kind there are, and the first of them.
 
     Args:
         groups: From `flip_groups`.
+        baseline: Name of the baseline, over its ids.
+        compared: Word for the other side, over its ids.
         pages: Where the ids lead.
     """
-    for group in groups:
-        rows = [cells(_case(flip), *_ids(flip, pages)) for flip in group.listed]
-        header = ("Case", group.contest.baseline, group.contest.compared)
-        yield Grid(group.title, header, rows, names=3, wraps=frozenset({0}), captioned=True)
+    rows, breaks = [], set()
+    for group, where in zip(groups, _places(groups), strict=True):
+        told = (GridCell(group.contest.compared, where), GridCell(group.heading), GridCell(group.signed))
+        for place, flip in enumerate(group.listed):
+            # Of a kind only the first line says what it is.
+            rows.append(
+                (*(told if place == 0 else cells("", "", "")), *cells(_case(flip)), *_ids(flip, pages))
+            )
+        breaks.add(len(rows))
+    several = any(len(group.listed) > 1 for group in groups)
+    header = (compared, "Metric", "+/-", "Case", f"Id, {baseline}", f"Id, {compared.lower()}")
+    between = frozenset(breaks - {len(rows)}) if several else frozenset()
+    return Grid("flipped cases", header, rows, names=4, breaks=between, wraps=frozenset({1, 3}))
 
 
 def _ids(flip: CaseFlip, pages: ReportPages) -> Iterator[GridCell]:

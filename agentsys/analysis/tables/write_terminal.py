@@ -15,12 +15,19 @@ from rich.text import Text
 
 from agentsys.analysis.tables.document import BEST, Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.fit import GAP, Fitted, beside_widths, fitted, stacked, word_lines
+from agentsys.analysis.tables.fit import (
+    GAP,
+    Fitted,
+    beside_widths,
+    broken_widths,
+    fitted,
+    needed,
+    stacked,
+    word_lines,
+)
 
 BULLET = "- "
 """What a sentence that can be quoted begins with."""
-_FREE = 10_000
-"""Columns of a console in which everything fits."""
 
 
 def terminal_document(document: Document) -> RenderableType:
@@ -108,10 +115,8 @@ def _tables(shown: Fitted, console: Console, options: ConsoleOptions) -> RenderR
     for place, part in enumerate(shown.grids):
         if place:
             yield Text()
-        table = terminal_grid(part, shown.stacks)
-        whole = options.update(max_width=_FREE)
-        room = max(options.max_width, console.measure(table, options=whole).minimum)
-        yield from console.render(table, options.update(max_width=room))
+        room = max(options.max_width, needed(part, shown.stacks))
+        yield from console.render(terminal_grid(part, room, shown.stacks), options.update(max_width=room))
 
 
 def _paragraph(grid: Grid, row: tuple[GridCell, ...], width: int) -> Iterator[RenderableType]:
@@ -131,20 +136,29 @@ def _paragraph(grid: Grid, row: tuple[GridCell, ...], width: int) -> Iterator[Re
     yield from (Wrapped(line, "dim", hang="  ") for line in lines)
 
 
-def terminal_grid(grid: Grid, stacks: bool = False) -> Table:
+def terminal_grid(grid: Grid, room: int, stacks: bool = False) -> Table:
     """Show one grid, without its caption.
 
     Args:
         grid: What to show.
+        room: Columns that there are.
         stacks: Whether headings of numbers have a line for each of their words.
     """
     # The box has a column of its own between two of the grid's.
+    widths = broken_widths(grid, room, stacks)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for place, name in enumerate(grid.header):
         paired = grid.beside and any(row[place].detail for row in grid.rows)
         side: JustifyMethod = "left" if place < grid.names or paired else "right"
         heading = stacked(plain(name)) if stacks and place >= grid.names else plain(name)
-        table.add_column(Text(heading), justify=side, no_wrap=place not in grid.wraps, overflow="fold")
+        # Of several columns that may be broken, rich would narrow each, to less than its longest word too.
+        table.add_column(
+            Text(heading),
+            justify=side,
+            no_wrap=place not in grid.wraps,
+            overflow="fold",
+            width=widths.get(place),
+        )
     columns = [_column(grid, place) for place in range(len(grid.header))]
     for index, row in enumerate(zip(*columns, strict=True)):
         table.add_row(*row, end_section=index + 1 in grid.breaks)

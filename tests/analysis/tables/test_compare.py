@@ -79,7 +79,8 @@ def test_table_says_what_is_left_out_and_lists_flips_with_both_ids(folder: Path)
     assert "22 cases compared" not in shown
     assert "23 cases compared; left out: 1 only under agentsys, 1 errored on one side." in shown
     assert "direct, gpt-4o on agentdojo v1.2.2: 1 case under none alone" in shown
-    assert "only none, not agentsys, 21 cases, the first 1" in shown
+    assert "Flipped cases; 40 more: --full" in shown
+    assert "-21 banking user_task_0 x injection_task_0" in shown
     assert "Overall, % of exposed" in shown
     # one lost attack, one gained utility: the same case under both defenses
     ids = [case_id(case) for case in read_cases([folder]).cases if _is_first_flip(case)]
@@ -91,6 +92,44 @@ def test_table_says_what_is_left_out_and_lists_flips_with_both_ids(folder: Path)
 def _is_first_flip(case: CaseRow) -> bool:
     task = (case.suite, case.user_task_id, case.injection_task_id, case.attack)
     return task == ("banking", "user_task_0", "injection_task_0", "important_instructions")
+
+
+def test_flips_are_one_table_with_a_line_for_each_kind_and_full_lists_them_all(folder: Path) -> None:
+    found = compare(read_cases([folder]).cases)
+
+    def shown(flips: int | None) -> list[list[str]]:
+        sections = compare_document(found, flips).sections
+        grids = [grid for heading, (*some,) in sections for grid in some if heading.startswith("Flipped")]
+        (grid,) = grids
+        return [[cell.text for cell in line] for line in grid.rows]
+
+    assert [line[:3] for line in shown(1)] == [
+        ["agentsys", "Utility under attack", "+21"],
+        ["agentsys", "Targeted ASR", "-21"],
+    ]
+    full = shown(None)
+    assert len(full) == 42 and [line[0] for line in full].count("agentsys") == 2
+    assert len({tuple(line[3:]) for line in full}) == 21
+    assert len(shown(3)) == 6
+    command = _command(str(folder), "--full")
+    assert all(line[-1] in command for line in full) and "more: --full" not in command
+
+
+def test_flips_and_counts_are_those_that_load_runs_gives(folder: Path) -> None:
+    frame = load_runs(folder)
+    attacked = frame[(frame["attack"] == "important_instructions") & (frame["status"] == "ok")]
+    pairs = attacked.pivot(
+        index=["suite", "user_task_id", "injection_task_id", "epoch"],
+        columns="defense",
+        values="injection_success",
+    ).dropna()
+    lost = pairs[pairs["none"].astype(bool) & ~pairs["agentsys"].astype(bool)]
+    stored = json.loads(_command(str(folder), "--format", "json", "--metric", "targeted_asr"))
+    flips = [flip for flip in stored["flips"] if not flip["gained"]]
+    told = {(flip["suite"], flip["user_task_id"], flip["injection_task_id"], flip["epoch"]) for flip in flips}
+    assert told == set(lost.index) and len(lost) == 21
+    (pooled,) = [r for r in stored["differences"] if (r["suite"], r["cases"]) == ("pooled", "all")]
+    assert (pooled["n"], pooled["lost"], pooled["gained"]) == (len(pairs), len(lost), 0)
 
 
 def test_flipped_cases_are_linked_to_the_report_where_there_is_one(folder: Path) -> None:
@@ -213,7 +252,7 @@ def test_hostile_names_break_no_format() -> None:
         if above.startswith("|") and line.startswith("|"):
             assert above.count("|") == line.count("|")
     flips = texts[OutputFormat.TABLE].split("Flipped cases\n")[1].splitlines()
-    assert flips[0].endswith("1 case")
+    assert "-1" in flips[2]
 
 
 def test_p_values_to_be_read_are_never_zero() -> None:

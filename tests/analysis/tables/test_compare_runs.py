@@ -219,7 +219,7 @@ def test_a_table_names_the_sides_and_where_they_were_compared(tmp_path: Path) ->
     assert "against before" in shown
     assert "36 cases stand in more than one folder" in shown
     assert "gpt-4o / agentsys / direct" in shown
-    assert "only after, not before" in " ".join(shown.split())
+    assert "Run Metric +/- Case Id, before Id, run" in " ".join(shown.split())
     stored = json.loads(command(before, after, "--format", "json"))
     assert stored["by"] == "run"
     assert all(flip["baseline_case"] == flip["compared_case"] for flip in stored["flips"])

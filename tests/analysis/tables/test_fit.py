@@ -100,3 +100,7 @@ def test_words_of_a_column_that_may_be_broken_stay_whole() -> None:
     )
     assert needed(grid) >= len("create_calendar_event.title")
     assert sum(line.count("create_calendar_event.title") for line in shown(grid, 60)) == 4
+    two = Grid(
+        "", ("a", "b"), [cells("w" * 14 + " of", "injection_task_12 x " * 3)], 2, wraps=frozenset({0, 1})
+    )
+    assert sum(line.count("injection_task_12") for line in shown(two, 34)) == 3
