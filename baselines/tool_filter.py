@@ -77,6 +77,8 @@ class ToolFilter:
     Source: AgentDojo (arXiv 2406.13352); agentdojo 0.1.35, `tool_filter`.
     """
 
+    forecast_kind = "structural"
+
     def __init__(
         self,
         name: str = "tool_filter",

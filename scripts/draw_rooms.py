@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
-    ("audit", "inspect_logs", "view", "fetched"),
+    ("audit", "inspect_logs", "view", "fetched", "victims"),
     ("rescoring", "front"),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
@@ -29,6 +29,7 @@ WHAT = {
     "inspect_logs": "logs of Inspect",
     "view": "the report's page, live",
     "fetched": "public data, pinned",
+    "victims": "fits to published runs",
     "rescoring": "recorded calls again",
     "front": "an agent for clients",
     "runs": "plan, claim, execute, store",

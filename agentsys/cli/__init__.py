@@ -18,7 +18,7 @@ from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 
-_RUNS_TOOLS = {"audit", "run", "serve"}
+_RUNS_TOOLS = {"audit", "fit", "run", "serve"}
 _VARIABLE = "PYTHONHASHSEED"
 
 COMMANDS = {
@@ -33,6 +33,7 @@ COMMANDS = {
     "export": CommandSource("agentsys.cli.export:export", "Write runs as logs of Inspect (inspect view)."),
     "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
     "rescore": CommandSource("agentsys.cli.rescore:rescore", "Score recorded runs again under any version."),
+    "fit": CommandSource("agentsys.cli.fit:fit", "Fit a simulated victim to published runs."),
     "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),

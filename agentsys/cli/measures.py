@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.metrics.measures import measures as measured
+from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.measures_document import measures_output
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.provenance_notes import provenance_notes
@@ -24,7 +25,8 @@ def measures(
     """Show untrusted tokens, exposure rounds, cost per solved task and tokens per role of stored runs."""
     reading = read_stored(folders, names, whole_names=form.for_programs)
     say_unfinished(reading)
-    put(measures_output(measured(reading.cases), provenance_notes(reading.cases)), form, out)
+    shown = measures_output(measured(reading.cases), provenance_notes(reading.cases))
+    put(with_kinds(shown, reading.cases), form, out)
     if form is OutputFormat.TABLE:
         for line in paid_lines(folders):
             say(line)

@@ -15,6 +15,7 @@ from agentsys.analysis.metrics.pooled_attacks import together
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.fit import word_lines
+from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_output
@@ -96,7 +97,7 @@ def results(
     if form.for_programs:
         for note in notes_apart:
             print(one_line(note), file=sys.stderr)
-        put(results_output(found), form, out)
+        put(with_kinds(results_output(found), reading.cases), form, out)
         return
     _show(found, reading.cases, folders, errors, form, out, full=full)
 

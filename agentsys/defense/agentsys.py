@@ -36,6 +36,8 @@ class AgentSys:
         ConfigError: If an option has a value it cannot have, or options contradict each other.
     """
 
+    forecast_kind = "bound"
+
     keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}
 
     def __init__(self, name: str = "agentsys", *, privileges_dir: str | None = None, **options: Any) -> None:

@@ -243,6 +243,8 @@ class CaseRecord(_Stored):
     search: SearchFacts | None = None
     """Where the injected text was searched for; also in the file of the attempt that ended a search."""
     notes: tuple[str, ...] = ()
+    forecast_kind: str | None = None
+    """Of a victim's cases, what the number means (docs/victims.md); not stored where there is none."""
 
 
 class StoredBlock(CaseRecord):

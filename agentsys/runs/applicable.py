@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
+from agentsys.models.simulated.victim.kinds import NO_RUNS
 from agentsys.runs.cell import Cell
+from agentsys.runs.forecast import victim_of
 
 Pair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
@@ -20,6 +22,8 @@ class Pairs:
     """Suite -> the pairs that its attack applies to."""
     unfit: frozenset[tuple[str, Pair]]
     """(suite, pair) of the others."""
+    without_runs: frozenset[tuple[str, Pair]] = frozenset()
+    """(suite, pair) of those that a victim has no runs of the goal of: nothing is forecast of them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,15 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
             )
         ]
         unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
-    return Pairs(fit, frozenset(unfit))
+    profile = victim_of(cell.settings)
+    if profile is None:
+        return Pairs(fit, frozenset(unfit))
+    known = {
+        name: [pair for pair in found if pair[1] is None or profile.knows(name, pair[1])]
+        for name, found in fit.items()
+    }
+    lost = {(name, pair) for name, found in fit.items() for pair in set(found).difference(known[name])}
+    return Pairs(known, frozenset(unfit), frozenset(lost))
 
 
 def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
@@ -79,7 +91,30 @@ def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
     by_attack: dict[str, list[tuple[Cell, Pairs]]] = {}
     for cell, pairs in cells:
         by_attack.setdefault(cell.settings.labels["attack"], []).append((cell, pairs))
-    return tuple(_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found))
+    unfit = [_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found)]
+    return (*unfit, *_without_runs(cells))
+
+
+def _without_runs(cells: Sequence[tuple[Cell, Pairs]]) -> list[LeftOut]:
+    """What victims have no runs of the goals of: part of no total, and counted here."""
+    lost = [(cell, pairs) for cell, pairs in cells if pairs.without_runs]
+    if not lost:
+        return []
+    named = lost[0][0].settings.labels
+    return [
+        LeftOut(
+            attack=named["attack"],
+            why=f"has {NO_RUNS} of {_fitted_to(lost[0][0])} for the goals of",
+            pairs=len(frozenset().union(*(pairs.without_runs for _, pairs in lost))),
+            cases=sum(len(pairs.without_runs) * cell.settings.epochs for cell, pairs in lost),
+            empty=not any(fitting for _, pairs in lost for fitting in pairs.fit.values()),
+        )
+    ]
+
+
+def _fitted_to(cell: Cell) -> str:
+    profile = victim_of(cell.settings)
+    return "" if profile is None else profile.name
 
 
 def _of(label: str, found: Sequence[tuple[Cell, Pairs]]) -> LeftOut:

@@ -30,6 +30,7 @@ from agentsys.records.schema import (
     StoredSpan,
     is_simulated_id,
 )
+from agentsys.runs.forecast import kind_of
 from agentsys.runs.run_case import CaseRun
 from agentsys.storable import storable
 
@@ -77,6 +78,7 @@ def _record(run: CaseRun) -> CaseRecord:
         attempt=run.attempt,
         search=run.search,
         notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),
+        forecast_kind=kind_of(cell.settings, cell.defense),
     )
 
 

@@ -17,6 +17,11 @@ from agentsys.models.simulated.role import SimulatedRole
 class Scriptable(Protocol):
     """A model that plays from a script (the simulated one)."""
 
+    @property
+    def fallible(self) -> bool:
+        """Whether it may fail a task, and so must be told how."""
+        ...
+
     def scripted(self, playbook: Playbook, roles: Mapping[str, SimulatedRole]) -> ChatModel:
         """A copy that knows the script and can play these roles."""
         ...
@@ -27,7 +32,9 @@ def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[Chat
     roles = roles_of([benchmark, *players])
 
     def finish(model: ChatModel) -> ChatModel:
-        return model.scripted(playbook_of(benchmark), roles) if isinstance(model, Scriptable) else model
+        if not isinstance(model, Scriptable):
+            return model
+        return model.scripted(playbook_of(benchmark, failing=model.fallible), roles)
 
     return finish
 
@@ -41,6 +48,6 @@ def roles_of(players: Iterable[object]) -> dict[str, SimulatedRole]:
     return roles
 
 
-def playbook_of(benchmark: Benchmark) -> Playbook:
-    """The ground truths of every suite of a benchmark."""
-    return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])
+def playbook_of(benchmark: Benchmark, *, failing: bool = False) -> Playbook:
+    """The ground truths of every suite of a benchmark; `failing`: ways to fail the tasks as well."""
+    return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()], failing=failing)

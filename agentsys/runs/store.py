@@ -122,6 +122,8 @@ class Store:
         self.check_there()
         path = self.root / key_of(record)
         block = dict(record)
+        if record.forecast_kind is None:  # no forecast: records are what they were before there were any
+            del block["forecast_kind"]
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = as_json({**agentdojo, "agentsys": block}, indent=True)
         try:

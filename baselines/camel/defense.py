@@ -42,6 +42,8 @@ class Camel:
     Source: Debenedetti et al., arXiv 2503.18813.
     """
 
+    forecast_kind = "bound"
+
     whole_program = True
 
     def __init__(

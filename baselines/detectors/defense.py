@@ -33,6 +33,8 @@ class DetectorDefense(BorderDefense):
         ConfigError: If an option has a value it cannot have.
     """
 
+    forecast_kind = "structural"
+
     def __init__(
         self,
         name: str,

@@ -47,6 +47,8 @@ class Drift:
     Source: Li et al., arXiv 2506.12104 (NeurIPS 2025).
     """
 
+    forecast_kind = "bound"
+
     def __init__(
         self,
         name: str = "drift",

@@ -43,6 +43,8 @@ class Fides:
     Source: Costa et al., arXiv 2505.23643.
     """
 
+    forecast_kind = "bound"
+
     def __init__(
         self,
         name: str = "fides",

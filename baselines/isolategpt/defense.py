@@ -58,6 +58,8 @@ class IsolateGPT:
     Source: Wu, Roesner, Kohno, Zhang, Iqbal, NDSS 2025 (arXiv 2403.04960).
     """
 
+    forecast_kind = "bound"
+
     whole_program = True
 
     def __init__(

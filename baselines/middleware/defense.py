@@ -62,6 +62,7 @@ class Middleware:
     """
 
     holds = ("inner",)
+    forecast_kind = "structural"
 
     def __init__(
         self,

@@ -51,6 +51,8 @@ class Progent:
     Source: Shi et al., arXiv 2504.11703; github.com/sunblaze-ucb/progent.
     """
 
+    forecast_kind = "bound"
+
     def __init__(
         self,
         name: str = "progent",

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from agentsys.analysis.tables.forecast_kinds import forecast_notes
 from agentsys.records.case_row import CaseRow
 from agentsys.records.published_name import OTHER_WORDS
 
@@ -23,7 +24,13 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
         cases: Cases of a table, in any order.
     """
     listed = [case for case in cases if case.is_scored]
-    return [*_without_a_part(listed), *_replied(listed), *_data(listed), *_other_words(listed)]
+    return [
+        *forecast_notes(listed),
+        *_without_a_part(listed),
+        *_replied(listed),
+        *_data(listed),
+        *_other_words(listed),
+    ]
 
 
 _NO_PART = re.compile(r"role '(.+)' has no simulated part")

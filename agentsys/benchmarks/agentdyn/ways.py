@@ -18,7 +18,7 @@ from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE, ORDER, PLANS, Plan
 from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.ground_truth.playbook import run_calls, scripted
+from agentsys.benchmarks.ground_truth.running import run_calls, scripted
 from agentsys.benchmarks.scoring import Task
 from agentsys.models.simulated.grounding import grounded_args, leaves, told
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, Way

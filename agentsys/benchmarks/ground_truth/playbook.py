@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
-from pydantic_core import to_jsonable_python
 
 from agentsys.abilities import KnowsWays
+from agentsys.benchmarks.ground_truth.failing_way import failing_way
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
-from agentsys.models.simulated.grounding import grounded_args
-from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript, Way
+from agentsys.benchmarks.ground_truth.running import run_calls, scripted
+from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript, Way
 
 _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
 """Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
@@ -28,19 +28,24 @@ class _SuiteScripts:
     goals: tuple[GoalScript, ...]
 
 
-def build_playbook(suites: Iterable[TaskSuite[Any]]) -> Playbook:
+def build_playbook(suites: Iterable[TaskSuite[Any]], *, failing: bool = False) -> Playbook:
     """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
 
     Args:
         suites: Suites of one benchmark version. Each is worked out once per process.
+        failing: Whether each user task gets a way on which its check fails (`failing_way`).
 
     Returns:
         A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
         right words in the answer, satisfies their own check on a clean environment.
     """
-    scripts = [_suite_scripts(suite) for suite in suites]
+    listed = list(suites)
+    scripts = [_suite_scripts(suite) for suite in listed]
+    tasks = [
+        _failing(suite) if failing else found.tasks for suite, found in zip(listed, scripts, strict=True)
+    ]
     return Playbook(
-        tuple(task for suite in scripts for task in suite.tasks),
+        tuple(task for of_suite in tasks for task in of_suite),
         tuple(goal for suite in scripts for goal in suite.goals),
     )
 
@@ -51,6 +56,13 @@ def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
     tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
     goals = [_marked(_goal_script(suite, task, clean), task) for task in suite.injection_tasks.values()]
     return _SuiteScripts(tuple(tasks), tuple(goal for goal in goals if goal is not None))
+
+
+@lru_cache(maxsize=64)
+def _failing(suite: TaskSuite[Any]) -> tuple[TaskScript, ...]:
+    """The suite's user tasks with a way to fail each, where one is known."""
+    scripts = _suite_scripts(suite).tasks
+    return tuple(replace(script, failing=failing_way(suite, script)) for script in scripts)
 
 
 def _marked(script: GoalScript | None, task: BaseInjectionTask[Any]) -> GoalScript | None:
@@ -90,38 +102,6 @@ def _goal_script(
 
 def _own_way(suite: object, task: BaseUserTask[Any] | BaseInjectionTask[Any]) -> Way | None:
     return suite.way(task) if isinstance(suite, KnowsWays) else None
-
-
-def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
-    """Calls of a ground truth as a script has them."""
-    return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
-
-
-def run_calls(
-    suite: TaskSuite[Any],
-    calls: Iterable[ScriptedCall],
-    environment: TaskEnvironment,
-    drawn: Sequence[Fact] = (),
-) -> list[str]:
-    """Make these calls and give what an agent reads then; errors as AgentDojo words them.
-
-    Args:
-        suite: The suite whose tools are called.
-        calls: The calls, in order.
-        environment: Changed by them.
-        drawn: Numbers in the calls that are read from what earlier calls returned.
-    """
-    # Imported here: the module behind it loads every vendor's SDK.
-    from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
-
-    runtime = FunctionsRuntime(suite.tools)
-    outputs: list[str] = []
-    for call in calls:
-        args = grounded_args(call.args, drawn, outputs)
-        value, error = runtime.run_function(environment, call.function, args)
-        # At once: a later call may change the very object that this one returned.
-        outputs.append(tool_result_to_str(value) if error is None else error)
-    return outputs
 
 
 def _succeeds(

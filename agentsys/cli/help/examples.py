@@ -44,6 +44,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys rescore results/runs --version v1.2.2",
         "agentsys rescore results/runs --format json --out flips.json",
     ),
+    "fit": (
+        "agentsys fit runs/gpt-4o-mini --name mini --validate",
+        "agentsys fit runs/gpt-4o-mini --name mini --against runs/gpt-4o-mini-progent",
+    ),
     "export": (
         "agentsys export inspect results/runs",
         "agentsys export inspect results/runs --out logs",

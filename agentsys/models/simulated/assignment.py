@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentsys.models.chat import ChatRequest
 from agentsys.models.fenced_actions import read_request
 from agentsys.models.simulated.conversation import user_texts
 from agentsys.models.simulated.knowledge import PlaybookKnowledge
-from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
+from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript, Way
 from agentsys.models.simulated.text_matching import fold, folded_reading
+from agentsys.models.simulated.victim.luck import VictimLuck
 
 DONE = "Done."
 """SpokenText where the ground truth has no words; an empty reply would count as no answer at all."""
@@ -32,6 +33,8 @@ class Assignment:
     facts: tuple[Fact, ...] = ()
     goal: GoalScript | None = None
     """The injection goal that the user asks for, where an injection task is run as a user task."""
+    failing: Way | None = None
+    """The way of one who does not solve the task; None where none is known."""
     relays: bool = False
     """Whether another agent asks for one call, whose result is the answer."""
 
@@ -64,13 +67,34 @@ def assignment_in(request: ChatRequest, knowledge: PlaybookKnowledge, tools: Seq
     return _of_goal(asked[0]) if asked else Assignment("none", "")
 
 
+def restrained(assignment: Assignment, luck: VictimLuck) -> Assignment:
+    """What a victim takes up of its user's task: less the calls that return the payload, where none did."""
+    if assignment.goal is not None or assignment.relays or not assignment.calls:
+        return assignment
+    if luck.silent:
+        return replace(assignment, calls=(), answer=NOTHING_ASKED, failing=None)
+    if luck.reads():
+        return assignment
+    kept = tuple(call for call in assignment.calls if not luck.is_reading(call))
+    return replace(assignment, calls=kept, failing=None)
+
+
+def failed(assignment: Assignment) -> Assignment:
+    """The task as it is done by one who does not solve it."""
+    way = assignment.failing
+    return (
+        assignment if way is None else replace(assignment, calls=way.calls, answer=way.answer.strip() or DONE)
+    )
+
+
 def _of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
     return Assignment(f"request/{name}", fold(text), (ScriptedCall(name, args),), relays=True)
 
 
 def _of_task(task: TaskScript) -> Assignment:
     name = f"{task.suite}/{task.task_id}"
-    return Assignment(name, fold(task.prompt), task.calls, task.answer.strip() or DONE, task.facts)
+    answer = task.answer.strip() or DONE
+    return Assignment(name, fold(task.prompt), task.calls, answer, task.facts, failing=task.failing)
 
 
 def _of_goal(goal: GoalScript) -> Assignment:

@@ -78,6 +78,9 @@ class TaskScript:
     """The ground-truth answer."""
     facts: tuple[Fact, ...]
     """Everything that calls and answer take from tool outputs, in order of appearance."""
+    failing: Way | None = None
+    """A way on which all that is read is read, and the task's own check fails; None where none was looked
+    for, or none is known."""
 
 
 @dataclass(frozen=True)

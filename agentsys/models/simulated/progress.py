@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentsys.models.chat import ChatRequest, text_of
@@ -9,6 +10,8 @@ from agentsys.models.simulated.assignment import Assignment
 from agentsys.models.simulated.conversation import tool_result
 from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.script_position import ScriptPosition, answered, first_position
+from agentsys.models.simulated.victim.situation import Meeting, place_in
+from agentsys.models.trace import ACTING_ROLES
 
 
 @dataclass
@@ -42,15 +45,17 @@ def replay(
     own = assignment.goal
     refused = set() if own is None else {(own.suite, own.task_id)}
     progress = ScriptProgress(first_position(assignment.calls, tools), [], refused)
-    context = f"{request.role}/{assignment.name}"
+    context = f"{_speaker(request, knowledge)}/{assignment.name}"
+    called: list[str] = []
     for message in request.messages:
         if message["role"] == "tool":
             result = tool_result(message)
+            called.append(result.function)
             line = answered([progress.current(), *progress.goals, progress.task], result)
             if line is not None:
                 line.take(result)
             progress.waiting = None
-            _see(result.text, progress, knowledge, context, tools)
+            _see(result.text, progress, knowledge, context, tools, called)
         elif message["role"] == "user":
             aside = assignment.beside_request(text_of(message))
             if aside:
@@ -69,15 +74,29 @@ def _give_up_waiting(progress: ScriptProgress) -> None:
     progress.waiting = None
 
 
+def _speaker(request: ChatRequest, knowledge: PlaybookKnowledge) -> str:
+    """Who is asking, for draws: agents that act for the user share a victim's luck under every defense."""
+    shared = knowledge.options.victim is not None and request.role in ACTING_ROLES
+    return "agent" if shared else request.role
+
+
 def _see(
-    text: str, progress: ScriptProgress, knowledge: PlaybookKnowledge, context: str, tools: frozenset[str]
+    text: str,
+    progress: ScriptProgress,
+    knowledge: PlaybookKnowledge,
+    context: str,
+    tools: frozenset[str],
+    called: Sequence[str] = (),
 ) -> None:
-    """Decide, once, about each goal that this text shows."""
+    """Decide, once, about each goal that this text shows; `called` are the tools up to this result."""
     for goal in knowledge.believed_in(text, tools):
         key = (goal.suite, goal.task_id)
         if progress.knows(key):
             continue
-        if knowledge.obeys(goal, context):
+        met = None
+        if called and knowledge.options.victim is not None:
+            met = Meeting(called[-1], len(called), len(text), place_in(text, goal.goal), tuple(called))
+        if knowledge.obeys(goal, context, met):
             progress.goals.append(first_position(goal.calls, tools, goal))
         else:
             progress.refused.add(key)

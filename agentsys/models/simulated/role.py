@@ -11,6 +11,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest
 from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
 from agentsys.models.simulated.sloppiness import NEAT, Sloppiness
+from agentsys.models.simulated.victim.profile import VictimProfile
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class SimulatedOptions:
     seed: int = 0
     sloppiness: Sloppiness = NEAT
     """Rates of the ways in which replies depart from what was asked for."""
+    victim: VictimProfile | None = None
+    """How a real model behaved; then reading, obeying and solving are drawn from it, and `susceptibility` is
+    a factor of its probabilities."""
 
     def obedience(self, attack: str) -> float:
         """Probability that a visible goal of an attack is obeyed."""

@@ -1,0 +1,99 @@
+"""`failing_way`: how a user task is done by one who reads all that it takes and still does not solve it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import text_content_block_from_string
+
+from agentsys.benchmarks.ground_truth.running import run_calls
+from agentsys.models.simulated.grounding import grounded_args
+from agentsys.models.simulated.playbook import ScriptedCall, TaskScript, Way
+
+NOT_FOUND = "I could not find it."
+_MORE = " (draft)"
+
+
+def failing_way(suite: TaskSuite[Any], script: TaskScript) -> Way | None:
+    """The first way that the task's own check rejects.
+
+    In order: without the last call that changes anything; with an argument of that call altered; with nothing
+    done and the answer that nothing was found. Calls that only read are made in each, so that what is read on
+    the way is the same.
+
+    Args:
+        suite: The script's suite.
+        script: A way that is accepted.
+
+    Returns:
+        None where the check accepts them all: such a task is always solved.
+    """
+    changing = _changing(suite, script)
+    for way in _candidates(script, changing):
+        if _rejected(suite, script, way):
+            return way
+    return None
+
+
+def _candidates(script: TaskScript, changing: Sequence[int]) -> Iterator[Way]:
+    calls = script.calls
+    answer = script.answer
+    if changing:
+        last = changing[-1]
+        yield Way((*calls[:last], *calls[last + 1 :]), answer)
+        altered = _altered(calls[last])
+        if altered is not None:
+            yield Way((*calls[:last], altered, *calls[last + 1 :]), answer)
+    reading = tuple(call for place, call in enumerate(calls) if place not in changing)
+    yield Way(reading, NOT_FOUND)
+
+
+def _altered(call: ScriptedCall) -> ScriptedCall | None:
+    """The call with its last argument of text or number another one."""
+    for name in reversed(list(call.args)):
+        value = call.args[name]
+        if isinstance(value, str):
+            return replace(call, args={**call.args, name: value + _MORE})
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return replace(call, args={**call.args, name: value + 1})
+    return None
+
+
+def _changing(suite: TaskSuite[Any], script: TaskScript) -> list[int]:
+    """Indices of the calls that change the environment."""
+    environment = _fresh(suite, script)
+    runtime = FunctionsRuntime(suite.tools)
+    outputs: list[str] = []
+    found = []
+    state = environment.model_dump_json(warnings=False)
+    for place, call in enumerate(script.calls):
+        args = grounded_args(call.args, [fact for fact in script.facts if fact.pattern], outputs)
+        value, error = runtime.run_function(environment, call.function, args)
+        outputs.append(str(value) if error is None else error)
+        now = environment.model_dump_json(warnings=False)
+        if now != state:
+            found.append(place)
+        state = now
+    return found
+
+
+def _rejected(suite: TaskSuite[Any], script: TaskScript, way: Way) -> bool:
+    """Whether the task's own check rejects a way; a check that breaks on it says nothing."""
+    before, after = _fresh(suite, script), _fresh(suite, script)
+    run_calls(suite, way.calls, after, [fact for fact in script.facts if fact.pattern])
+    made = [FunctionCall(function=call.function, args=dict(call.args)) for call in way.calls]
+    task = suite.user_tasks[script.task_id]
+    words = [text_content_block_from_string(way.answer or NOT_FOUND)]
+    try:
+        return not suite._check_task_result(task, words, before, after, made)
+    except Exception:  # noqa: BLE001 - a check may stumble over what it did not expect
+        return False
+
+
+def _fresh(suite: TaskSuite[Any], script: TaskScript) -> Any:
+    task = suite.user_tasks[script.task_id]
+    return task.init_environment(suite.load_and_inject_default_environment({})).model_copy(deep=True)

@@ -1,0 +1,45 @@
+"""Calls of a script, made on an environment without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from pydantic_core import to_jsonable_python
+
+from agentsys.models.simulated.grounding import grounded_args
+from agentsys.models.simulated.playbook import Fact, ScriptedCall
+
+
+def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
+    """Calls of a ground truth as a script has them."""
+    return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
+
+
+def run_calls(
+    suite: TaskSuite[Any],
+    calls: Iterable[ScriptedCall],
+    environment: TaskEnvironment,
+    drawn: Sequence[Fact] = (),
+) -> list[str]:
+    """Make these calls and give what an agent reads then; errors as AgentDojo words them.
+
+    Args:
+        suite: The suite whose tools are called.
+        calls: The calls, in order.
+        environment: Changed by them.
+        drawn: Numbers in the calls that are read from what earlier calls returned.
+    """
+    # Imported here: the module behind it loads every vendor's SDK.
+    from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+
+    runtime = FunctionsRuntime(suite.tools)
+    outputs: list[str] = []
+    for call in calls:
+        args = grounded_args(call.args, drawn, outputs)
+        value, error = runtime.run_function(environment, call.function, args)
+        # At once: a later call may change the very object that this one returned.
+        outputs.append(tool_result_to_str(value) if error is None else error)
+    return outputs

@@ -1,0 +1,87 @@
+"""What a victim's cell can forecast: the kind of number, or why there is none."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from agentsys.abilities import Forecastable, Rewords
+from agentsys.contracts import Attack, AttackKind, Benchmark, Defense
+from agentsys.errors import Unavailable
+from agentsys.models.simulated.victim.kinds import FACTOR, FITTED, KINDS, STRUCTURAL
+from agentsys.models.simulated.victim.outlook import asr_range
+from agentsys.models.simulated.victim.profile import VictimProfile, load_profile
+from agentsys.runs.settings import Settings
+
+
+def victim_of(settings: Settings) -> VictimProfile | None:
+    """The profile that a cell's model is fitted to; None where it is no victim."""
+    name = settings.model.get("victim")
+    return load_profile(name) if isinstance(name, str) else None
+
+
+def kind_of(settings: Settings, defense: Defense) -> str | None:
+    """The kind of forecast of a cell's cases, for their records; None where nothing is forecast."""
+    if settings.model.get("victim") is None:
+        return None
+    return defense.forecast_kind if isinstance(defense, Forecastable) else None
+
+
+def check_forecast(settings: Settings, benchmark: Benchmark, attack: Attack, defense: Defense) -> None:
+    """Refuse a cell of a victim whose number would mean nothing.
+
+    Raises:
+        Unavailable: If there are no runs of the benchmark, of one of the suites or of the attack, or the
+            defense's effect on a model cannot be told from its structure.
+    """
+    profile = victim_of(settings)
+    if profile is None:
+        return
+    fitted = profile.fitted_to.benchmark
+    if benchmark.name.partition("+")[0] != fitted:
+        _refuse(profile, f"has runs of {fitted} alone: {benchmark.name} cannot be forecast", "runs of it")
+    chosen = settings.benchmark.get("suites") or benchmark.suite_names()
+    unknown = [suite for suite in chosen if suite not in profile.suites]
+    if unknown:
+        _refuse(profile, f"has no runs of suite {unknown[0]}: it cannot be forecast", "runs of it")
+    label = settings.labels["attack"]
+    if attack.kind is not AttackKind.NONE and label not in profile.attacks:
+        known = ", ".join(profile.attacks)
+        _refuse(profile, f"has runs of {known} alone: attack '{label}' cannot be forecast", "runs of it")
+    _check_defense(profile, defense, settings.labels["defense"])
+
+
+def _check_defense(profile: VictimProfile, defense: Defense, label: str) -> None:
+    kind = defense.forecast_kind if isinstance(defense, Forecastable) else None
+    if kind is None or kind not in KINDS:
+        _refuse(
+            profile,
+            f"cannot forecast defense '{label}': its effect rests on a model's own judgement, of which there"
+            " are no runs",
+            "published runs",
+        )
+    if kind == FACTOR:
+        _refuse(profile, _interval(profile, defense, label), "published runs")
+    if kind != FITTED and STRUCTURAL not in profile.usable_for:
+        _refuse(
+            profile,
+            "is usable for undefended forecasts alone, as the host of its runs dropped calls: defense"
+            f" '{label}' cannot be forecast",
+            "runs of a host that makes every call",
+        )
+
+
+def _interval(profile: VictimProfile, defense: Defense, label: str) -> str:
+    """A defense that only rewords: what its shifts on other models would make of this one's ASR."""
+    if not isinstance(defense, Rewords):
+        return (
+            f"cannot forecast defense '{label}': it only rewords, and models differ even in the sign of that"
+        )
+    low, high = asr_range(profile, defense.logit_shifts)
+    return (
+        f"gives no number for defense '{label}', which only rewords: by what it did to other models, an ASR"
+        f" of {low:.0f} to {high:.0f}% (undefended {asr_range(profile, (0.0, 0.0))[0]:.0f}%)"
+    )
+
+
+def _refuse(profile: VictimProfile, why: str, needs: str) -> NoReturn:
+    raise Unavailable(f"Victim '{profile.name}' {why} (docs/victims.md).", needs=needs)

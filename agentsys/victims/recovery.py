@@ -1,0 +1,77 @@
+"""`recovered`: whether the fit finds a truth again that is known, because outcomes were drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentsys.models.simulated.victim.predict import probability
+from agentsys.victims.blocks import Point, fitted_block
+from agentsys.victims.mixed_logit import FloatArray
+
+SUITE, USER, INJECTION = 1.0, 1.5, 1.0
+"""Standard deviations of the truth's effects, on the logit."""
+RUNS = 30
+_WITHIN = 4.0
+_FACTOR = 1.6
+_MEAN = -1.2
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How often, or how well; shares of the synthetic runs unless it says otherwise."""
+
+    runs: int
+    within: float
+    """Whose forecast of a second run's rate was within four points."""
+    user_sd: float
+    """Whose standard deviation of user tasks was within a factor of 1.6."""
+    injection_sd: float
+    brier: float
+    """Mean Brier score of the forecast on the second run."""
+    ideal: float
+    """The same of the truth itself."""
+
+
+def recovered(points: Sequence[Point], runs: int = RUNS, *, seed: int = 0) -> Recovery:
+    """Draw truths on the grid of some cases, a run to fit and a second one to forecast.
+
+    Args:
+        points: Cases whose levels `suite`, `user` and `injection` make the grid; their outcomes play no part.
+        runs: Truths to draw.
+        seed: Seed of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    told = np.array([_one(points, rng) for _ in range(runs)])
+    near, user, injection, brier, ideal = told.mean(axis=0)
+    return Recovery(runs, float(near), float(user), float(injection), float(brier), float(ideal))
+
+
+def _one(points: Sequence[Point], rng: np.random.Generator) -> tuple[float, ...]:
+    truth = _truth(points, rng)
+    first, second = (rng.random(len(points)) < truth for _ in range(2))
+    grid = [{name: p.levels[name] for name in ("suite", "user", "injection")} for p in points]
+    block = fitted_block([Point(bool(hit), levels) for hit, levels in zip(first, grid, strict=True)])
+    forecast = np.array([probability(block, levels, {}) for levels in grid])
+    return (
+        float(abs(100 * (forecast.mean() - second.mean())) <= _WITHIN),
+        float(_near(block.sd["user"], USER)),
+        float(_near(block.sd["injection"], INJECTION)),
+        float(np.mean((forecast - second) ** 2)),
+        float(np.mean((truth - second) ** 2)),
+    )
+
+
+def _truth(points: Sequence[Point], rng: np.random.Generator) -> FloatArray:
+    logit = np.full(len(points), _MEAN)
+    for factor, sd in (("suite", SUITE), ("user", USER), ("injection", INJECTION)):
+        levels = sorted({p.levels[factor] for p in points})
+        effects = dict(zip(levels, sd * rng.standard_normal(len(levels)), strict=True))
+        logit += np.array([effects[p.levels[factor]] for p in points])
+    return np.asarray(1 / (1 + np.exp(-logit)))
+
+
+def _near(found: float, true: float) -> bool:
+    return true / _FACTOR <= found <= true * _FACTOR

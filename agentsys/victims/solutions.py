@@ -1,0 +1,50 @@
+"""`solutions`: what the solutions of the benchmark call that some runs were made on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
+from agentsys.benchmarks.ground_truth.playbook import build_playbook
+from agentsys.errors import ConfigError
+from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
+from agentsys.victims.behaviour import Ways, ways_of
+
+_ASSUMED = {UNRECORDED: "v1", PROVEN_V1_2: "v1.2"}
+"""What the runs of files without a version are taken to be."""
+
+
+class Solutions(NamedTuple):
+    """The ways, and of which version of the benchmark they are."""
+
+    ways: Ways
+    version: str
+
+
+def solutions(rows: Iterable[CaseRow], version: str | None = None, checkout: str = "fetched") -> Solutions:
+    """Load the benchmark of some runs and look at its solutions.
+
+    Args:
+        rows: The runs' cases; those of one benchmark.
+        version: AgentDojo's version; None: what the records name, `v1` where they name none.
+        checkout: AgentDyn's checkout, for runs of its suites.
+
+    Raises:
+        ConfigError: If the runs are of another benchmark or of several, or it cannot be loaded.
+    """
+    found = sorted({(row.benchmark.partition("+")[0], row.version) for row in rows})
+    names = {name for name, _ in found}
+    if names == {"agentdyn"}:
+        benchmark: AgentDojo | AgentDyn = AgentDyn(checkout)
+    elif names == {"agentdojo"}:
+        stored = {_ASSUMED.get(given, given) for _, given in found}
+        if version is None and len(stored) > 1:
+            raise ConfigError(f"Runs of several versions ({', '.join(sorted(stored))}): say --version.")
+        benchmark = AgentDojo(version or stored.pop())
+    else:
+        listed = ", ".join(sorted(names)) or "none"
+        raise ConfigError(f"A victim is fitted to runs of AgentDojo or of AgentDyn; found: {listed}.")
+    suites = [benchmark.suite(name) for name in benchmark.suite_names()]
+    return Solutions(ways_of(build_playbook(suites)), benchmark.version)
