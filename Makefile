@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks docs test test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures docs test test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ paper: setup ## Every table and figure of the paper from the runs in LOGDIR=...,
 notebooks: setup ## Run the notebooks top to bottom and leave them as pages in results/notebooks (AGENTSYS_RUNS=DIR: on runs of yours, else simulated ones)
 	$(if $(AGENTSYS_RUNS),AGENTSYS_RUNS="$(abspath $(AGENTSYS_RUNS))" )$(BIN)/jupyter-nbconvert --execute --to html --log-level WARN \
 		--HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --output-dir results/notebooks notebooks/*.ipynb
+
+pictures: setup ## Draw the pictures of README and docs anew, with Chromium (INSPECT=PYTHON: of an environment with the extra inspect)
+	$(BIN)/python scripts/draw_screens.py $(if $(INSPECT),--inspect $(INSPECT))
 
 docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

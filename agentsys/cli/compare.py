@@ -30,6 +30,7 @@ from agentsys.cli.stored_runs import (
     own_metrics,
     read_stored,
     say_unfinished,
+    shown_names,
 )
 from agentsys.cli.terminal import one_line
 
@@ -83,7 +84,7 @@ def compare(
         for note in (*found.notes, *count_notes(found)):
             print(one_line(note), file=sys.stderr)
     shown = compare_output(found, None if full else flips, _pages(chosen, folders))
-    put(with_kinds(shown, chain.from_iterable(chosen.sides.cases.values())), form, out)
+    put(with_kinds(shown, chain.from_iterable(chosen.sides.cases.values())), form, out, shown_names(names))
 
 
 def _pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:

@@ -16,6 +16,7 @@ from agentsys.cli.stored_runs import (
     given,
     read_stored,
     say_unfinished,
+    shown_names,
 )
 from agentsys.errors import ConfigError, unknown_name
 
@@ -50,5 +51,6 @@ def figure(
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
     reading = read_stored(given(folders, runs, "figure"), names, whole_names=True)
     say_unfinished(reading)
-    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain), out):
+    shown = shown_names(names)
+    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain, shown=shown), out):
         print(path)

@@ -10,11 +10,13 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import Console
 
+from agentsys.analysis.shown_document import as_shown
 from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
+from agentsys.records.shown_names import AS_STORED, ShownNames
 
 FormatOption = Annotated[
     OutputFormat,
@@ -28,17 +30,19 @@ OutOption = Annotated[
 """The option of every command whose result may go to a file; None as its default."""
 
 
-def put(output: Output, form: OutputFormat, out: Path | None = None) -> None:
+def put(output: Output, form: OutputFormat, out: Path | None = None, shown: ShownNames = AS_STORED) -> None:
     """Write a result.
 
     Args:
         output: What to write.
         form: How to write it.
         out: File to write to, in a folder that is made if it is not there; None for standard output.
+        shown: What its tables call defenses and models.
 
     Raises:
         ConfigError: If bytes would go to a terminal.
     """
+    output = as_shown(output, shown)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(written(output, form))

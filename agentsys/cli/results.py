@@ -34,10 +34,12 @@ from agentsys.cli.stored_runs import (
     paid_lines,
     read_stored,
     say_unfinished,
+    shown_names,
 )
 from agentsys.cli.terminal import one_line
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
+from agentsys.records.shown_names import ShownNames
 
 BestAttackOption = Annotated[
     bool,
@@ -97,9 +99,9 @@ def results(
     if form.for_programs:
         for note in notes_apart:
             print(one_line(note), file=sys.stderr)
-        put(with_kinds(results_output(found), reading.cases), form, out)
+        put(with_kinds(results_output(found), reading.cases), form, out, shown_names(names))
         return
-    _show(found, reading.cases, folders, errors, form, out, full=full)
+    _show(found, reading.cases, folders, errors, form, out, shown_names(names), full=full)
 
 
 def _show(
@@ -109,6 +111,7 @@ def _show(
     errors: ErrorRule,
     form: OutputFormat,
     out: Path | None,
+    called: ShownNames,
     *,
     full: bool,
 ) -> None:
@@ -119,7 +122,7 @@ def _show(
     said = findings(cases, errors, width=width - len(BULLET) if screen else None)
     ending = sum(len(word_lines(line, width)) for line in below)
     shown = results_screen(found, cases, said, width, ending) if screen else None
-    put(results_output(found, said, shown), form, out)
+    put(results_output(found, said, shown), form, out, called)
     if form is OutputFormat.TABLE and out is None:
         for line in below:
             say(line)

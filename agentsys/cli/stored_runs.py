@@ -23,6 +23,7 @@ from agentsys.records.names_file import Names
 from agentsys.records.reading import Reading, read_cases
 from agentsys.records.reading_notes import settled_lines, skipped_lines
 from agentsys.records.short_names import with_short_names
+from agentsys.records.shown_names import ShownNames
 from agentsys.records.unfinished import unfinished_lines
 
 ErrorsOption = Annotated[
@@ -34,7 +35,9 @@ ErrorsOption = Annotated[
 NamesOption = Annotated[
     Path | None,
     typer.Option(
-        "--names", metavar="FILE", help="YAML: model, defense, version of other people's folders, by pattern."
+        "--names",
+        metavar="FILE",
+        help="YAML: whose runs other people's folders are, and what tables and figures call things.",
     ),
 ]
 """The option of every command that reads folders; a command's parameter has None as its default."""
@@ -82,6 +85,15 @@ def read_stored(folders: Iterable[Path], names: Path | None = None, *, whole_nam
     for line in (*skipped_lines(reading.skipped), *settled_lines(reading.settled)):
         print(one_line(line), file=sys.stderr)
     return reading if whole_names else replace(reading, cases=with_short_names(reading.cases))
+
+
+def shown_names(names: Path | None) -> ShownNames:
+    """What a file of names says that tables and figures call defenses and models.
+
+    Raises:
+        ConfigError: If it is not there or not of this form.
+    """
+    return Names(names).shown
 
 
 def given(folders: list[Path] | None, runs: list[Path] | None, command: str) -> list[Path]:

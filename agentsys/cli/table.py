@@ -24,6 +24,7 @@ from agentsys.cli.stored_runs import (
     given,
     read_stored,
     say_unfinished,
+    shown_names,
 )
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.reading import Reading
@@ -62,7 +63,7 @@ def table(
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         document = with_variants(document, filled, variants, errors)
-    put(with_kinds(table_output(filled, document), reading.cases), form, out)
+    put(with_kinds(table_output(filled, document), reading.cases), form, out, shown_names(names))
 
 
 def _logdir(folders: Sequence[Path], reading: Reading) -> str:

@@ -7,6 +7,9 @@ pipelines' folders:
       model: Meta-SecAlign-70B
     "*-progent":
       version: v1.2.2
+
+The section `shown` of a file that is given is no pattern: it says what tables and figures call things
+(`agentsys.records.shown_names`).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agentsys.errors import ConfigError
+from agentsys.records.shown_names import AS_STORED, ShownNames
 from agentsys.records.unreadable import first_fault
 
 BESIDE = "agentsys_names.yaml"
@@ -45,7 +49,17 @@ class _Entry(NamedTuple):
 
 
 _ENTRIES = TypeAdapter(dict[str, Said])
+_SHOWN = "shown"
+"""The section's key. A folder of this name is matched by `*/shown`."""
 _NOTHING = Said()
+
+
+class _NamesRead(NamedTuple):
+    entries: tuple[_Entry, ...]
+    shown: ShownNames
+
+
+_NO_FILE = _NamesRead((), AS_STORED)
 
 
 @dataclass
@@ -60,6 +74,8 @@ class Names:
     """
 
     given: str | os.PathLike[str] | None = None
+    shown: ShownNames = field(init=False)
+    """What tables and figures call defenses and models."""
     _entries: tuple[_Entry, ...] = field(init=False)
     _beside: dict[str, tuple[_Entry, ...]] = field(init=False, default_factory=dict)
     _used: set[tuple[str, str]] = field(init=False, default_factory=set)
@@ -67,7 +83,8 @@ class Names:
     def __post_init__(self) -> None:
         if self.given is not None and not Path(self.given).is_file():
             raise ConfigError(f"--names {self.given}: no such file.")
-        self._entries = () if self.given is None else _read(Path(self.given))
+        read = _NO_FILE if self.given is None else _read(Path(self.given))
+        self._entries, self.shown = read.entries, read.shown
 
     def of(self, folder: str) -> Said:
         """Look up a pipeline's folder: for each of the three facts the first entry that says it.
@@ -92,7 +109,7 @@ class Names:
     def _entries_beside(self, home: str) -> tuple[_Entry, ...]:
         if home not in self._beside:
             path = Path(home, BESIDE)
-            self._beside[home] = _read(path) if path.is_file() else ()
+            self._beside[home] = _read(path).entries if path.is_file() else ()
         return self._beside[home]
 
 
@@ -100,12 +117,16 @@ def _matches(folder: str, pattern: str) -> bool:
     return fnmatchcase(folder.rpartition("/")[2], pattern) or fnmatchcase(folder, f"*/{pattern}")
 
 
-def _read(path: Path) -> tuple[_Entry, ...]:
+def _read(path: Path) -> _NamesRead:
     import yaml  # here, because tables of stored runs seldom need it and should start fast
 
-    form = "a pattern of folders per entry, with model, defense or version under it"
+    form = (
+        "a pattern of folders per entry, with model, defense or version under it, "
+        "and what tables and figures call them under shown, as defenses and models"
+    )
     try:
         stored: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        shown = ShownNames.model_validate(stored.pop(_SHOWN)) if _has_shown(stored) else AS_STORED
         entries: Mapping[str, Said] = _ENTRIES.validate_python({} if stored is None else stored)
     except ValidationError as error:
         raise ConfigError(f"{path}: {first_fault(error)}. Write {form}.") from None
@@ -114,4 +135,8 @@ def _read(path: Path) -> tuple[_Entry, ...]:
         raise ConfigError(f"{path} is not YAML: {lines[-1].strip()}. Write {form}.") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    return tuple(_Entry(str(path), pattern, said) for pattern, said in entries.items())
+    return _NamesRead(tuple(_Entry(str(path), pattern, said) for pattern, said in entries.items()), shown)
+
+
+def _has_shown(stored: object) -> bool:
+    return isinstance(stored, dict) and _SHOWN in stored

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
@@ -263,6 +264,12 @@ def test_a_defense_has_one_look_whatever_stands_beside_it() -> None:
     assert {name: together[name].color for name in names} == {name: alone[name].color for name in names}
     assert {name: together[name].marker for name in names} == {name: alone[name].marker for name in names}
     assert [name for name in names if together[name].color == together["none"].color] == ["none"]
+
+
+def test_the_quickstarts_defenses_have_a_colour_each() -> None:
+    preset = Path(__file__).parents[2] / "configs" / "experiment" / "quickstart.yaml"
+    names = yaml.safe_load(preset.read_text())["sweep"]["defense"]
+    assert len({look.color for look in looks(names).values()}) == len(names)
 
 
 def test_a_bare_figure_has_no_title_and_no_notes_but_keeps_the_mark_of_a_simulation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -89,6 +90,11 @@ class Browser:
         while not self.run(script, *arguments):
             assert time.monotonic() < end, f"still not so after {seconds} s: {script}"
             time.sleep(0.05)
+
+    def picture(self) -> bytes:
+        """What the window shows, as a PNG."""
+        with _OPENER.open(f"{self._session}/screenshot", timeout=PATIENCE_S) as answer:
+            return base64.b64decode(json.load(answer)["value"])
 
     def alert_text(self) -> str | None:
         """The text of an open dialog; None if there is none."""

@@ -15,7 +15,8 @@ def subtitle(selection: Selection) -> list[str]:
     if not selection.lines:
         return [f"No runs for this figure. {HOLLOW}"]
     versions = ", ".join(dict.fromkeys(line.version for line in selection.lines))
-    lines = [f"Filled: {plain(selection.model)}, benchmark version {plain(versions)}. {HOLLOW}"]
+    model = plain(selection.shown.model(selection.model))
+    lines = [f"Filled: {model}, benchmark version {plain(versions)}. {HOLLOW}"]
     if selection.simulated:
         lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
     if any(line.is_mixed for line in selection.lines):
@@ -27,7 +28,9 @@ def not_shown(selection: Selection) -> list[str]:
     """Notes on models and defenses that are in the runs and not in the figure."""
     notes = []
     if selection.hidden:
-        notes.append(f"Not drawn: {plain(', '.join(selection.hidden))} (choose with --defense).")
+        hidden = ", ".join(map(selection.shown.defense, selection.hidden))
+        notes.append(f"Not drawn: {plain(hidden)} (choose with --defense).")
     if selection.others:
-        notes.append(f"Also in the runs: {plain(', '.join(selection.others))} (choose with --model).")
+        others = ", ".join(map(selection.shown.model, selection.others))
+        notes.append(f"Also in the runs: {plain(others)} (choose with --model).")
     return notes

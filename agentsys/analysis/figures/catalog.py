@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import figure2, figure3, figure4, table1_figure, tokens_figure
@@ -17,6 +17,7 @@ from agentsys.analysis.paper.lines import BENCHMARK
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.shown_names import AS_STORED, ShownNames
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,6 +84,7 @@ def make_figure(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     bare: bool = False,
+    shown: ShownNames = AS_STORED,
 ) -> Drawn:
     """Measure and draw.
 
@@ -92,6 +94,7 @@ def make_figure(
         wish: Whose runs to show.
         errors: What errored cases count as.
         bare: Whether title and notes are left out, for a paper.
+        shown: What it calls defenses and models; colours and markers stay those of the names in the runs.
 
     Returns:
         The figure and the numbers in it; `agentsys.analysis.figures.drawn.save` writes both.
@@ -99,9 +102,9 @@ def make_figure(
     Raises:
         ConfigError: If the runs do not have the model or a defense asked for, or hold nothing to draw.
     """
-    selection = kind.selection(cases, wish)
+    selection = replace(kind.selection(cases, wish), shown=shown)
     with styled():
-        marks = kind.marks(selection, errors)
+        marks = [_labelled(mark, shown) for mark in kind.marks(selection, errors)]
         if not marks:
             raise ConfigError(
                 f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
@@ -110,3 +113,8 @@ def make_figure(
         if bare:
             without_words(figure, simulated=any(mark.simulated for mark in marks))
         return Drawn(kind.name, figure, marks)
+
+
+def _labelled(mark: Mark, shown: ShownNames) -> Mark:
+    label = shown.series(mark.series)
+    return mark if label == mark.series else replace(mark, label=label)

@@ -67,7 +67,10 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     styles = looks(names)
     for place, (panel, mode) in enumerate(zip(axes, panels, strict=True)):
         _draw_panel(panel, [mark for mark in plotted if _mode(mark) == mode], styles)
-        panel.set_yticks(range(len(names)), [shown_name(name) for name in names] if place == 0 else [])
+        panel.set_yticks(
+            range(len(names)),
+            [shown_name(selection.shown.series(name)) for name in names] if place == 0 else [],
+        )
         panel.set(xlim=(-4, 104), ylim=(len(names) - 0.4, -0.8), xlabel="Targeted ASR, % (lower is safer)")
         if mode != PLAIN:
             panel_title(panel, shown_name(mode))

@@ -128,7 +128,7 @@ def _printed_cost() -> Iterator[Mark]:
 def _lacking(selection: Selection, plotted: Iterable[Mark], panel: str, why: str) -> list[str]:
     """A note on the defenses of the runs that a panel could not place."""
     placed = {mark.series for mark in plotted if mark.panel == panel and mark.origin != PAPER}
-    missing = [name for name, _ in selection.series() if name not in placed]
+    missing = [selection.shown.series(name) for name, _ in selection.series() if name not in placed]
     return [f"{why}: {', '.join(missing)}."] if missing else []
 
 

@@ -153,10 +153,11 @@ def _bar(axes: Axes, mark: Mark, place: float, look: Look) -> None:
 def _bar_name(shown: Sequence[Mark], name: str) -> str:
     """The defense and, on a second line, the change from short to long."""
     parts = {mark.x: mark.y for mark in shown if mark.series == name and mark.origin != PAPER}
+    called = shown_name(next(mark.name for mark in shown if mark.series == name))
     if set(parts) != {SHORT, LONG}:
-        return shown_name(name)
+        return called
     drop = relative_drop(parts[SHORT], parts[LONG])
-    return shown_name(name) + ("" if math.isnan(drop) else f"\n{-drop:+.1f}%")
+    return called + ("" if math.isnan(drop) else f"\n{-drop:+.1f}%")
 
 
 def _printed_drops() -> str:

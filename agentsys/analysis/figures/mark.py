@@ -43,6 +43,13 @@ class Mark:
     model: str = ""
     version: str = ""
     """Benchmark version(s) of the runs."""
+    label: str = ""
+    """What the figure calls the series, where that is something else."""
+
+    @property
+    def name(self) -> str:
+        """The series' name in the figure."""
+        return self.label or self.series
 
 
 COLUMNS = tuple(column.name for column in fields(Mark))

@@ -65,7 +65,7 @@ def point_labels(marks: Iterable[Mark], styles: Mapping[str, Look]) -> list[Labe
     ours = {mark.series for mark in listed if mark.origin != PAPER}
     return [
         Label(
-            shown_name(mark.series) + (" (paper)" if mark.origin == PAPER and mark.series in ours else ""),
+            shown_name(mark.name) + (" (paper)" if mark.origin == PAPER and mark.series in ours else ""),
             mark.x,
             mark.y,
             styles[mark.series].color,

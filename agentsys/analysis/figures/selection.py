@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import CaseRow
+from agentsys.records.shown_names import AS_STORED, ShownNames
 from agentsys.records.simulated_name import is_simulated, unmarked
 
 PAPER_MODEL = "gpt-4o-mini"
@@ -27,6 +28,8 @@ class Selection:
     """Models that are in the runs and not shown."""
     hidden: tuple[str, ...] = ()
     """Its defenses that are in the runs and not shown, for room or because others were asked for."""
+    shown: ShownNames = AS_STORED
+    """What the figure calls defenses and models."""
 
     @property
     def simulated(self) -> bool:

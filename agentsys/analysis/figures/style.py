@@ -70,18 +70,19 @@ _WELL_KNOWN = (
     "progent",
     "camel",
     "spotlighting",
-    "tool_filter",
     "prompt_sandwiching",
+    "tool_filter",
     "melon",
     "isolategpt",
     "piguard",
+    "phrase_detector",
     "protectai",
     "fides",
     "middleware",
     "instructional_prevention",
     "delimiters",
 )
-"""Series with a look that nobody else has."""
+"""Series with a look that nobody else has; in this order the quickstart's six have six colours."""
 _LOOKS = 210
 """Looks that differ in something: the least number that the lengths of markers, dashes and colours divide."""
 

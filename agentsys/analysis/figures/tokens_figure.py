@@ -43,7 +43,8 @@ def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Ma
 def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     """Two panels with one line per defense."""
     figure, panels = new_figure(2, 7.2, 3.9)
-    silent = [name for name, _ in selection.series() if name not in series_of(plotted)]
+    drawn = series_of(plotted)
+    silent = [selection.shown.series(name) for name, _ in selection.series() if name not in drawn]
     notes = [
         f"Whiskers: {CONFIDENCE:.0f}% intervals, user tasks resampled. Mean of prompt and completion tokens "
         f"per case, benign and attacked together; points of fewer than {FEWEST} cases are left out. "
