@@ -19,6 +19,7 @@ from agentsys.errors import ConfigError
 from agentsys.named_module import import_from
 
 if TYPE_CHECKING:
+    from agentsys.analysis.tables.output import Output
     from agentsys.audit.report import AuditReport
     from agentsys.audit.static.audit import Build
     from agentsys.records.names_file import Names
@@ -40,7 +41,8 @@ def audit(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs as well."
+            help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs as well; "
+            "caches=FOLDER compares files of injection texts instead."
         ),
     ] = None,
     form: FormatOption = OutputFormat.TABLE,
@@ -65,6 +67,9 @@ def audit(
     from agentsys.audit.report import audit_output
     from agentsys.records.names_file import Names
 
+    if any(text.startswith(_CACHES) for text in overrides or []):
+        put(_cached_texts(overrides or [], config_dir or [], plugin_path or []), form, out)
+        return
     said = Names(names)
     request = audit_request(overrides or [], config_dir or [], plugin_path or [])
     # Before the work is done: a file that is not there must not show after a minute.
@@ -114,8 +119,25 @@ def audit_request(
     return AuditRequest(build, made.name, made.version, runs)
 
 
+_CACHES = "caches="
+
+
+def _cached_texts(
+    overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path]
+) -> Output:
+    """Compare the files of one folder of injection texts."""
+    from agentsys.audit.cached_texts import cache_audit, cache_output
+
+    folders = [text for text in overrides if text.startswith(_CACHES)]
+    if len(folders) > 1 or any(text.startswith("runs=") for text in overrides):
+        raise ConfigError("caches= is an audit of its own, of one folder; leave the other folders out.")
+    others = [text for text in overrides if not text.startswith(_CACHES)]
+    request = audit_request(others, config_dirs, plugin_paths)
+    return cache_output(cache_audit(_folder(folders[0]), request.build()))
+
+
 def _folder(text: str) -> Path:
-    path = Path(text.removeprefix("runs=")).expanduser()
+    path = Path(text.partition("=")[2]).expanduser()
     if not path.exists():
         raise ConfigError(f"{text}: no such folder.")
     return path
