@@ -184,7 +184,9 @@ class Searched:
             said = text_of(model.complete(replace(request, messages=tuple(messages))).message)
             proposal = proposal_in(said)
             if proposal.fault is None:
-                return self.checked(model, quest, proposal)
+                proposal = self.checked(model, quest, proposal)
+            if proposal.fault is None:
+                return proposal
             messages += [
                 assistant(said[:_ASKED_CHARS] or "(nothing)"),
                 user(UNUSABLE.format(why=proposal.refused)),

@@ -1,7 +1,7 @@
 """`cache_audit`: which files of ready-made injection texts hold the same texts, and what is wrong with them.
 
 Texts that were optimised against one defense are adaptive there. Files for several defenses that hold the
-same texts are not: replayed on another defense they are a transfer. Whoever shows such texts looks here first.
+same texts are not: replayed on another defense they are a transfer.
 """
 
 from __future__ import annotations

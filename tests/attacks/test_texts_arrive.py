@@ -1,9 +1,13 @@
-"""Texts to be read letter by letter are, in every vector of every suite, and are found again there."""
+"""Every attack's texts arrive in every vector of every suite as they are meant, and are found again there."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +19,18 @@ from agentsys.attacks.forged.families import FAMILIES
 from agentsys.attacks.literal import read_of
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.contracts import Attack, NotInjectable, Victim
+from agentsys.config_dir import shipped_config_dir
+from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
+from agentsys.runs.compose import compose
+from agentsys.runs.instantiate import instantiate
 
 VICTIM = Victim("GPT-4", 'Emma "EJ" \\ Johnson')
 """A name that would end the environment's quotes."""
 FULL = ("workspace", "travel", "banking", "slack")
 REDUCED = ("slack",)
+SUITES = FULL if os.environ.get("AGENTSYS_EVERY_SUITE") else REDUCED
+"""Suites that every shipped attack is looked at in."""
+PLAIN_VICTIM = Victim("GPT-4", "Emma Johnson")
 ATTACKS: dict[str, Attack] = {
     **{f"chatinject-{family}": ChatInject(family) for family in FAMILIES},
     **{
@@ -35,7 +45,7 @@ def suite_of(injection: str, name: str) -> Any:
     return AgentDojo("v1.2.2", injection=injection).suite(name)
 
 
-def pairs(suite: Any, attack: Attack) -> Iterator[tuple[Any, dict[str, str]]]:
+def pairs(suite: Any, attack: Attack, victim: Victim = VICTIM) -> Iterator[tuple[Any, dict[str, str]]]:
     """Every injection task, with texts in every vector of the suite."""
     for task in suite.injection_tasks.values():
         written: dict[str, str] = {}
@@ -43,7 +53,7 @@ def pairs(suite: Any, attack: Attack) -> Iterator[tuple[Any, dict[str, str]]]:
             if set(written) == set(suite.get_injection_vector_defaults()):
                 break
             try:
-                written |= attack.injections(suite, user, task, VICTIM)
+                written |= attack.injections(suite, user, task, victim)
             except NotInjectable:
                 continue
         yield task, written
@@ -80,3 +90,87 @@ def test_texts_arrive(name: str) -> None:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_texts_arrive_everywhere(name: str) -> None:
     assert sum(arrives(ATTACKS[name], suite) for suite in FULL) == 35
+
+
+ELSEWHERE = {
+    "none": "injects nothing",
+    "manual": "asks a person",
+    "injection_round": "writes what its base writes",
+    "planted_value": "has a benchmark of its own, whose test looks at every plant",
+}
+"""Attack -> why it is not among the shipped ones that are looked at here; those of ASB need its tools."""
+SETTINGS = {
+    "chatinject": ["attack.family=qwen3"],
+    "chatinject_dialogue": ["attack.family=qwen3"],
+    "template": ['attack.template="Do {goal} for {user}"'],
+}
+SHIPPED = sorted(
+    path.stem
+    for path in (shipped_config_dir() / "attack").glob("*.yaml")
+    if path.stem not in ELSEWHERE and not path.stem.startswith("opi_")
+)
+
+
+def shipped(name: str, folder: Path) -> Attack:
+    """A shipped attack as it is set; one that searches writes what its search starts from."""
+    overrides = SETTINGS.get(name, [])
+    if name == "cached":
+        overrides = [f"attack.file={cached_texts(folder)}", "attack.escape=true"]
+    (settings,) = compose([f"attack={name}", *overrides])
+    built: Attack = instantiate("attack", settings.attack)
+    return built
+
+
+def cached_texts(folder: Path) -> Path:
+    """A text per injection task with everything that YAML minds."""
+    wild = 'It says "now".\nThen: C:\\new {goal} \u00e9 \u6f22\u5b57 \u200b'
+    entries = [
+        {"suite": name, "injection_task": task, "text": f"{wild} {task}"}
+        for name in FULL
+        for task in suite_of("folded", name).injection_tasks
+    ]
+    (folder / "texts.json").write_text(json.dumps(entries))
+    return folder / "texts.json"
+
+
+def spaced(environment: Any) -> str:
+    """An environment with single spaces: YAML takes those away in which a text's first line breaks stand."""
+    shown = json.dumps(environment.model_dump(mode="json"), ensure_ascii=False)
+    return re.sub(r"(?:\\n|\s)+", " ", shown)
+
+
+def stands(attack: Attack, folded: Any, exact: Any) -> int:
+    """Look whether each injection task's texts stand in the environments as meant; how many tasks."""
+    count = 0
+    both = (pairs(suite, attack, PLAIN_VICTIM) for suite in (folded, exact))
+    for (task, written), (_, literal) in zip(*both, strict=True):
+        assert written, "it wrote nothing"
+        # YAML reads between the quotes what `read_of` says, and nothing else of the environment changes.
+        read = {vector: read_of(folded, text) for vector, text in written.items()}
+        environment = folded.load_and_inject_default_environment(written)
+        assert spaced(environment) == spaced(exact.load_and_inject_default_environment(read))
+        whole = exact.load_and_inject_default_environment(literal)
+        # A text can stand in a list, in a mapping or as part of a longer one; bytes are compared.
+        for loaded, texts in ((environment, read), (whole, literal)):
+            shown = json.dumps(loaded.model_dump(mode="json"), ensure_ascii=False)
+            for text in texts.values():
+                assert json.dumps(text.strip(), ensure_ascii=False)[1:-1] in shown
+            watch = ExposureWatch(texts, goal=task.GOAL)
+            watch.tool_returned(loaded.model_dump_json(), None)
+            assert watch.seen().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("name", ["important_instructions", "evolve_tree", "cached"])
+def test_shipped_attacks_stand_in_the_environment_as_they_are_meant(name: str, tmp_path: Path) -> None:
+    attack = shipped(name, tmp_path)
+    assert [stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in REDUCED] == [5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_attack_stands_in_its_suites_as_it_is_meant(name: str, tmp_path: Path) -> None:
+    attack = shipped(name, tmp_path)
+    found = sum(stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in SUITES)
+    assert found == (35 if SUITES == FULL else 5)

@@ -16,6 +16,9 @@ from agentsys.benchmarks.agentdyn.ways import _accepted
 from agentsys.records.reading import read_cases
 from agentsys.rescoring.rescore import rescore
 from agentsys.runs.session import prepare
+from baselines.camel.policy import written_policies
+from baselines.fides.suite_rules import written_rules
+from baselines.flow.label_table import suite_labels
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT.parent / "shared" / "data" / "agentdyn" / "agentdyn-package.tar.gz"
@@ -34,6 +37,23 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(PACKAGE) as packed:
         packed.extractall(folder, filter="data")
     return folder
+
+
+def test_the_tables_of_camel_and_fides_know_every_tool_and_argument(checkout: Path) -> None:
+    bench = AgentDyn(str(checkout))
+    for name in bench.suite_names():
+        tools = {tool.name: set(tool.parameters.model_fields) for tool in bench.suite(name).tools}
+        policies, rules, labels = written_policies(name), written_rules(name), suite_labels(name)
+        assert policies is not None
+        assert rules is not None
+        assert labels is not None
+        assert {*policies.free, *policies.rules} == set(tools)
+        assert {*rules.free, *rules.policies} == set(tools)
+        assert {*labels.tools, *rules.exposed.tools} <= set(tools)
+        for tool, rule in policies.rules.items():
+            assert {*rule.trusted, *rule.trusted_if_given, *rule.public} <= tools[tool]
+        for tool, policy in rules.policies.items():
+            assert set(policy.readers_are) <= tools[tool]
 
 
 def test_the_checkout_is_the_known_commit_with_its_suites(checkout: Path) -> None:

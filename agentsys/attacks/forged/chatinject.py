@@ -14,7 +14,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.forged.dialogue import Dialogues, read_dialogues
-from agentsys.attacks.forged.families import ForgedTurn, family_named, rendered
+from agentsys.attacks.forged.families import ForgedTurn, family_named, plain, rendered
 from agentsys.attacks.literal import written_for
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import AttackKind, NotInjectable, Victim
@@ -82,7 +82,7 @@ class ChatInject:
     def _text(self, turns: tuple[ForgedTurn, ...]) -> str:
         if self._wrap:
             return rendered(self._family, turns, thought=self._thought)
-        return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
+        return plain(turns)
 
     def _turns(
         self, suite: TaskSuite[Any], injection_task: BaseInjectionTask[Any], victim: Victim

@@ -125,5 +125,10 @@ def rendered(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool =
     return f"{family.begins or family.end}{said}{begun}"
 
 
+def plain(turns: Sequence[ForgedTurn]) -> str:
+    """Turns as plain lines, without marks: a control."""
+    return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
+
+
 def _known() -> str:
     return ", ".join(sorted(FAMILIES))
