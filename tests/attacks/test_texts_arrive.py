@@ -134,9 +134,12 @@ def cached_texts(folder: Path) -> Path:
 
 
 def spaced(environment: Any) -> str:
-    """An environment with single spaces: YAML takes those away in which a text's first line breaks stand."""
+    """An environment with single spaces, and without sizes of files, which count them.
+
+    YAML folds the spaces away that a text's first line break stands behind.
+    """
     shown = json.dumps(environment.model_dump(mode="json"), ensure_ascii=False)
-    return re.sub(r"(?:\\n|\s)+", " ", shown)
+    return re.sub(r"(?:\\n|\s)+", " ", re.sub(r'"size": \d+', '"size": 0', shown))
 
 
 def stands(attack: Attack, folded: Any, exact: Any) -> int:
