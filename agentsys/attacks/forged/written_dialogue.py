@@ -7,7 +7,7 @@ the marks of the attacked model's family or plain, with a kind of persuasion. Ev
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,10 +99,13 @@ class WrittenDialogue(Searched):
         """Dialogue after dialogue, to the first that succeeds."""
         made = [target.attempt(Place(1, 1, None), lambda model: self.first(model, quest))]
         while not self.ends(made[0]) and not made[-1].success and len(made) < self.budget:
-            request = self._request(quest, len(made) + 1)
-            place = Place(len(made) + 1, 1, None)
-            made.append(target.attempt(place, lambda model, asked=request: self.asked(model, quest, asked)))
+            number = len(made) + 1
+            made.append(target.attempt(Place(number, 1, None), self._sample(quest, number)))
         return made
+
+    def _sample(self, quest: Quest, number: int) -> Callable[[ChatModel], Proposal]:
+        request = self._request(quest, number)
+        return lambda model: self.asked(model, quest, request)
 
     def checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
         """The dialogue as it is forged; refused, and asked for again, where it has other turns."""
