@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.ledger import Ledger
+from agentsys.models.batches.crew import Crew
 from agentsys.models.chat import Usage
 
 
@@ -96,3 +97,5 @@ class Books:
 
     meter: Meter
     ledger: Ledger | None = None
+    crew: Crew = field(default_factory=Crew)
+    """The threads that run its cases."""

@@ -2,17 +2,21 @@
 
 `Recorded(ByRole(Blamed(Retried(Cached(Booked(provider))))))`: what the defense sees is booked once, roles may
 go to different models, a bug in an adapter is not taken for the defense's, a hit of the cache is no attempt,
-and every request that is sent is in the ledger.
+and every request that is sent is in the ledger. With `batch`, `Batched` stands around the provider.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError
+from agentsys.models.batches.collector import Collector
+from agentsys.models.batches.crew import Crew
+from agentsys.models.batches.door import Batchable
+from agentsys.models.batches.journal import BatchJournal
 from agentsys.models.card import ModelCard, model_card, plain_node
 from agentsys.models.chat import (
     ChatModel,
@@ -25,8 +29,9 @@ from agentsys.models.chat import (
 )
 from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
+from agentsys.models.wrappers.batched import Batched
 from agentsys.models.wrappers.booked import Booked
-from agentsys.models.wrappers.cache import Cached, ReplyStore
+from agentsys.models.wrappers.cache import Cached, ReplyStore, RequestKeys, digest
 from agentsys.models.wrappers.recorded import Recorded
 from agentsys.models.wrappers.retry import ONCE, Gate, Retried, RetryPolicy
 
@@ -96,6 +101,8 @@ class _Part:
     model_id: str = ""
     """The provider's id of it; empty where it has none (scripted models)."""
     gate: Gate = field(default_factory=Gate)
+    collector: Collector | None = None
+    """Where requests go that are sent in batches; None: each is sent by itself."""
 
     @property
     def server(self) -> ChatModel | None:
@@ -107,15 +114,19 @@ class _Part:
     def for_scene(self, scene: Scene) -> ChatModel:
         scripted = isinstance(self.provider, SceneModel)
         provider = self.provider.for_scene(scene) if isinstance(self.provider, SceneModel) else self.provider
-        model: ChatModel = Booked(provider, sent=not scripted)
+        identity = {**self.identity, "again": scene.again} if scene.again else self.identity
+        keys = RequestKeys(identity, scene.epoch, role_matters=bool(self.identity.get("send_role")))
+        model: ChatModel = Booked(self._sending(provider, keys, scene), sent=not scripted)
         if self.store is not None and not scripted:
-            role_matters = bool(self.identity.get("send_role"))
-            identity = {**self.identity, "again": scene.again} if scene.again else self.identity
-            model = Cached(
-                model, self.store, identity, scene.epoch, role_matters=role_matters, keeper=provider
-            )
+            model = Cached(model, self.store, keys, keeper=provider)
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
         return Blamed(Retried(model, policy, gate=self.gate))
+
+    def _sending(self, provider: ChatModel, keys: RequestKeys, scene: Scene) -> ChatModel:
+        if self.collector is None or self.card.batch is None or not isinstance(provider, Batchable):
+            return provider
+        alone = scene if self.store is None else None
+        return Batched(provider, self.collector, self.card.batch.price, keys, alone)
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,12 @@ class ModelStack:
         if self.roles:
             model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return Recorded(model)
+
+    def settle_batches(self) -> None:
+        """Forget the batches that have ended, once every case that asked for them is stored."""
+        for part in (self.main, *self.roles.values()):
+            if part.collector is not None:
+                part.collector.settle()
 
     def servers(self, but: Collection[str] = ()) -> list[ChatModel]:
         """Every model behind it that has a server, for a look before the run.
@@ -189,6 +206,15 @@ class ModelStack:
         return provider.recorded_results(scene) if isinstance(provider, RecordedInjections) else ()
 
 
+@dataclass(frozen=True)
+class BatchRoom:
+    """What a run lends to models whose requests go out in batches."""
+
+    folder: Path
+    """Folder of their journals."""
+    crew: Crew
+
+
 def _as_it_is(model: ChatModel) -> ChatModel:
     return model
 
@@ -199,6 +225,7 @@ def build_stack(
     cache_dir: Path | None,
     load_model: Callable[[str], Mapping[str, Any]],
     finish: Callable[[ChatModel], ChatModel] = _as_it_is,
+    batches: BatchRoom | None = None,
 ) -> ModelStack:
     """Build a model from its YAML.
 
@@ -207,21 +234,41 @@ def build_stack(
         cache_dir: The folder that replies are kept in; None switches every cache off.
         load_model: Gives the YAML of another model by name, for `roles`.
         finish: Applied to each provider once it is built (hands a playbook to the simulated model).
+        batches: For models with `batch`; None: their requests go out one by one all the same.
 
     Raises:
         ConfigError: If anything in a YAML is wrong or a key is missing.
     """
     store = None if cache_dir is None else ReplyStore(cache_dir)
-    main = _part(node, store, finish)
-    others = {name: _part(load_model(name), store, finish) for name in sorted(set(main.card.roles.values()))}
+    main = _part(node, store, finish, batches)
+    if main.card.batch is not None and not isinstance(main.provider, Batchable):
+        raise ConfigError(
+            f"Model '{main.card.name}' has no batches: only OpenAI's and Anthropic's models have; "
+            "set model.batch=null."
+        )
+    wanted = sorted(set(main.card.roles.values()))
+    others = {name: _part(_as_main(load_model(name), main.card), store, finish, batches) for name in wanted}
     return ModelStack(main, {role: others[name] for role, name in main.card.roles.items()})
 
 
+def _as_main(node: Mapping[str, Any], main: ModelCard) -> Mapping[str, Any]:
+    """A role's model sends in batches as the main one does, unless its YAML says otherwise."""
+    return node if node.get("batch") is not None or main.batch is None else {**node, "batch": main.batch}
+
+
 def _part(
-    node: Mapping[str, Any], store: ReplyStore | None, finish: Callable[[ChatModel], ChatModel]
+    node: Mapping[str, Any],
+    store: ReplyStore | None,
+    finish: Callable[[ChatModel], ChatModel],
+    batches: BatchRoom | None,
 ) -> _Part:
     fields = plain_node(node)
     card = model_card(fields)
     provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
-    return _Part(card, provider, identity(fields), store if card.cache else None, asked)
+    known = identity(fields)
+    part = _Part(card, provider, known, store if card.cache else None, asked)
+    if card.batch is None or batches is None or not isinstance(provider, Batchable):
+        return part
+    journal = BatchJournal(batches.folder / digest(known)[:16])
+    return replace(part, collector=Collector(provider.batch_door(), card.batch, journal, batches.crew))

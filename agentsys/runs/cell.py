@@ -20,7 +20,7 @@ from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
-from agentsys.models.build import ModelStack, build_stack
+from agentsys.models.build import BatchRoom, ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.runs.forecast import check_forecast
 from agentsys.runs.instantiate import instantiate, kept_folders
@@ -98,6 +98,11 @@ class CellBuilder:
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
 
+    @property
+    def _batch_room(self) -> BatchRoom | None:
+        """None in a rehearsal."""
+        return None if self._books is None else BatchRoom(self._store.own / "batches", self._books.crew)
+
     def _model_lacks(self, settings: Settings) -> Unavailable | None:
         model = model_node(settings)
         key = f"needs:{model!r}"
@@ -147,6 +152,9 @@ class CellBuilder:
                 cache_dir=self._store.own / "cache",
                 load_model=self._load_model,
                 finish=scripting(benchmark, [defense, attack]),
+                batches=None
+                if self._books is None
+                else BatchRoom(self._store.own / "batches", self._books.crew),
             )
         stack: ModelStack = self._built[key]
         return stack

@@ -100,10 +100,10 @@ def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> Co
         weighed = [(runs, *item) for sample in samples for item in sample.items()]
         for weight, role, usage in [*weighed, *attacker_usage(jobs)]:
             tokens += weight * (usage.prompt + usage.completion)
-            price = cards.get(card.roles.get(role, ""), card).price
-            spent = cost_usd(Usage(usage.prompt, usage.completion), price)
+            asked = cards.get(card.roles.get(role, ""), card)
+            spent = cost_usd(Usage(usage.prompt, usage.completion), asked.price)
             known = known and spent is not None
-            cost += weight * (spent or 0.0)
+            cost += weight * (spent or 0.0) * (1.0 if asked.batch is None else asked.batch.price)
     return CostEstimate(round(tokens), cost if known else None)
 
 

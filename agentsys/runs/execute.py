@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -317,7 +318,8 @@ def _place(record: CaseRecord) -> tuple[str | None, str]:
 def _run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims) -> _Done | None:
     """None: the run is ending, and the case's search stopped before it was done."""
     try:
-        done = finish_case(job, store, searches)
+        with nullcontext() if job.cell.books is None else job.cell.books.crew.at_work():
+            done = finish_case(job, store, searches)
         store.write(done.record, done.agentdojo)
     except SearchStopped:
         return None

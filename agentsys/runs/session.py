@@ -80,9 +80,12 @@ class Session:
             workers = self.settings[0].executor.workers
             meter = None if self.books is None else self.books.meter
             todo = self.plan.todo
-            return execute(
+            outcome = execute(
                 todo, workers=workers, store=self.store, claims=claims, listener=listener, meter=meter
             )
+            for stack in {id(job.cell.stack): job.cell.stack for job in todo}.values():
+                stack.settle_batches()
+            return outcome
 
     def without(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""

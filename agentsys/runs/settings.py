@@ -22,6 +22,7 @@ from agentsys.models.secrets import masked
 NOT_IDENTITY = {
     "model": {
         "api_key_env",
+        "batch",
         "cache",
         "chat_family",
         "context_tokens",

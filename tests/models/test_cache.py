@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.cache import Cached, ReplyStore, _reply_from, _reply_to
+from agentsys.models.wrappers.cache import Cached, ReplyStore, RequestKeys, _reply_from, _reply_to
 
 CALL = FunctionCall(function="f", args={"a": [1, {"b": None}]}, id="c1")
 REPLY = ChatReply(assistant("hm", [CALL]), Usage(3, 2, 1, 1), cost_usd=0.5, model_id="m-1")
@@ -42,8 +42,8 @@ def said(cached: Cached, request: ChatRequest = ASK) -> str:
 
 def test_second_run_of_a_case_asks_nothing_and_pays_nothing(tmp_path: Path) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    first = Cached(model, store, {"model_id": "x"}).complete(ASK)
-    second = Cached(model, store, {"model_id": "x"}).complete(ASK)
+    first = Cached(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
+    second = Cached(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
     assert model.asked == 1
     assert (first.from_cache, first.cost_usd) == (False, 0.5)
     assert (second.from_cache, second.cost_usd, second.attempts) == (True, 0.0, 0)
@@ -52,9 +52,9 @@ def test_second_run_of_a_case_asks_nothing_and_pays_nothing(tmp_path: Path) -> N
 
 def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    once = Cached(model, store, {})
+    once = Cached(model, store, RequestKeys({}))
     assert [said(once), said(once), said(once)] == ["1", "2", "3"]
-    again = Cached(model, store, {})
+    again = Cached(model, store, RequestKeys({}))
     assert [said(again), said(again), said(again), said(again)] == ["1", "2", "3", "4"]
 
 
@@ -74,18 +74,18 @@ def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> N
 )
 def test_another_request_is_another_reply(tmp_path: Path, changed: dict[str, Any]) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    said(Cached(model, store, {}))
-    assert said(Cached(model, store, {}), replace(ASK, **changed)) == "2"
+    said(Cached(model, store, RequestKeys({})))
+    assert said(Cached(model, store, RequestKeys({})), replace(ASK, **changed)) == "2"
 
 
 def test_another_model_or_epoch_is_another_reply_and_another_role_is_not(tmp_path: Path) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    assert said(Cached(model, store, {"model_id": "a"})) == "1"
-    assert said(Cached(model, store, {"model_id": "b"})) == "2"
-    assert said(Cached(model, store, {"model_id": "a"}, epoch=1)) == "3"
+    assert said(Cached(model, store, RequestKeys({"model_id": "a"}))) == "1"
+    assert said(Cached(model, store, RequestKeys({"model_id": "b"}))) == "2"
+    assert said(Cached(model, store, RequestKeys({"model_id": "a"}, epoch=1))) == "3"
     worker = replace(ASK, role="worker")
-    assert said(Cached(model, store, {"model_id": "a"}), worker) == "1"
-    assert said(Cached(model, store, {"model_id": "a"}, role_matters=True), worker) == "4"
+    assert said(Cached(model, store, RequestKeys({"model_id": "a"})), worker) == "1"
+    assert said(Cached(model, store, RequestKeys({"model_id": "a"}, role_matters=True)), worker) == "4"
 
 
 def test_errors_and_empty_replies_are_not_stored(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_errors_and_empty_replies_are_not_stored(tmp_path: Path) -> None:
 
     store = ReplyStore(tmp_path)
     with pytest.raises(ModelError):
-        Cached(Failing(), store, {}).complete(ASK)
-    silent = Cached(Silent(), store, {})
+        Cached(Failing(), store, RequestKeys({})).complete(ASK)
+    silent = Cached(Silent(), store, RequestKeys({}))
     silent.complete(ASK)
     silent.complete(ASK)
     assert list(tmp_path.rglob("*")) == []
-    assert said(Cached(Numbered(), store, {})) == "1"
+    assert said(Cached(Numbered(), store, RequestKeys({}))) == "1"
 
 
 KEPT = b'{"message":{"role":"assistant","content":[{"type":"text","content":"1"}],"tool_calls":null},'
@@ -128,10 +128,10 @@ WRONG_INSIDE = [
 
 def test_the_kept_form_that_the_wrong_ones_are_made_from_is_a_hit(tmp_path: Path) -> None:
     store = ReplyStore(tmp_path)
-    Cached(Numbered(), store, {}).complete(ASK)
+    Cached(Numbered(), store, RequestKeys({})).complete(ASK)
     (file,) = tmp_path.rglob("*.json")
     file.write_bytes(KEPT + REST)
-    assert Cached(Numbered(), store, {}).complete(ASK).from_cache
+    assert Cached(Numbered(), store, RequestKeys({})).complete(ASK).from_cache
 
 
 def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
             return ChatReply(assistant(None, [FunctionCall(function="pay", args={"amount": 10**30})]))
 
     store = ReplyStore(tmp_path)
-    Cached(Rich(), store, {}).complete(ASK)
-    again = Cached(Rich(), store, {}).complete(ASK)
+    Cached(Rich(), store, RequestKeys({})).complete(ASK)
+    again = Cached(Rich(), store, RequestKeys({})).complete(ASK)
     assert again.from_cache
     assert (again.message["tool_calls"] or [])[0].args == {"amount": 10**30}
 
@@ -151,19 +151,19 @@ def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
 )
 def test_a_broken_file_is_a_miss_and_is_replaced(tmp_path: Path, junk: bytes) -> None:
     store = ReplyStore(tmp_path)
-    Cached(Numbered(), store, {}).complete(ASK)
+    Cached(Numbered(), store, RequestKeys({})).complete(ASK)
     (file,) = tmp_path.rglob("*.json")
     file.write_bytes(junk)
     model = Numbered()
-    assert not Cached(model, store, {}).complete(ASK).from_cache
-    assert Cached(model, store, {}).complete(ASK).from_cache
+    assert not Cached(model, store, RequestKeys({})).complete(ASK).from_cache
+    assert Cached(model, store, RequestKeys({})).complete(ASK).from_cache
 
 
 def test_a_disk_that_takes_nothing_costs_no_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with caplog.at_level(logging.WARNING):
-        assert said(Cached(Numbered(), ReplyStore(blocked / "cache"), {})) == "1"
+        assert said(Cached(Numbered(), ReplyStore(blocked / "cache"), RequestKeys({}))) == "1"
     assert "could not be cached" in caplog.text
 
 
@@ -178,8 +178,8 @@ def test_what_a_provider_must_remember_is_stored_with_the_reply(tmp_path: Path) 
             self.memory = keepsake
 
     store, later = ReplyStore(tmp_path), Remembering()
-    Cached(Remembering(), store, {}).complete(ASK)
-    Cached(later, store, {}).complete(ASK)
+    Cached(Remembering(), store, RequestKeys({})).complete(ASK)
+    Cached(later, store, RequestKeys({})).complete(ASK)
     assert (later.asked, later.memory) == (0, {"c1": "signature"})
 
 

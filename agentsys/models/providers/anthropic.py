@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from agentsys.models.batches.door import BatchDoor
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
+from agentsys.models.providers.anthropic_batches import AnthropicBatches
 from agentsys.models.providers.anthropic_wire import (
     calls_without_thinking,
     read_reply,
@@ -58,6 +60,10 @@ class AnthropicModel(PostingModel):
         # The SDK's own `post` also because, for `messages.create`, 2.x has no `temperature` keyword any more
         # and 0.125 refuses large `max_tokens` without streaming.
         return "/v1/messages"
+
+    def batch_door(self) -> BatchDoor:
+        """Anthropic's Message Batches, under the same address."""
+        return AnthropicBatches(self._client, self._key)
 
     def _connected(self) -> Any:
         import anthropic  # 1.5 s of CPU: only where a model is really built

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models import text_tools
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
+from agentsys.models.batches.door import BatchDoor
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
 from agentsys.models.providers import openai_wire, responses_wire
+from agentsys.models.providers.openai_batches import OpenAIBatches
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.text_tools import PROTOCOLS, ProtocolName, ToolRole
@@ -38,6 +41,10 @@ class OpenAIModel(PostingModel):
     """Whether `<think>` at the beginning of a text is taken for thoughts, for servers without a reasoning
     parser; with chat completions."""
 
+    prompt_cache: bool = False
+    """Whether requests say which conversation they belong to (`prompt_cache_key`), so that the provider sends
+    them where their beginning is in its cache. Replies are the same."""
+
     tools: Literal["native", "text"] = "native"
     """Whether tools go through the server's own tool calls, or through text: told in the system message, with
     calls read from what the model writes. For servers without a parser for the model, and for models that
@@ -63,6 +70,10 @@ class OpenAIModel(PostingModel):
     def _path(self) -> str:
         return "/responses" if self.api == "responses" else "/chat/completions"
 
+    def batch_door(self) -> BatchDoor:
+        """OpenAI's Batch API, under the same address."""
+        return OpenAIBatches(self._client, f"/v1{self._path}", self._key)
+
     def _connected(self) -> Any:
         import openai  # 0.9 s of CPU: only where a model is really built
 
@@ -84,6 +95,8 @@ class OpenAIModel(PostingModel):
 
     def _body(self, request: ChatRequest) -> bytes:
         body = self._response(request) if self.api == "responses" else self._completion(request)
+        if self.prompt_cache:
+            body["prompt_cache_key"] = _conversation(request)
         body.update(self._fixed)
         if not request.tools or self.tools == "text":
             return encode(body)
@@ -130,3 +143,11 @@ class OpenAIModel(PostingModel):
         if request.reply_schema is not None:
             body["text"] = responses_wire.text_format(request.reply_schema)
         return body
+
+
+def _conversation(request: ChatRequest) -> str:
+    """One word for a conversation: what it was opened with, by whom; 32 hex digits."""
+    texts = [text_of(message) for message in request.messages]
+    opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)
+    said = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
+    return hashlib.sha256(encode(said)).hexdigest()[:32]

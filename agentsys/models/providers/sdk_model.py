@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from agentsys.errors import Unavailable
+from agentsys.models.batches.door import BatchDoor, BatchLine
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ModelError
 from agentsys.models.price import Price, cut_reply
@@ -70,8 +71,20 @@ class SdkModel(ABC):
             ModelError: If it fails or the reply is not one; `CUT_REPLY` if it is not whole.
             ConfigError: If the model does not take one of the YAML's settings.
         """
+        return self.answered(request, lambda: self._send(request))
+
+    def answered(self, request: ChatRequest, fetch: Callable[[], Any]) -> ChatReply:
+        """Read the reply to a request.
+
+        Args:
+            request: The request.
+            fetch: Gives the SDK's answer, or raises what went wrong.
+
+        Raises:
+            ModelError, ConfigError: As `complete` does.
+        """
         try:
-            answer = self._send(request)
+            answer = fetch()
         except Exception as error:  # noqa: BLE001 - translated, or raised again
             found = self._translated(error)
             refused = refused_field(self.name, found) if isinstance(found, ModelError) else None
@@ -139,6 +152,14 @@ class PostingModel(SdkModel):
     @abstractmethod
     def _body(self, request: ChatRequest) -> bytes:
         """The request's body, as JSON."""
+
+    def batch_line(self, custom_id: str, request: ChatRequest) -> BatchLine:
+        """A request as one of a batch."""
+        return BatchLine(custom_id, self._body(request), self._role_header(request))
+
+    @abstractmethod
+    def batch_door(self) -> BatchDoor:
+        """The vendor's batches."""
 
     def _send(self, request: ChatRequest) -> bytes:
         headers = {"Content-Type": "application/json", **self._role_header(request)}

@@ -75,6 +75,37 @@ class ReplyStore:
         return self.folder / key[:2] / f"{key[2:]}.json"
 
 
+class RequestKeys:
+    """Names the requests of one case: equal ones that were served count up. Made anew for each case.
+
+    Args:
+        identity: Everything about the model and its settings that its replies depend on.
+        epoch: The case's repetition: epochs do not share replies.
+        role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
+    """
+
+    def __init__(self, identity: Mapping[str, Any], epoch: int = 0, *, role_matters: bool = False) -> None:
+        self._settled = digest([_FORMAT, identity, epoch])
+        self._role_matters = role_matters
+        self._lock = threading.Lock()
+        self._served: Counter[str] = Counter()
+
+    def next(self, request: ChatRequest) -> tuple[str, str]:
+        """(key of a request, what `served` wants to hear of it)."""
+        role = request.role if self._role_matters else None
+        settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
+        if request.logprobs:
+            settings.append(request.logprobs)
+        messages = [_plain_message(message) for message in request.messages]
+        same = digest([self._settled, messages, _TOOLS.get(request.tools), settings])
+        return digest([same, self._served[same]]), same
+
+    def served(self, same: str) -> None:
+        """Count a request that got its reply."""
+        with self._lock:
+            self._served[same] += 1
+
+
 class Cached:
     """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
 
@@ -85,29 +116,17 @@ class Cached:
     Args:
         model: The model to ask.
         store: The store of replies.
-        identity: Everything about the model and its settings that its replies depend on.
-        epoch: The case's repetition: epochs do not share replies.
-        role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
+        keys: The keys of this case's requests.
         keeper: The object whose `Keepsakes` go along with replies; None: the model.
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        store: ReplyStore,
-        identity: Mapping[str, Any],
-        epoch: int = 0,
-        *,
-        role_matters: bool = False,
-        keeper: object = None,
+        self, model: ChatModel, store: ReplyStore, keys: RequestKeys, *, keeper: object = None
     ) -> None:
         self.model = model
         self._keeper = model if keeper is None else keeper
         self._store = store
-        self._settled = _digest([_FORMAT, identity, epoch])
-        self._role_matters = role_matters
-        self._lock = threading.Lock()
-        self._served: Counter[str] = Counter()
+        self._keys = keys
 
     @property
     def name(self) -> str:
@@ -120,25 +139,15 @@ class Cached:
         Raises:
             ModelError: If the wrapped model raises it.
         """
-        same = self._request_key(request)
-        key = _digest([same, self._served[same]])
+        key, same = self._keys.next(request)
         stored = self._read(key)
         reply = stored or self.model.complete(request)
         if is_empty(reply):
             return reply
-        with self._lock:
-            self._served[same] += 1
+        self._keys.served(same)
         if stored is None:
             self._write(key, reply)
         return reply
-
-    def _request_key(self, request: ChatRequest) -> str:
-        role = request.role if self._role_matters else None
-        settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
-        if request.logprobs:
-            settings.append(request.logprobs)
-        messages = [_plain_message(message) for message in request.messages]
-        return _digest([self._settled, messages, _TOOLS.get(request.tools), settings])
 
     def _read(self, key: str) -> ChatReply | None:
         value = self._store.get(key)
@@ -168,12 +177,13 @@ def _plain_message(message: Any) -> dict[str, Any]:
     )
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """Hash of a value, as JSON."""
     return hashlib.sha256(encode(value)).hexdigest()
 
 
 def _tools_digest(tools: Sequence[ToolSpec]) -> str:
-    return _digest([[tool.name, tool.description, tool.parameters] for tool in tools])
+    return digest([[tool.name, tool.description, tool.parameters] for tool in tools])
 
 
 _TOOLS = ToolLists(_tools_digest)

@@ -78,7 +78,7 @@ def test_a_malformed_body_is_a_400_in_the_vendors_format(
         ("/v1/embeddings", {}, "openai"),
         ("/v1/responses/resp_1/cancel", {}, "openai"),
         ("/v1/complete", {"anthropic-version": "2023-06-01"}, "anthropic"),
-        ("/v1/messages/batches", {}, "anthropic"),
+        ("/v1/messages/count_tokens", {}, "anthropic"),
         ("/v1/models/m:embedContent", {}, "gemini"),
     ],
 )

@@ -1,0 +1,166 @@
+"""`AnthropicBatches`: Anthropic's Message Batches: all requests in one body, results as JSON lines.
+
+The vendor keeps no word of ours with a batch, and custom ids are told only with the results. So a batch whose
+answer was lost is looked for among those of its time and size, and known for ours once it has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from agentsys.models.batches.door import BatchLine, Outcome
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.providers.batch_lines import (
+    CLOCKS_DIFFER_S,
+    answers,
+    cancelled,
+    expired,
+    gone,
+    is_unknown,
+    without_batches,
+)
+from agentsys.models.providers.sdk_errors import as_model_errors, http_error
+from agentsys.models.providers.wire_text import encode, malformed, mapping_of, read_json
+
+_PATH = "/v1/messages/batches"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_PAGE = 100
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class AnthropicBatches:
+    """Batches of one model.
+
+    Args:
+        client: The SDK's client.
+        key: The key in use, to be cut out of whatever is kept.
+    """
+
+    def __init__(self, client: Any, key: str | None) -> None:
+        self._client, self._key = client, key
+
+    def submit(self, lines: Sequence[BatchLine], mark: str) -> str:
+        """Send a batch.
+
+        Raises:
+            ModelError: If it was refused, or nobody knows.
+            ConfigError: If this server has no batches.
+        """
+        # The bodies are encoded already; the SDK's own call would walk through all of them once more.
+        content = b'{"requests":[' + b",".join(map(_item, lines)) + b"]}"
+        options = {"headers": {"Content-Type": "application/json"}}
+        try:
+            with as_model_errors():
+                data = self._client.post(_PATH, cast_to=bytes, content=content, options=options)
+        except ModelError as error:
+            raise without_batches(error) from None
+        return _known_id(mapping_of(read_json(data, self._key)).get("id"))
+
+    def find(self, mark: str, custom_ids: Sequence[str], since: float) -> str | None:
+        """Look for a batch with these requests.
+
+        Raises:
+            ModelError: If that cannot be told now: one that may be it has not ended.
+            ConfigError: If this server has no batches.
+        """
+        try:
+            with as_model_errors():
+                return self._found(custom_ids, since)
+        except ModelError as error:
+            raise without_batches(error) from None
+
+    def _found(self, custom_ids: Sequence[str], since: float) -> str | None:
+        open_yet = ""
+        for batch in self._client.messages.batches.list(limit=_PAGE):
+            if _created(batch) < since - CLOCKS_DIFFER_S:
+                break  # the newest come first
+            if _size(batch) != len(custom_ids):
+                continue
+            if batch.processing_status != "ended":
+                open_yet = str(batch.id)
+            elif self._answered(_known_id(batch.id), custom_ids):
+                return str(batch.id)
+        if open_yet:
+            raise ModelError(ErrorKind.TIMEOUT, f"batch {open_yet} may be ours; it has not ended")
+        return None
+
+    def _answered(self, batch_id: str, custom_ids: Sequence[str]) -> bool:
+        return any(True for _ in answers(self._results(batch_id), set(custom_ids), self._key))
+
+    def _results(self, batch_id: str) -> bytes:
+        # Not from the address that the batch names: the key goes to no other server.
+        data: bytes = self._client.get(f"{_PATH}/{batch_id}/results", cast_to=bytes)
+        return data
+
+    def collect(self, batch_id: str, custom_ids: Sequence[str]) -> Mapping[str, Outcome] | None:
+        """Give what came of every request, by custom id; None while the batch is under way.
+
+        Raises:
+            ModelError: If that cannot be told now.
+        """
+        try:
+            with as_model_errors():
+                batch = self._client.messages.batches.retrieve(_known_id(batch_id))
+                if getattr(batch, "processing_status", None) != "ended":
+                    return None
+                told = answers(self._results(batch_id), set(custom_ids), self._key)
+                return {name: self._outcome(mapping_of(answer.get("result"))) for name, answer in told}
+        except ModelError as error:
+            if not is_unknown(error):
+                raise
+            return dict.fromkeys(custom_ids, gone(batch_id))
+
+    def _outcome(self, result: Mapping[str, Any]) -> Outcome:
+        match result.get("type"):
+            case "succeeded":
+                return encode(result.get("message"))
+            case "expired":
+                return expired()
+            case "canceled":
+                return cancelled()
+        error = mapping_of(result.get("error"))
+        kind = mapping_of(error.get("error")).get("type")
+        return http_error(_STATUS.get(str(kind), 500), error, None, self._key)
+
+
+def _item(line: BatchLine) -> bytes:
+    about: dict[str, Any] = {"custom_id": line.custom_id}
+    if line.headers:
+        about["headers"] = dict(line.headers)
+    return encode(about)[:-1] + b',"params":' + line.body + b"}"
+
+
+def _known_id(found: object) -> str:
+    """A batch's id, fit to stand in a path.
+
+    Raises:
+        ModelError: If it is not.
+    """
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise malformed("the provider gave a batch without a usable id")
+    return found
+
+
+def _created(batch: Any) -> float:
+    at = getattr(batch, "created_at", None)
+    return at.timestamp() if isinstance(at, datetime) else float("inf")
+
+
+def _size(batch: Any) -> int:
+    counts = batch.request_counts
+    parts = (counts.processing, counts.succeeded, counts.errored, counts.canceled, counts.expired)
+    return sum(part for part in parts if isinstance(part, int))
