@@ -54,7 +54,7 @@ class _Sent:
 
 
 @dataclass(frozen=True)
-class Handed:
+class BatchAnswer:
     """What came of a request."""
 
     outcome: Outcome
@@ -82,7 +82,7 @@ class Collector:
         self._ended: list[BatchEntry] = []
         self._thread: threading.Thread | None = None
 
-    def answer(self, line: BatchLine) -> Handed:
+    def answer(self, line: BatchLine) -> BatchAnswer:
         """Wait for what comes of a request, which may take a day.
 
         Two requests of one custom id are one, of an earlier process too; after an error it is sent again.
@@ -111,17 +111,17 @@ class Collector:
             self._journal.settle(self._ended)
             self._ended.clear()
 
-    def _handed(self, slot: _Slot) -> Handed:
+    def _handed(self, slot: _Slot) -> BatchAnswer:
         if isinstance(slot.outcome, Exception) and not isinstance(slot.outcome, ModelError):
             raise slot.outcome
         assert slot.outcome is not None
         if isinstance(slot.outcome, ModelError):
-            return Handed(_own(slot.outcome), False)
+            return BatchAnswer(_own(slot.outcome), False)
         with self._changed:
             before, slot.taken = slot.taken, True
             if not before and slot.entry is not None:
                 self._journal.took(slot.entry, slot.custom_id)
-        return Handed(slot.outcome, before)
+        return BatchAnswer(slot.outcome, before)
 
     def _of_earlier_processes(self) -> list[_Sent]:
         found = []

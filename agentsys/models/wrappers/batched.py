@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 from typing import Any
 
-from agentsys.models.batches.collector import Collector, Handed
+from agentsys.models.batches.collector import BatchAnswer, Collector
 from agentsys.models.batches.door import Batchable
 from agentsys.models.chat import ChatReply, ChatRequest, Scene, Usage
 from agentsys.models.errors import ModelError
@@ -66,7 +66,7 @@ class Batched:
         key, _ = self._keys.next(request)
         return key if self._scene is None else digest([key, self._scene, current_tracer().case])
 
-    def _read(self, request: ChatRequest, handed: Handed) -> ChatReply:
+    def _read(self, request: ChatRequest, handed: BatchAnswer) -> ChatReply:
         def fetched() -> Any:
             if isinstance(handed.outcome, ModelError):
                 raise handed.outcome
