@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentsys.amounts import counted
+from agentsys.analysis.tables.fit import word_lines
+from agentsys.cli.output import known_width
 from agentsys.cli.terminal import one_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
@@ -199,7 +201,8 @@ class PlainProgress:
         self._print(f"{totals.progress}{_patience(self._meter)}; {totals.figures()}")
 
     def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        for part in word_lines(line, known_width() or len(line), "  "):
+            self._console.print(part, markup=False, highlight=False, soft_wrap=True)
 
 
 class ToldProgress(PlainProgress):

@@ -19,6 +19,7 @@ from agentsys.amounts import counted
 from agentsys.cli.errors import asked_to_end
 from agentsys.cli.help.completion import overrides_beginning_with
 from agentsys.cli.terminal import printable
+from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,7 +90,7 @@ def run(
     """
     from agentsys.cli.dry_run import refuse_if_dear, show_estimate, show_power
 
-    console, chatter = _consoles(quiet, log_level)
+    console, chatter = _consoles(quiet, verbose, log_level)
     with chatter.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
 
@@ -111,8 +112,10 @@ def run(
     _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
 
 
-def _consoles(quiet: bool, log_level: str) -> tuple[Console, Console]:
+def _consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
     """Where results go, and where plan and progress go; what our modules log is set as well."""
+    if quiet and verbose:
+        raise ConfigError("-q and -v contradict each other: leave one out.")
     from rich.console import Console
 
     from agentsys.cli.output import shown_width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,8 @@ from agentsys.models.trace import Tracer, tracing
 from agentsys.records.schema import AttemptFacts, SearchFacts
 from agentsys.runs.observed import Observed, PipelineFailed
 from agentsys.runs.plan import Job
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -102,6 +105,7 @@ class SearchStopped(Exception):
 
 def run_case(job: Job) -> CaseRun:
     """Run and score one case. Whatever goes wrong inside it is part of the result, not an exception."""
+    _log.debug("begins: %s", job.case.key)
     run = new_run(job)
     guarded(run, lambda: play(run))
     return run
@@ -282,6 +286,8 @@ def _digest(written: Mapping[str, str]) -> str:
 
 
 def _failed(run: CaseRun, kind: str, message: str) -> None:
+    # Not the message, which may hold what a server said: it is in the record.
+    _log.info("errored (%s): %s", kind, run.job.case.key)
     run.utility = run.security = False
     run.error_kind, run.error = kind, message
     run.messages = run.messages or run.tracer.last_main_messages

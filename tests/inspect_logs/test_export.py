@@ -10,6 +10,7 @@ import pytest
 from stored_cases import case_of, store_own, store_published
 from typer.testing import CliRunner
 
+import agentsys
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases
@@ -204,7 +205,10 @@ def test_simulated_runs_stay_marked(tmp_path: Path) -> None:
     (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
     assert log.eval.tags == ["simulated"]
     assert log.eval.metadata["simulated"] is True
-    assert "(simulated)" in log.eval.model
+    assert log.eval.model == "simulated"
+    store_own(tmp_path / "other", case_of(model="gpt-4o"), simulated=True)
+    (other,) = _exported(tmp_path / "other", tmp_path / "others")
+    assert other.eval.model == "gpt-4o (simulated)"
 
 
 def test_published_files_and_odd_ones_are_written_too(tmp_path: Path) -> None:
@@ -236,6 +240,54 @@ def test_two_cases_of_one_id_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="export one folder"):
         cell_log([row(), row()], None)
+
+
+def test_inspects_data_frames_say_what_load_runs_says(runs: Path, tmp_path: Path) -> None:
+    analysis = pytest.importorskip("inspect_ai.analysis")
+    store_published(runs, pipeline_name="published", suite_name="banking")
+    _exported(runs, tmp_path / "out")
+    ours = agentsys.load_runs(runs)
+    samples = analysis.samples_df(str(tmp_path / "out"), strict=True)
+    assert dict(zip(samples["metadata_source"], samples["epoch"], strict=True)) == {
+        source: epoch + 1 for source, epoch in zip(ours["source"], ours["epoch"], strict=True)
+    }
+    beside = ours.merge(samples, left_on="source", right_on="metadata_source", validate="1:1")
+    for theirs, name in (("score_utility", "utility"), ("score_injection_success", "injection_success")):
+        # What errored has no score, and what is benign carried nothing out.
+        known = beside[(beside["status"] == "ok") & beside[name].notna()]
+        assert list(known[theirs]) == [float(one) for one in known[name]]
+        assert set(beside[theirs].dropna().index) == set(known.index)
+    # A sample that ended well has an empty error.
+    assert list(beside["error"].fillna("") != "") == list(beside["status"] == "error")
+    assert list(beside["total_tokens"]) == [sum(used.values()) for used in beside["tokens_by_role"]]
+    assert list(beside["total_time"]) == list(beside["duration_s"])
+    for name in ("attack", "defense", "suite"):
+        assert list(beside[f"metadata_{name}"]) == list(beside[name])
+
+    evals = analysis.evals_df(str(tmp_path / "out"), strict=True)
+    assert sorted(
+        zip(evals["task_arg_defense"], evals["task_arg_attack"], evals["total_samples"], strict=True)
+    ) == [
+        ("agentsys", "important_instructions", 4),
+        ("agentsys", "none", 1),
+        ("none", "direct", 1),
+    ]
+    assert set(evals["status"]) == {"success"}
+
+
+def test_inspects_message_frame_has_every_agents_messages(runs: Path, tmp_path: Path) -> None:
+    analysis = pytest.importorskip("inspect_ai.analysis")
+    _exported(runs, tmp_path / "out")
+    messages = analysis.messages_df(str(tmp_path / "out"), strict=True)
+    told = (*MAIN, *WORKER, *JUDGE)
+    assert sorted(messages["role"]) == sorted(one["role"] for one in told)
+    assert {"You are an agent.", "You read.", "DATA", "Allow it?", "False", "Done."} <= set(
+        messages["content"]
+    )
+    assert set(messages["tool_call_function"].dropna()) == {"read_inbox"}
+    assert messages["sample_id"].nunique() == 1  # The other cases stored no message.
+    samples = analysis.samples_df(str(tmp_path / "out"), strict=True)
+    assert set(messages["sample_id"]) <= set(samples["sample_id"])
 
 
 @pytest.mark.slow

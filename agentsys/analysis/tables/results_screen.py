@@ -42,6 +42,8 @@ NARROW = 80
 MORE = "(more: --full)"
 _CLAUSE = re.compile(r"[.;:](?= )| (?=\()")
 """Where a note can be folded."""
+_SENTENCE = 4
+"""Words that say something, at least."""
 QUALITY = "Quality"
 _N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
 _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
@@ -90,8 +92,10 @@ def _folded(note: str, width: int) -> str:
     room = max(width, NARROW) - cell_len(MORE) - 1
     if cell_len(plain(note)) <= max(width, NARROW):
         return note
-    ends = [end.start() for end in _CLAUSE.finditer(note) if cell_len(plain(note[: end.start()])) <= room]
-    return f"{note[: ends[-1]]} {MORE}" if ends else note
+    heads = [note[: end.start()] for end in _CLAUSE.finditer(note)]
+    # What is shorter than a sentence only says of what the rest is.
+    told = [head for head in heads if cell_len(plain(head)) <= room and len(head.split()) >= _SENTENCE]
+    return f"{told[-1]} {MORE}" if told else note
 
 
 def _title(sheet: Sheet) -> str:

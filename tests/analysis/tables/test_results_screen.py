@@ -155,6 +155,8 @@ def test_up_to_six_defenses_take_fifteen_lines_and_each_further_one_a_line(other
 def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
     found = replace(report(Reading(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d"))
+    head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
+    assert results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
     notes = results_screen(found, NONE, (), 80).notes
     assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40, "c"]
     assert results_screen(found, NONE, (), 400).notes[0] == long
