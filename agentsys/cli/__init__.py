@@ -34,6 +34,7 @@ COMMANDS = {
     "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
     "rescore": CommandSource("agentsys.cli.rescore:rescore", "Score recorded runs again under any version."),
     "fit": CommandSource("agentsys.cli.fit:fit", "Fit a simulated victim to published runs."),
+    "plan-size": CommandSource("agentsys.cli.plan_size:plan_size", "How many cases a difference takes."),
     "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),

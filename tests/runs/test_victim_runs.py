@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,11 +161,13 @@ def outputs(runs: Path, to: Path) -> Iterator[tuple[str, str]]:
     page = to / "page.html"
     assert CliRunner().invoke(app, ["report", folder, "--out", str(page)]).exit_code == 0
     yield "report", page.read_text(encoding="utf-8")
-    logs = to / "logs"
-    assert CliRunner().invoke(app, ["export", "inspect", folder, "--out", str(logs)]).exit_code == 0
-    yield "export", "".join(str(path) for path in logs.rglob("*")) + _unpacked(logs)
     yield "frame", load_runs(runs).to_csv()
     yield "cases", " ".join({case.shown_model for case in read_cases([runs]).cases})
+    if importlib.util.find_spec("inspect_ai") is None:
+        return  # the extra `inspect`: without it there is no export
+    logs = to / "logs"
+    assert CliRunner().invoke(app, ["export", "inspect", folder, "--out", str(logs)]).exit_code == 0
+    yield "export", _unpacked(logs)
 
 
 def _unpacked(logs: Path) -> str:

@@ -28,6 +28,27 @@ USER, INJECTION, PAIR, OWN = 2.0, 2.0, 0.5, 0.7
 """Standard deviations on the logit: of user tasks, injection tasks (published runs: 1.1 to 2.7, and 1.3 to
 2.9) and pairs under both defenses, and of either kind of task under one of them alone."""
 
+
+class Difficulties(NamedTuple):
+    """How far tasks differ, as standard deviations on the logit: by default, as in published runs."""
+
+    user: float = USER
+    injection: float = INJECTION
+    pair: float = PAIR
+    own: float = OWN
+
+    @property
+    def shared(self) -> float:
+        """Variance of what both defenses share."""
+        return self.user**2 + self.injection**2 + self.pair**2
+
+    @property
+    def everything(self) -> float:
+        """Variance of all effects under one defense."""
+        return self.shared + 2 * self.own**2
+
+
+PUBLISHED = Difficulties()
 _NODES = 60
 """Of the quadrature over normal effects."""
 
@@ -66,22 +87,30 @@ class Components:
     """What is left to chance each time."""
 
 
-def cases_needed(suites: Sequence[PlannedSuite], before: float, after: float) -> float:
-    """Cases per defense that find a true difference with 80% power at the 5% level, two-sided.
+def cases_needed(
+    suites: Sequence[PlannedSuite],
+    before: float,
+    after: float,
+    power: float = POWER,
+    tasks: Difficulties = PUBLISHED,
+) -> float:
+    """Cases per defense that find a true difference with this power at the 5% level, two-sided.
 
     Args:
         suites: The plan. It keeps its proportions: there are f times as many of each kind of task of which it
             has several, or f times as many suites where each has a single user task.
         before: The baseline's rate in every suite.
         after: The defense's.
+        power: Share of such runs that are to find it.
+        tasks: How far tasks differ.
 
     Returns:
         nan if no plan with up to a thousand times as many tasks does.
     """
-    components, goal = _components(before, after), abs(before - after)
+    components, goal = _components(before, after, tasks), abs(before - after)
 
     def lacking(log_factor: float) -> float:
-        return _detectable(suites, components, math.exp(log_factor), 1.0) - goal
+        return _detectable(suites, components, math.exp(log_factor), 1.0, power) - goal
 
     if lacking(math.log(_MOST)) > 0:
         return math.nan
@@ -107,15 +136,17 @@ class _Part(NamedTuple):
     """Sum of squared variances over their degrees of freedom (Satterthwaite)."""
 
 
-def _detectable(suites: Sequence[PlannedSuite], of: Components, tasks: float, times: float) -> float:
-    """The difference found with 80% power by `tasks` times as many tasks of each kind, each run `times`."""
+def _detectable(
+    suites: Sequence[PlannedSuite], of: Components, tasks: float, times: float, power: float = POWER
+) -> float:
+    """The difference found with a power by `tasks` times as many tasks of each kind, each run `times`."""
     if _suites_drawn(suites):
         parts = [_of_suites(suites, of, tasks, times)]
     else:
         parts = [_in_suite(suite.grown(tasks, times), 1 / len(suites), of) for suite in suites]
     variance = math.fsum(part.variance for part in parts)
     df = max(variance**2 / math.fsum(part.uncertainty for part in parts), 1.0)
-    return (t_quantile(1 - LEVEL / 2, df) + t_quantile(POWER, df)) * math.sqrt(variance)
+    return (t_quantile(1 - LEVEL / 2, df) + t_quantile(power, df)) * math.sqrt(variance)
 
 
 def _in_suite(suite: PlannedSuite, share: float, of: Components) -> _Part:
@@ -142,21 +173,18 @@ def _suites_drawn(suites: Sequence[PlannedSuite]) -> bool:
     return len(suites) > 1 and all(suite.users == 1 for suite in suites)
 
 
-_SHARED = USER**2 + INJECTION**2 + PAIR**2
-_EVERYTHING = _SHARED + 2 * OWN**2
-
-
 @lru_cache
-def _components(before: float, after: float) -> Components:
+def _components(before: float, after: float, of: Difficulties = PUBLISHED) -> Components:
     """Split the variance of a paired difference between two rates."""
-    whole = _spread_of_chances(before, after, _SHARED, _EVERYTHING)
-    user = _spread_of_chances(before, after, USER**2, USER**2 + OWN**2)
-    injection = _spread_of_chances(before, after, INJECTION**2, INJECTION**2 + OWN**2)
-    chance = sum(rate - _product(rate, rate, _EVERYTHING) for rate in (before, after))
+    every, own = of.everything, of.own**2
+    whole = _spread_of_chances(before, after, of.shared, every, every)
+    user = _spread_of_chances(before, after, of.user**2, of.user**2 + own, every)
+    injection = _spread_of_chances(before, after, of.injection**2, of.injection**2 + own, every)
+    chance = sum(rate - _product(rate, rate, every, every) for rate in (before, after))
     return Components(user, injection, max(whole - user - injection, 0.0), chance)
 
 
-def _spread_of_chances(before: float, after: float, shared: float, known: float) -> float:
+def _spread_of_chances(before: float, after: float, shared: float, known: float, every: float) -> float:
     """Variance of the difference of two chances over some effects, the others averaged out.
 
     Args:
@@ -164,16 +192,17 @@ def _spread_of_chances(before: float, after: float, shared: float, known: float)
         after: The other.
         shared: Variance of those effects that both defenses share; squared logits.
         known: Variance of all of them under one defense.
+        every: Variance of all effects there are under one defense.
     """
-    own = sum(_product(rate, rate, known) for rate in (before, after))
-    return own - 2 * _product(before, after, shared) - (after - before) ** 2
+    own = sum(_product(rate, rate, known, every) for rate in (before, after))
+    return own - 2 * _product(before, after, shared, every) - (after - before) ** 2
 
 
-def _product(one: float, other: float, known: float) -> float:
+def _product(one: float, other: float, known: float, every: float) -> float:
     """Mean product of two chances that share effects of variance `known`, the others averaged out."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     effects = math.sqrt(known) * nodes
-    curves = [_mean_chance(_centre(rate) + effects, _EVERYTHING - known) for rate in (one, other)]
+    curves = [_mean_chance(_centre(rate, every) + effects, every - known) for rate in (one, other)]
     return float(np.average(curves[0] * curves[1], weights=weights))
 
 
@@ -185,11 +214,11 @@ def _mean_chance(logits: FloatArray, variance: float) -> FloatArray:
 
 
 @lru_cache
-def _centre(rate: float) -> float:
+def _centre(rate: float, every: float) -> float:
     """Logit of the typical case where all tasks together have this rate."""
     if rate <= 0:
         return -math.inf
     found = optimize.brentq(
-        lambda logit: float(_mean_chance(np.array([logit]), _EVERYTHING)[0]) - rate, -40.0, 40.0
+        lambda logit: float(_mean_chance(np.array([logit]), every)[0]) - rate, -40.0, 40.0
     )
     return float(found)

@@ -48,6 +48,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys fit runs/gpt-4o-mini --name mini --validate",
         "agentsys fit runs/gpt-4o-mini --name mini --against runs/gpt-4o-mini-progent",
     ),
+    "plan-size": (
+        "agentsys plan-size --difference 5 --power 0.8",
+        "agentsys plan-size model=gpt-4o-mini --difference 10 --victim gpt-4o-mini",
+    ),
     "export": (
         "agentsys export inspect results/runs",
         "agentsys export inspect results/runs --out logs",
