@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from agentsys.victims.fit import (
 from agentsys.victims.forecast import forecasts
 from agentsys.victims.solutions import Solutions, solutions
 
+ROOT = Path(__file__).parents[2]
 MINI = "agentdojo-gpt-4o-mini-2024-07-18"
 
 
@@ -115,3 +117,35 @@ def test_the_command_refuses_runs_without_an_attack(published: Callable[[str], P
     done = CliRunner().invoke(app, ["fit", str(benign), "--name", "x", "--out", str(tmp_path / "x.yaml")])
     assert "nothing to fit" in str(done.exception)
     assert not (tmp_path / "x.yaml").exists()
+
+
+AGENTDYN = "agentdyn-gpt-4o-mini-2024-07-18"
+
+
+@pytest.mark.slow
+def test_agentdyn_under_defenses_is_what_the_page_says(
+    published: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    package = ROOT.parent / "shared" / "data" / "agentdyn" / "agentdyn-package.tar.gz"
+    if not package.exists():
+        pytest.skip(f"AgentDyn's package is not here ({package.name})")
+    checkout = tmp_path_factory.mktemp("agentdyn")
+    with tarfile.open(package) as packed:
+        packed.extractall(checkout, filter="data")
+    rows = read_cases([published(AGENTDYN)]).cases
+    found = solutions(rows, checkout=str(checkout))
+    runs = published_runs(rows, found.ways)
+    profile = fitted_profile(runs, found.ways, name="mini", version=found.version)
+    against = read_cases([published(f"{AGENTDYN}-{name}") for name in ("progent", "drift")]).cases
+    told = {(row.defense, row.suite): row for row in forecasts(profile, runs, against, found.ways)}
+    progent, drift = told["progent", "overall"], told["drift", "overall"]
+    assert abs(progent.forecast - progent.published) < 4
+    assert all(row.published <= row.forecast + 3.5 for row in told.values())
+    assert drift.published < drift.forecast
+    page = (ROOT / "docs" / "victims.md").read_text(encoding="utf-8")
+    for row in told.values():
+        line = next(one for one in page.splitlines() if one.lower().startswith(f"| {row.defense} | bound"))
+        columns = dict(zip(("shopping", "github", "dailylife", "overall"), line.split("|")[3:7], strict=True))
+        forecast, seen = (float(part) for part in columns[row.suite].split("/"))
+        assert forecast == pytest.approx(row.forecast, abs=0.3)
+        assert seen == pytest.approx(row.published, abs=0.06)
