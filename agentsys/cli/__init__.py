@@ -33,8 +33,10 @@ COMMANDS = {
     "export": CommandSource("agentsys.cli.export:export", "Write runs as logs of Inspect (inspect view)."),
     "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
     "rescore": CommandSource("agentsys.cli.rescore:rescore", "Score recorded runs again under any version."),
-    "fit": CommandSource("agentsys.cli.fit:fit", "Fit a simulated victim to published runs."),
-    "plan-size": CommandSource("agentsys.cli.plan_size:plan_size", "How many cases a difference takes."),
+    "fit": CommandSource("agentsys.cli.victims.fit:fit", "Fit a simulated victim to published runs."),
+    "plan-size": CommandSource(
+        "agentsys.cli.victims.plan_size:plan_size", "How many cases a difference takes."
+    ),
     "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
     "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),

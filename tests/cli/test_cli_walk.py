@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+from obeying_runs import store_obeying
 from registered_commands import all_commands
 from rich.cells import cell_len
 from rich.console import Console
@@ -44,6 +45,8 @@ WALKED: dict[str, tuple[str, ...]] = {
     "measures": ("measures runs",),
     "budget": ("budget searched",),
     "report": ("report runs --no-figures --out page.html",),
+    "fit": ("fit obeying --name mini --validate --out mini.yaml",),
+    "plan-size": ("plan-size benchmark.suites=slack logdir=planned",),
     "export": ("export inspect runs --out logs",),
     "view": ("view runs --port 0",),
     "rescore": ("rescore recorded --version v1.2.2",),
@@ -66,7 +69,7 @@ WALKED: dict[str, tuple[str, ...]] = {
     "fetch": ("fetch agentdojo-runs some-model --to fetched --source ADDRESS",),
     "doctor": ("doctor",),
 }
-"""Command -> lines to type in a folder with `runs`, `other`, `searched`, `recorded` and `text`."""
+"""Command -> lines to type in a folder with `runs`, `other`, `obeying`, `searched`, `recorded` and `text`."""
 FIRST = {
     "budget": "run model=simulated model.susceptibility=0.3 attack=pair benchmark.suites=banking user_tasks=0"
     " injection_tasks=0 logdir=searched defense=none,middleware_no_normalization",
@@ -74,7 +77,7 @@ FIRST = {
     "run": f"run {ONE_CASE} defense=none,agentsys attack=none,important_instructions",
 }
 """Command -> what is made before it is walked, so that it says the same each time."""
-SLOW = {"audit", "budget", "figure", "report", "run", "serve", "show attack", "table"}
+SLOW = {"audit", "budget", "figure", "fit", "plan-size", "report", "run", "serve", "show attack", "table"}
 """Commands that take more than a second a width."""
 VERBATIM = {"show config", "show prompts", "show attack"}
 """What they show is a file or a message, letter by letter: its lines are as long as they are."""
@@ -118,6 +121,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("w")
     stored(made / "runs")
     stored(made / "other", loser="agentsys")
+    store_obeying(made / "obeying")
     record = made / "recorded" / "some-model" / "banking" / "user_task_6" / "none" / "none.json"
     record.parent.mkdir(parents=True)
     record.write_bytes(orjson.dumps(RECORD))

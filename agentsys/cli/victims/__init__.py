@@ -1,0 +1,1 @@
+"""Commands of simulated victims: fitting them to published runs, and planning runs by them."""
