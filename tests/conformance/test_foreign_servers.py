@@ -1,45 +1,28 @@
-"""A server that nobody here wrote: litellm's proxy in front of `agentsys serve` (slow; extra `servers`).
+"""A server that nobody here wrote: litellm's proxy in front of `agentsys serve` (slow; extra `proxy`).
 
 `AGENTSYS_LITELLM` may name the command of another environment.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import socket
-import subprocess
-import sys
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_runs import Silent, records_in
+from started_servers import command, started
 
 from agentsys.models.serving import serve
 from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 CASES = 20
-PATIENCE_S = 120
 KEY = "LITELLM_MASTER_KEY"
-
-
-def command() -> list[str]:
-    """The proxy's command; skips where there is none that could start."""
-    given = os.environ.get("AGENTSYS_LITELLM")
-    if given:
-        return [given]
-    beside = shutil.which("litellm", path=str(Path(sys.executable).parent))
-    if beside is None or find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        pytest.skip("needs the extra `servers`: pip install 'agentsys-bench[servers]'")
-    return [beside]
 
 
 def free_port() -> int:
@@ -52,7 +35,7 @@ def free_port() -> int:
 @pytest.fixture
 def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a proxy that passes everything on to a served model; it does not start without a key."""
-    start = command()
+    start = command("litellm", "AGENTSYS_LITELLM", "proxy", ["fastapi", "uvicorn"])
     monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
     with serve(served_model(version="v1.2.2", options={})) as server:
         config, port = tmp_path / "proxy.yaml", free_port()
@@ -63,27 +46,18 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             f"api_base: '{server.openai_base_url}'}}\n"
         )
         address = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-        environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        with (tmp_path / "proxy.log").open("wb") as log:
-            process = subprocess.Popen([*start, *address], stdout=log, stderr=log, env=environment)
-            try:
-                wait_for(f"http://127.0.0.1:{port}/health/liveliness", process, tmp_path / "proxy.log")
-                yield f"http://127.0.0.1:{port}/v1"
-            finally:
-                process.terminate()
-                process.wait(20)
+        url = f"http://127.0.0.1:{port}"
+        log, environment = tmp_path / "proxy.log", {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        with started([str(start), *address], log, lambda _: answering(url), environment):
+            yield f"{url}/v1"
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()[-2000:]
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except OSError:
-            time.sleep(0.5)
-    pytest.fail(f"the proxy did not start: {log.read_text()[-2000:]}")
+def answering(url: str) -> str | None:
+    try:
+        with urllib.request.urlopen(f"{url}/health/liveliness", timeout=2):
+            return url
+    except OSError:
+        return None
 
 
 def ran(folder: Path, base_url: str) -> dict[str, Any]:

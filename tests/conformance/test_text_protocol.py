@@ -14,8 +14,10 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.llms.local_llm import LocalLLM
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from small_runs import Silent, records_in
+from typer.testing import CliRunner
 
-from agentsys.models.serving import Server, serve
+from agentsys.cli import app
+from agentsys.models.serving import Faults, Server, serve
 from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
@@ -29,7 +31,8 @@ def server() -> Any:
 
 
 def ran(server: Server, folder: Path, *options: str) -> dict[str, Any]:
-    chosen = ["model=served", f"model.base_url={server.openai_base_url}", "defense=none", *CASES, *options]
+    defense = [] if any(option.startswith("defense=") for option in options) else ["defense=none"]
+    chosen = ["model=served", f"model.base_url={server.openai_base_url}", *defense, *CASES, *options]
     session = prepare([*chosen, "attack=none,important_instructions", f"logdir={folder}"])
     session.execute(Silent())
     return {key.split("/", 1)[1]: record for key, record in records_in(folder).items()}
@@ -51,6 +54,56 @@ def test_cases_through_text_are_those_of_native_calls(server: Server, role: str,
         key: facts(record) for key, record in native.items()
     }
     assert any(record["security"] and record["injection_task_id"] for record in text.values())
+
+
+def replayed(folder: Path, into: Path) -> dict[str, Any]:
+    session = prepare(
+        ["model=replay", f"model.traces={folder}", "defense=none", *CASES]
+        + ["attack=none,important_instructions", f"logdir={into}"]
+    )
+    session.execute(Silent())
+    return {key.split("/", 1)[1]: record for key, record in records_in(into).items()}
+
+
+def test_runs_through_text_and_through_native_calls_are_replayed_alike(server: Server, tmp_path: Path) -> None:
+    ran(server, tmp_path / "native")
+    as_text = ran(server, tmp_path / "text", "+model.tools=text", "+model.tool_role=input")
+    native = replayed(tmp_path / "native", tmp_path / "native again")
+    text = replayed(tmp_path / "text", tmp_path / "text again")
+    assert {record["agentsys"]["status"] for record in (native | text).values()} == {"ok"}
+    assert {key: facts(record) for key, record in text.items()} == {
+        key: facts(record) for key, record in native.items()
+    }
+    assert {key: record["messages"] for key, record in text.items()} == {
+        key: record["messages"] for key, record in as_text.items()
+    }
+    assert any(record["security"] and record["injection_task_id"] for record in text.values())
+
+
+@pytest.mark.parametrize("tools", ["native", "text"])
+def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
+    server: Server, tools: str, tmp_path: Path
+) -> None:
+    options = [f"+model.tools={tools}", "+model.roles.promptarmor_guard=simulated", "defense=promptarmor"]
+    records = ran(server, tmp_path, *options)
+    blocks = [record["agentsys"] for record in records.values()]
+    assert {block["status"] for block in blocks} == {"ok"}
+    assert not any(record["security"] for record in records.values() if record["injection_task_id"])
+    asked = {(call["role"], call["model_id"]) for b in blocks for span in b["spans"] for call in span["calls"]}
+    assert asked == {("agent", "simulated"), ("promptarmor_guard", "simulated")}
+
+
+@pytest.mark.parametrize("tools", ["native", "text"])
+def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tools: str, tmp_path: Path) -> None:
+    too_long = Faults(rate=1.0, kinds=("context_length",))
+    with serve(served_model(version="v1.2.2", options={}), faults=too_long) as server:
+        records = ran(server, tmp_path, f"+model.tools={tools}")
+    blocks = [record["agentsys"] for record in records.values()]
+    assert {(block["status"], block["error_kind"]) for block in blocks} == {("error", "context_length")}
+    shown = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout
+    told = " ".join(shown.split())
+    assert f"Errored cases are left out of the rates: {len(blocks)} (context_length {len(blocks)})." in told
+    assert "Longer than the model's context (context_length): banking 3 of 3 cases." in told
 
 
 def test_agentdojos_own_element_is_served(server: Server) -> None:
