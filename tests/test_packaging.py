@@ -30,8 +30,8 @@ def pyproject() -> Any:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-CONSTRAINTS = ("constraints.txt", "constraints-detectors.txt", "constraints-inspect.txt")
-"""The others add to the first what the extras `detectors` and `inspect` need; no package stands in two."""
+CONSTRAINTS = tuple(f"constraints{part}.txt" for part in ("", "-detectors", "-inspect", "-servers"))
+"""The others add to the first what the extras they are named after need; no package stands in two."""
 
 
 def constraints() -> list[Requirement]:

@@ -65,6 +65,7 @@ def replayed(folder: Path, into: Path) -> dict[str, Any]:
     return {key.split("/", 1)[1]: record for key, record in records_in(into).items()}
 
 
+@pytest.mark.slow
 def test_runs_through_text_and_through_native_calls_are_replayed_alike(server: Server, tmp_path: Path) -> None:
     ran(server, tmp_path / "native")
     as_text = ran(server, tmp_path / "text", "+model.tools=text", "+model.tool_role=input")
@@ -80,11 +81,10 @@ def test_runs_through_text_and_through_native_calls_are_replayed_alike(server: S
     assert any(record["security"] and record["injection_task_id"] for record in text.values())
 
 
-@pytest.mark.parametrize("tools", ["native", "text"])
 def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
-    server: Server, tools: str, tmp_path: Path
+    server: Server, tmp_path: Path
 ) -> None:
-    options = [f"+model.tools={tools}", "+model.roles.promptarmor_guard=simulated", "defense=promptarmor"]
+    options = ["+model.tools=text", "+model.roles.promptarmor_guard=simulated", "defense=promptarmor"]
     records = ran(server, tmp_path, *options)
     blocks = [record["agentsys"] for record in records.values()]
     assert {block["status"] for block in blocks} == {"ok"}
@@ -93,11 +93,10 @@ def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
     assert asked == {("agent", "simulated"), ("promptarmor_guard", "simulated")}
 
 
-@pytest.mark.parametrize("tools", ["native", "text"])
-def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tools: str, tmp_path: Path) -> None:
+def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tmp_path: Path) -> None:
     too_long = Faults(rate=1.0, kinds=("context_length",))
     with serve(served_model(version="v1.2.2", options={}), faults=too_long) as server:
-        records = ran(server, tmp_path, f"+model.tools={tools}")
+        records = ran(server, tmp_path, "+model.tools=text")
     blocks = [record["agentsys"] for record in records.values()]
     assert {(block["status"], block["error_kind"]) for block in blocks} == {("error", "context_length")}
     shown = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout

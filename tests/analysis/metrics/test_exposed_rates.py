@@ -218,14 +218,14 @@ def test_what_was_too_long_for_a_model_is_counted_by_suite() -> None:
     lost = [row(user_task_id=f"user_task_{n}", status="error", error_kind="context_length") for n in range(2)]
     other = row(suite="travel", status="error", error_kind="timeout")
     kept = [row(), row(suite="travel"), other]
-    told = "Longer than the model's context (context_length): slack 2 of 3 cases."
+    told = "Longer than the model's context (context_length): banking 2 of 3 cases."
     assert told in honesty_notes([*lost, *kept])
     assert not [note for note in honesty_notes(kept) if "context_length" in note]
 
 
 def test_published_cases_that_end_in_an_empty_answer_are_counted_by_suite() -> None:
     silent = row(foreign=True, answer_chars=0)
-    told = "Ended in an empty answer: slack 1 of 2, travel 1 of 1 cases."
+    told = "Ended in an empty answer: banking 1 of 2, travel 1 of 1 cases."
     notes = honesty_notes([silent, row(foreign=True, answer_chars=5), replace(silent, suite="travel")])
     assert [note for note in notes if note.startswith(told)]
     ours = [replace(silent, foreign=False), replace(silent, status="error", error_kind="server_error")]
