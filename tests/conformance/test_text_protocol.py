@@ -58,15 +58,23 @@ def test_cases_through_text_are_those_of_native_calls(server: Server, role: str,
 
 def replayed(folder: Path, into: Path) -> dict[str, Any]:
     session = prepare(
-        ["model=replay", f"model.traces={folder}", "defense=none", *CASES]
-        + ["attack=none,important_instructions", f"logdir={into}"]
+        [
+            "model=replay",
+            f"model.traces={folder}",
+            "defense=none",
+            *CASES,
+            "attack=none,important_instructions",
+            f"logdir={into}",
+        ]
     )
     session.execute(Silent())
     return {key.split("/", 1)[1]: record for key, record in records_in(into).items()}
 
 
 @pytest.mark.slow
-def test_runs_through_text_and_through_native_calls_are_replayed_alike(server: Server, tmp_path: Path) -> None:
+def test_runs_through_text_and_through_native_calls_are_replayed_alike(
+    server: Server, tmp_path: Path
+) -> None:
     ran(server, tmp_path / "native")
     as_text = ran(server, tmp_path / "text", "+model.tools=text", "+model.tool_role=input")
     native = replayed(tmp_path / "native", tmp_path / "native again")
@@ -89,7 +97,9 @@ def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
     blocks = [record["agentsys"] for record in records.values()]
     assert {block["status"] for block in blocks} == {"ok"}
     assert not any(record["security"] for record in records.values() if record["injection_task_id"])
-    asked = {(call["role"], call["model_id"]) for b in blocks for span in b["spans"] for call in span["calls"]}
+    asked = {
+        (call["role"], call["model_id"]) for b in blocks for span in b["spans"] for call in span["calls"]
+    }
     assert asked == {("agent", "simulated"), ("promptarmor_guard", "simulated")}
 
 
@@ -102,7 +112,7 @@ def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tmp_path
     shown = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout
     told = " ".join(shown.split())
     assert f"Errored cases are left out of the rates: {len(blocks)} (context_length {len(blocks)})." in told
-    assert "Longer than the model's context (context_length): banking 3 of 3 cases." in told
+    assert "Longer than the model's context (context_length): banking 9 of 9 cases." in told
 
 
 def test_agentdojos_own_element_is_served(server: Server) -> None:

@@ -40,7 +40,18 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def server(models: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    serve = [models[1], "serve", "--host", "127.0.0.1", "--port", "0", "--device", "cpu", "--default-seed", "0"]
+    serve = [
+        models[1],
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+        "--default-seed",
+        "0",
+    ]
     log = tmp_path_factory.mktemp("server") / "log"
     with started(serve, log, _address, OFFLINE) as address:
         yield f"{address}/v1"

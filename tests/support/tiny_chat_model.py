@@ -1,9 +1,9 @@
-"""Makes tiny chat models of random weights, tokenizers included: `python tiny_chat_model.py FOLDER`.
+"""Makes tiny chat models of random weights: `python tiny_chat_model.py FOLDER`; needs transformers.
 
-Needs torch and transformers, and is run by a Python that has them. A model reads one token for each blank, and says
-nothing but whole phrases: a call, half a call, a remark, the end. So chance alone makes calls of tools that exist
-and of one that does not, several at once, empty replies and cut ones. `transformers serve` knows how models of
-Qwen's architecture write calls and parses them (`parsed`); of those of Llama's it does not (`unparsed`).
+A model reads one token for each blank, and says nothing but whole phrases: a call, half a call, a remark,
+the end. So chance alone makes calls of tools that exist and of one that does not, several at once, empty
+replies and cut ones. `transformers serve` knows how models of Qwen's architecture write calls and parses
+them (`parsed`); of those of Llama's it does not (`unparsed`).
 """
 
 from __future__ import annotations

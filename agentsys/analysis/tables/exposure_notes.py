@@ -28,7 +28,6 @@ from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.analysis.tables.reply_notes import reply_notes
 from agentsys.analysis.tables.several_tries_notes import several_tries_notes
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
@@ -68,7 +67,10 @@ def honesty_notes(
         prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
         found = [
             *_sloppy(lines),
-            *reply_notes(lines),
+            *_mute(lines),
+            *_odd_replies(lines),
+            *_too_long(lines),
+            *_silent(lines),
             *_floors(lines, signs, rule),
             *_detectable(lines, rule),
             *_limits(sheet, lines),
@@ -92,6 +94,64 @@ def _sloppy(lines: _Lines) -> Iterator[str]:
     said = {note for cases in lines.values() for case in cases for note in case.notes}
     for note in sorted(note for note in said if note.startswith(SLOPPY)):
         yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
+
+
+def _mute(lines: _Lines) -> Iterator[str]:
+    """Say of a cell that no tool was called in it: its numbers are those of a model that only talks."""
+    for line, cases in lines.items():
+        ran = [case for case in cases if case.status == "ok" and case.trajectory_length is not None]
+        if ran and not any(case.calls or case.trajectory_length for case in ran):
+            yield (
+                f"{_name(*line)}: no tool was called in any of {len(ran)} cases. Does the model's server "
+                "parse tool calls (docs/models.md)?"
+            )
+
+
+_ODD = {"empty": "empty", "unparsed_call": "a tool call as text that its server did not parse"}
+
+
+def _odd_replies(lines: _Lines) -> Iterator[str]:
+    """Count, per model that replied, the replies that came to nothing."""
+    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for cases in lines.values():
+        for case in cases:
+            for model_id, kinds in case.odd_replies.items():
+                for kind, count in kinds.items():
+                    found[model_id, kind].append(count)
+    for (model_id, kind), counts in sorted(found.items()):
+        yield (
+            f"Replies of {model_id or 'a model without a name'} that were {_ODD.get(kind, kind)}: "
+            f"{sum(counts)}, in {len(counts)} cases."
+        )
+
+
+def _too_long(lines: _Lines) -> Iterator[str]:
+    """Count by suite the cases that did not fit into the model's context; suites are not alike in that."""
+    cases = [case for some in lines.values() for case in some]
+    met = [case for case in cases if case.error_kind == "context_length"]
+    if met:
+        yield f"Longer than the model's context (context_length): {_by_suite(met, cases)}."
+
+
+def _silent(lines: _Lines) -> Iterator[str]:
+    """Count by suite the published cases that end in an empty answer.
+
+    AgentDojo's element for local models takes every request that fails for one, an overlong one too.
+    """
+    cases = [case for some in lines.values() for case in some if case.foreign and case.status == "ok"]
+    met = [case for case in cases if case.answer_chars == 0]
+    if met:
+        yield (
+            f"Ended in an empty answer: {_by_suite(met, cases)}. In runs of other harnesses that may be "
+            "a request that failed, scored as an answer."
+        )
+
+
+def _by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
+    """E.g. `banking 3 of 144, slack 1 of 105 cases`."""
+    some, all_of = Counter(case.suite for case in met), Counter(case.suite for case in cases)
+    listed = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(some.items()))
+    return f"{listed} cases"
 
 
 def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:
