@@ -1,10 +1,13 @@
 """The rivals side by side: utility, attack success, tokens, calls and time, as the table of docs/rivals.md.
 
-Usage: python scripts/rivals.py results/runs/rivals
+Usage: python scripts/rivals.py results/runs/rivals [--parsing-averages]
 
 One row per defense of the stored runs: benign utility, then utility under attack / targeted ASR for each
 attack (unweighted means of the suites, percent), then what a case without attack takes beside no defense:
 tokens as a multiple, model calls more, seconds; then all cases and errors. Simulated models are marked.
+`--parsing-averages` adds the averages that the article on tool-result parsing prints (arXiv 2601.04795). They
+count the run without attack as one more attack: its utility is in the mean of utilities, and its ASR of 0
+makes the mean ASR smaller. They are for setting a run beside that article, and for nothing else.
 """
 
 from __future__ import annotations
@@ -46,24 +49,64 @@ class Taken:
         return cls(sum(used) if used else math.nan, model_calls(cases).value, seconds(cases).value)
 
 
-def table(cases: Iterable[CaseRow]) -> list[str]:
-    """The table, one line of Markdown after the other; one for each model."""
+@dataclass(frozen=True)
+class ParsingAverages:
+    """Means over the run without attack and those under each attack, as one article defines them."""
+
+    utility: float
+    """Of the benign utility and the utilities under attack, percent."""
+    asr: float
+    """Of 0 and the targeted ASRs, percent."""
+    risk: float
+    """Of 0 and each attack's ASR over its utility; nan where an attack leaves no utility."""
+
+    @classmethod
+    def of(cls, benign: float, attacked: Sequence[tuple[float, float]]) -> ParsingAverages:
+        """The averages.
+
+        Args:
+            benign: Benign utility, percent.
+            attacked: Utility and targeted ASR under each attack, percent.
+        """
+        runs = 1 + len(attacked)
+        risks = [asr / utility if utility else math.nan for utility, asr in attacked]
+        utilities, asrs = [utility for utility, _ in attacked], [asr for _, asr in attacked]
+        return cls((benign + sum(utilities)) / runs, sum(asrs) / runs, sum(risks) / runs)
+
+
+AVERAGES = ("avg UA with benign", "avg ASR with benign", "risk with benign")
+
+
+def table(cases: Iterable[CaseRow], *, parsing_averages: bool = False) -> list[str]:
+    """The table, one line of Markdown after the other; one for each model.
+
+    Args:
+        cases: The cases.
+        parsing_averages: Whether the columns of `ParsingAverages` are added.
+    """
     by_model: defaultdict[str, list[CaseRow]] = defaultdict(list)
     for case in cases:
         by_model[case.shown_model].append(case)
-    return [line for model, mine in by_model.items() for line in (f"**{model}**", "", *_of_model(mine), "")]
+    return [
+        line
+        for model, mine in by_model.items()
+        for line in (f"**{model}**", "", *_of_model(mine, averages=parsing_averages), "")
+    ]
 
 
-def _of_model(cases: Sequence[CaseRow]) -> list[str]:
+def _of_model(cases: Sequence[CaseRow], *, averages: bool) -> list[str]:
     attacks = sorted({case.attack for case in cases} - {NO_ATTACK})
     numbers = {(r.defense, r.attack, r.metric): r for r in measure(cases) if r.suite == OVERALL}
     groups: defaultdict[str, list[CaseRow]] = defaultdict(list)
     for case in cases:
         groups[case.defense].append(case)
-    base = Taken.of(_benign(groups[BASELINE]))
+    base = Taken.of(_benign(groups.get(BASELINE, [])))
     header = ["Defense", "Benign", *attacks, "Tokens", "Calls", "Seconds", "Cases", "Errors"]
     order = sorted(groups, key=lambda name: (name != BASELINE, name))
     rows = [_row(name, groups[name], attacks, numbers, base) for name in order]
+    if averages:
+        header += AVERAGES
+        rows = [[*row, *_averages(name, attacks, numbers)] for name, row in zip(order, rows, strict=True)]
     return [_line(header), _line(["---"] * len(header)), *map(_line, rows)]
 
 
@@ -94,6 +137,16 @@ def _row(
     ]
 
 
+def _averages(name: str, attacks: Sequence[str], numbers: dict[tuple[str, str, str], MetricRow]) -> list[str]:
+    def value(attack: str, metric: str) -> float:
+        found = numbers.get((name, attack, metric))
+        return math.nan if found is None else found.value
+
+    under = [(value(one, UTILITY_UNDER_ATTACK), value(one, TARGETED_ASR)) for one in attacks]
+    found = ParsingAverages.of(value(NO_ATTACK, BENIGN_UTILITY), under)
+    return [_number(number, "{:.2f}") for number in (found.utility, found.asr, found.risk)]
+
+
 def _benign(cases: Sequence[CaseRow]) -> list[CaseRow]:
     return [case for case in cases if case.attack == NO_ATTACK]
 
@@ -114,7 +167,11 @@ def main() -> None:
     """Print the table of the folders given."""
     parser = argparse.ArgumentParser(description="Print the table of docs/rivals.md.")
     parser.add_argument("folders", nargs="+", type=Path, help="folders of runs")
-    print("\n".join(table(read_cases(parser.parse_args().folders).cases)))
+    parser.add_argument(
+        "--parsing-averages", action="store_true", help="add the averages of arXiv 2601.04795"
+    )
+    given = parser.parse_args()
+    print("\n".join(table(read_cases(given.folders).cases, parsing_averages=given.parsing_averages)))
 
 
 if __name__ == "__main__":

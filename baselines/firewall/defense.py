@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -19,6 +21,8 @@ from baselines.firewall import prompts
 from baselines.firewall.minimizer import Minimizer, OnUnreadable
 from baselines.firewall.sanitizer import OnSafe, OutputFirewall
 from baselines.firewall.simulated import ROLES
+
+_LOG = logging.getLogger(__name__)
 
 
 class Firewall(BorderDefense):
@@ -75,6 +79,8 @@ class Firewall(BorderDefense):
         self.allow_added = allow_added_arguments
         self.history: History = history
         self.seed = 0 if seed is None else seed
+        self._told = threading.Lock()
+        """Taken for good by the first case that says something."""
 
     def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
         """The firewalls that are on."""
@@ -83,9 +89,21 @@ class Firewall(BorderDefense):
             "retries": self.retries,
             "on_unreadable": self.on_unreadable,
         }
+        if self.minimizer:
+            self._tell_idle(suite)
         outgoing = [Minimizer(model, allow_added=self.allow_added, **common)] if self.minimizer else []
         incoming = [OutputFirewall(model, on_safe=self.on_safe, **common)] if self.sanitizer else []
         return [*outgoing, *incoming]
+
+    def _tell_idle(self, suite: TaskSuite[Any]) -> None:
+        """Say once, of a suite whose tools take no arguments (ASB's), that there is nothing to minimize."""
+        idle = not any(tool.parameters.model_fields for tool in suite.tools)
+        if idle and self._told.acquire(blocking=False):  # cases start side by side
+            _LOG.warning(
+                "%s: no tool of suite '%s' takes an argument, so the Minimizer is never asked there.",
+                self.name,
+                suite.name,
+            )
 
     def description(self) -> str:
         """Which firewalls stand where, and what they know."""

@@ -80,7 +80,7 @@ def _guards(rows: Iterable[MeasureRow]) -> Grid:
         measure, _, guard = row.measure.partition(":")
         if measure in GUARD_TITLES:
             found[row.model, row.defense, row.attack, _version(row), guard][measure] = row
-    shown = [cells(*cell, *(_share(of[name]) for name in GUARD_TITLES)) for cell, of in found.items()]
+    shown = [cells(*cell, *(_share(of.get(name)) for name in GUARD_TITLES)) for cell, of in found.items()]
     header = (*_NAMES, "Guard", *GUARD_TITLES.values())
     return Grid("Guards", header, shown, names=len(_NAMES) + 1)
 
@@ -96,21 +96,24 @@ def _gates(rows: Iterable[MeasureRow]) -> Grid:
         if measure == _GATE_CALLS:
             ruler, outcome, tool = ruling.split("/", 2)
             found[row.model, row.defense, row.attack, _version(row), ruler, outcome][tool] = int(row.value)
-    shown = [
-        cells(*cell, f"{sum(tools.values()):,}", ", ".join(f"{tool} {tools[tool]}" for tool in _most(tools)))
-        for cell, tools in found.items()
-    ]
+    shown = [cells(*cell, f"{sum(tools.values()):,}", _most(tools)) for cell, tools in found.items()]
     header = (*_NAMES, "Filter", "Outcome", "Calls", "By tool")
     return Grid("Calls that filters ruled on", header, shown, names=len(_NAMES) + 2)
 
 
-def _most(tools: Mapping[str, int]) -> list[str]:
-    """Tools with the most calls first."""
-    return sorted(tools, key=lambda tool: (-tools[tool], tool))
+_MOST_TOOLS = 5
 
 
-def _share(row: MeasureRow) -> str:
-    if math.isnan(row.value):
+def _most(tools: Mapping[str, int]) -> str:
+    """The tools with the most calls, and how many more there are."""
+    listed = sorted(tools, key=lambda tool: (-tools[tool], tool))
+    more = len(listed) - _MOST_TOOLS
+    told = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
+    return f"{told} and {more} more" if more > 0 else told
+
+
+def _share(row: MeasureRow | None) -> str:
+    if row is None or math.isnan(row.value):
         return "n/a"
     interval = "" if math.isnan(row.ci_low) else f" {row.ci_low:.0f}-{row.ci_high:.0f}"
     return f"{row.value:.1f}{interval} ({row.n:,})"

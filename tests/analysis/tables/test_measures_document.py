@@ -52,3 +52,15 @@ def test_a_hostile_name_keeps_its_markdown_row() -> None:
     text = markdown_document(measures_document([row("untrusted_tokens", 1.0, defense="a|b\n# c")]))
     lines = [line for line in text.splitlines() if line.startswith("|") and "simulated" in line]
     assert {line.replace(r"\|", "").count("|") for line in lines[:1]} == {4 + len(TITLES) + 1}
+
+
+def test_guards_and_gates_have_tables_of_their_own_where_there_are_some() -> None:
+    rate = row("guard_fnr:g", 12.5)._replace(n=1227, ci_low=9.6, ci_high=15.2)
+    calls = [row(f"gate_calls:attriguard/denied: absent/tool_{n}", 10 - n) for n in range(7)]
+    sections = measures_document([row("seconds", 1.0), rate, *calls]).sections
+    (_, _), (_, (guards,)), (_, (gates,)) = sections
+    assert [cell.in_one for cell in guards.rows[0]][4:6] == ["g", "12.5 10-15 (1,227)"]
+    shown = [cell.in_one for cell in gates.rows[0]][4:]
+    assert shown[:3] == ["attriguard", "denied: absent", "49"]
+    assert shown[3] == "tool_0 10, tool_1 9, tool_2 8, tool_3 7, tool_4 6 and 2 more"
+    assert len(measures_document([row("seconds", 1.0)]).sections) == 1

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+from agentsys.analysis.metrics.compare import compare
+from agentsys.config_dir import shipped_config_dir
+from agentsys.records.reading import read_cases
 
 RIVALS = (
     "firewall_sanitizer",
@@ -84,3 +90,16 @@ def test_an_agent_that_repeats_gets_by_the_published_audit_and_not_by_ours(run_c
         ]
     )
     assert [scores(records, name)[1] for name in ("attriguard", "attriguard_compat")] == [[False], [True]]
+
+
+@pytest.mark.slow
+def test_the_control_experiment_has_every_row_on_the_same_cases(run_cases: Any, tmp_path: Path) -> None:
+    run_cases(["+experiment=control", "model=simulated", "benchmark.suites=[banking]", "limit=2"], tmp_path)
+    cases = read_cases([tmp_path]).cases
+    preset = yaml.safe_load((shipped_config_dir() / "experiment/control.yaml").read_text(encoding="utf-8"))
+    compared = set(preset["sweep"]["defense"]) - {"none"}
+    pairings = compare(cases, "none", draws=50).pairings
+    assert {contest.compared for contest in pairings} == compared
+    for pairing in pairings.values():
+        assert len(pairing.pairs) == 2
+        assert pairing.errored == pairing.only_baseline == pairing.only_defense == 0

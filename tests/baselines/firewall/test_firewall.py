@@ -225,6 +225,17 @@ def test_lost_tokens_are_those_with_digits_and_addresses() -> None:
     assert lost_tokens(raw, raw) == []
 
 
+def test_where_no_tool_takes_an_argument_the_minimizer_is_skipped_and_the_run_says_so_once(
+    run_cases: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    asb = ["model=simulated", "benchmark=asb", "benchmark.data=sample", "attack=none", "limit=2"]
+    records = run_cases([*asb, "defense=firewall"])
+    asked = {role for record in records.values() for role in record["agentsys"]["usage"]}
+    assert len(records) > 2 and SAN in asked and MIN not in asked
+    told = [entry.getMessage() for entry in caplog.records if "Minimizer" in entry.getMessage()]
+    assert len(told) == 1 and "takes an argument" in told[0]
+
+
 def test_an_emptied_result_is_a_notice() -> None:
     asked = model((), [sanitized("")], making(READ))
     assert results(run(Firewall(minimizer=False), asked, Tools("obey"))) == [EMPTIED]

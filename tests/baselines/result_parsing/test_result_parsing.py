@@ -110,6 +110,25 @@ def test_calls_are_counted(stages: tuple[str, ...], check: list[Any], counts: di
         assert {role: len(found) for role, found in asked.asked.items() if role != "agent"} == counts
 
 
+@pytest.mark.parametrize(
+    ("stages", "check", "counts"),
+    [
+        (("parse_data",), ["ok"], {PARSER: 4}),
+        (("parse_data", "check_tool"), ["ok"], {PARSER: 4, CHECKER: 2}),
+        (("check_tool", "parse_data"), [making(SEND), marked("clean"), "ok"], {PARSER: 4, CHECKER: 3}),
+    ],
+)
+def test_of_a_batch_each_result_is_asked_about_and_knows_no_other(
+    stages: tuple[str, ...], check: list[Any], counts: dict[str, int]
+) -> None:
+    asked = model(None, check, making(READ, ("open_door", {})))
+    run(parsing(*stages), asked, Tools(RAW))
+    assert {role: len(found) for role, found in asked.asked.items() if role != "agent"} == counts
+    expected, extracted = asked.questions(PARSER)[:2], asked.questions(PARSER)[2:]
+    assert not any("Send a note" in question for question in expected)
+    assert [question.count("no door") for question in extracted] == [0, 1]
+
+
 def test_a_call_that_the_check_triggers_is_never_run_and_never_told_to_the_agent() -> None:
     tools = Tools(RAW)
     asked = model(None, [making(SEND), marked("The meeting is at 10:00.")], making(READ))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from agentdojo.functions_runtime import FunctionsRuntime
 from fixed_on_paper import VERSIONS, benchmark, scored
 
 from agentsys.analysis.metrics.repaired_scores import phrases_of_fixes
 from agentsys.analysis.metrics.tags import tag_of
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.catalog import FIXES
+from agentsys.models.tool_text import tool_text
 
 ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
 
@@ -94,3 +100,44 @@ def test_action_open_tasks_exist_in_every_version() -> None:
     tasks = tag_of("action_open").tasks["agentdojo"]
     everything = {(suite, task) for suite, names in tasks.items() for task in names}
     assert all(listed("action_open", version) == everything for version in VERSIONS)
+
+
+def words(text: object) -> list[str]:
+    return re.findall(r"\w+", str(text).casefold())
+
+
+def texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts(inner)
+
+
+def repeats(text: str, seen: str, prompt: str) -> bool:
+    """Whether six words in a row were seen before and are not the user's own."""
+    said = words(text)
+    rows = (" ".join(said[place : place + 6]) for place in range(len(said) - 5))
+    return any(f" {row} " in seen and row not in prompt for row in rows)
+
+
+def is_verbatim(suite: Any, task: Any) -> bool:
+    environment = task.init_environment(suite.load_and_inject_default_environment({}))
+    runtime, seen, prompt = FunctionsRuntime(suite.tools), " ", " ".join(words(task.PROMPT))
+    for call in task.ground_truth(environment):
+        if any(repeats(text, seen, prompt) for text in texts(dict(call.args))):
+            return True
+        value, error = runtime.run_function(environment, call.function, dict(call.args))
+        seen += " ".join(words(error or tool_text(value))) + "  "
+    return repeats(task.GROUND_TRUTH_OUTPUT or "", seen, prompt)
+
+
+@pytest.mark.slow
+def test_verbatim_tasks_are_those_whose_ground_truth_repeats_what_a_tool_returned() -> None:
+    found = {
+        (name, task)
+        for name in benchmark("v1.2.2").suite_names()
+        for task, one in benchmark("v1.2.2").suite(name).user_tasks.items()
+        if is_verbatim(benchmark("v1.2.2").suite(name), one)
+    }
+    assert found == listed("verbatim", "v1.2.2")
