@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from agentsys.models.chat import UNCOUNTED, ChatReply, ChatRequest, ToolSpec, Us
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.providers.responses_wire import read_reply, wire_items
 from agentsys.models.serving import serve
+from agentsys.models.wrappers.cache import Cached, ReplyStore, RequestKeys
 
 TOOLS = (ToolSpec("weather", "Tells.", WEATHER),)
 USAGE = {
@@ -203,6 +205,33 @@ def test_two_turns_of_calls_through_a_server_as_strict_as_the_real_one() -> None
     assert [call.args["city"] for call in told[2]["tool_calls"] or ()] == ["Rome", "Bonn"]  # type: ignore[union-attr,typeddict-item]
     assert text_of(told[2]) == "I look."
     assert scripted.asked[2].tools == TOOLS
+
+
+def test_a_case_resumed_from_the_cache_sends_the_same_bytes(tmp_path: Path) -> None:
+    turns = (
+        calls(("weather", {"city": "Rome"}), ("weather", {"city": "Bonn"}), text="I look."),
+        says("Fine."),
+    )
+
+    def played(model: Any, most: int) -> None:
+        messages: list[Any] = [system("Be brief."), user("Weather?")]
+        for _ in range(most):
+            reply = model.complete(ChatRequest(messages, TOOLS))
+            messages += [reply.message, *map(result_of, reply.message["tool_calls"] or ())]
+
+    with serve(Scripted(*turns), capture=True) as server:
+
+        def model(folder: str) -> Cached:
+            provider = model_at("openai", server.base_url, api="responses", reasoning_effort="low")
+            return Cached(provider, ReplyStore(tmp_path / folder), RequestKeys({}))
+
+        played(model("cut"), 1)
+        played(model("cut"), 2)
+        first, resumed = (one.body for one in server.captured)
+    with serve(Scripted(*turns), capture=True) as server:
+        played(model("whole"), 2)
+        whole = [one.body for one in server.captured]
+    assert [first, resumed] == whole and b'"type":"reasoning"' in resumed
 
 
 def test_the_strict_server_refuses_an_orphan() -> None:
