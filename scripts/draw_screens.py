@@ -245,7 +245,7 @@ def side_by_side(work: Workshop) -> bytes:
     assert work.quickstart
     with server([*AGENTSYS, "view", str(RUNS), "--port", "0"], work.folder) as said:
         address = said.partition("open ")[2].split()[0]
-        work.window.resize(1400, 1000)
+        work.window.resize(1400, 1650)
         work.window.open(address)
         work.window.wait_for("return document.querySelector('#found').textContent.startsWith('384 of')")
         work.window.open(address)  # the page now has the whole list in itself

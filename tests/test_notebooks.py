@@ -74,7 +74,9 @@ def test_a_notebook_runs_top_to_bottom_from_a_clean_clone(
     assert (clone.parent / "results" / "runs" / "notebooks" / ".agentsys").is_dir()
     errors = [out for cell in notebook.cells for out in cell.get("outputs", []) if out.output_type == "error"]
     assert errors == []
-    assert any("(simulated)" in shown for shown in outputs_of(notebook, "text/html"))
+    tables = outputs_of(notebook, "text/html")
+    assert any("simulated+susceptibility=" in shown for shown in tables)
+    assert not any("(simulated)" in shown for shown in tables), "a simulated model is marked once"
     if name == "reproduce_paper":
         assert len(outputs_of(notebook, "image/png")) == 2
         assert any("Table 2" in shown for shown in outputs_of(notebook, "text/html"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,3 +230,18 @@ def test_others_cannot_be_served(tmp_path: Path, host: str) -> None:
 def test_a_port_in_use_is_one_line(server: ViewServer, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give another port, or 0 for any"):
         ViewServer([tmp_path], port=urlsplit(server.address).port or 0)
+
+
+def test_the_loopback_of_ipv6_is_served_under_its_own_names(tmp_path: Path) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with ViewServer([tmp_path], host="::1") as server:
+        port = urlsplit(server.address).port
+        assert server.address == f"http://[::1]:{port}/"
+        assert ask(server, "/").status == 200
+        assert ask(server, "/", host=f"localhost:{port}").status == 200
+        assert ask(server, "/", host=f"127.0.0.1:{port}").status == 403
+        assert ask(server, "/", host=f"[::2]:{port}").status == 403
