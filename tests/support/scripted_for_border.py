@@ -13,7 +13,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant, text_of
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.trace import Span, Tracer, tracing
 
@@ -105,13 +105,13 @@ class Tools:
         return open_door
 
 
-def run(defense: Any, model: RoleModel, tools: Tools, query: str = "Tell me when.") -> list[ChatMessage]:
+def run(defense: Any, model: ChatModel, tools: Tools, query: str = "Tell me when.") -> list[ChatMessage]:
     """The conversation of one run."""
     pipeline = defense.pipeline(model, get_suite("v1.2.2", "banking"))
     return list(pipeline.query(query, tools.runtime)[3])
 
 
-def traced(defense: Any, model: RoleModel, tools: Tools, query: str = "Tell me when.") -> list[Span]:
+def traced(defense: Any, model: ChatModel, tools: Tools, query: str = "Tell me when.") -> list[Span]:
     """The spans of one run."""
     tracer = Tracer()
     with tracing(tracer):
