@@ -37,7 +37,7 @@ class ArtefactEntry(_ArtefactPart):
     """The user tasks it was searched on, in mode `transfer`."""
     pairs: tuple[tuple[str, str], ...] = ()
     """The user and injection tasks it was searched on, in mode `template`."""
-    variant: int = Field(0, ge=0)
+    variant: int = Field(default=0, ge=0)
     """Which of several texts for the same tasks, from 0, the best."""
     score: int | None = None
     """The judge's, 1 to 10; None in files of one text per search."""

@@ -56,7 +56,9 @@ class Outcomes:
     made: list[Attempt] = field(default_factory=list)
     rest: int = 1
 
-    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(
+        self, place: Place, propose: Callable[[ChatModel], Proposal], pair: int | None = None
+    ) -> Attempt:
         number = len(self.made) + 1
         proposal = propose(self.model)
         score = self.scores.get(number, self.rest) if proposal.refused is None else 1
