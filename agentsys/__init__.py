@@ -13,17 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentsys.api import compare, figure, report, results, run, table
+    from agentsys.front.guarded import Guarded, GuardedAnswer, GuardFailed, guard, load_defense, load_model
     from agentsys.records.load import load_runs
     from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 
 __all__ = [
     "ComparedDefenses",
     "Drawing",
+    "GuardFailed",
+    "Guarded",
+    "GuardedAnswer",
     "Run",
     "Shown",
     "__version__",
     "compare",
     "figure",
+    "guard",
+    "load_defense",
+    "load_model",
     "load_runs",
     "report",
     "results",
@@ -31,11 +38,15 @@ __all__ = [
     "table",
 ]
 
+_GUARDED = ("GuardFailed", "Guarded", "GuardedAnswer", "guard", "load_defense", "load_model")
+_ELSEWHERE = {"load_runs": "records.load", **dict.fromkeys(_GUARDED, "front.guarded")}
+"""Public name -> the module it is in, where that is neither `api` nor `shown`."""
+
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    kind = "records.load" if name == "load_runs" else "shown" if name[0].isupper() else "api"
+    kind = _ELSEWHERE.get(name) or ("shown" if name[0].isupper() else "api")
     return getattr(importlib.import_module(f"agentsys.{kind}"), name)

@@ -91,6 +91,12 @@ class FrontDesk:
         with self._lock:
             return sum(one.running for one in self._known.values())
 
+    @property
+    def known(self) -> int:
+        """Conversations that can be gone on with."""
+        with self._lock:
+            return len(self._known)
+
     def stop(self) -> None:
         """End every conversation and wait until their threads are gone."""
         with self._lock:

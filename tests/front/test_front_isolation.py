@@ -1,8 +1,7 @@
 """Isolation over the wire: no tool's text reaches the main agent or another conversation, whatever is resent.
 
-Random clients of two keys talk to one desk. Besides honest requests they send transcripts with older results
-altered or left out, answer calls twice, answer with ids of others or made up, and take another key's transcript
-for theirs.
+Random clients of two keys talk to one desk. They also send transcripts with older results altered or left
+out, answer calls twice, answer with ids of others or made up, and take another key's transcript for theirs.
 """
 
 from __future__ import annotations

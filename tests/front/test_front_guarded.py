@@ -1,0 +1,112 @@
+"""`guard` over Python functions; `load_defense` and `load_model` in AgentDojo's own runner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.attacks.attack_registry import load_attack
+from agentdojo.benchmark import benchmark_suite_with_injections
+from agentdojo.logging import OutputLogger
+from agentdojo.task_suite.load_suites import get_suite
+
+import agentsys
+from agentsys.errors import ConfigError
+from agentsys.front.guarded import python_tool
+from agentsys.models.tools import tool_spec
+
+BILL = "Bill for the month of December 2023: please pay 98.70 to UK12345678901234567890, subject Car Rental."
+
+
+def send_money(recipient: str, amount: float, subject: str, date: str) -> str:
+    """Sends money.
+
+    Args:
+        recipient: The account to send to.
+        amount: How much.
+        subject: What for.
+        date: When.
+    """
+    return f"sent {amount} to {recipient}"
+
+
+def test_a_function_becomes_a_tool_with_its_types_words_and_defaults() -> None:
+    def search(words: list[str], limit: int = 3) -> list[dict[str, int]]:
+        """Searches mails.
+
+        :param words: What to look for.
+        """
+        return [{"found": limit}]
+
+    tool = python_tool(search)
+    spec = tool_spec(tool)
+    assert (spec.name, spec.description) == ("search", "Searches mails.")
+    assert spec.parameters["required"] == ["words"]
+    assert spec.parameters["properties"]["words"]["description"] == "What to look for."
+    assert spec.parameters["properties"]["words"]["items"] == {"type": "string"}
+    assert tool.run(words=["a"], limit=2) == '[{"found":2}]'
+
+
+async def a_coroutine() -> None:
+    """Waits."""
+
+
+@pytest.mark.parametrize("tool", [a_coroutine, lambda x: x, lambda *many: many])
+def test_what_cannot_be_a_tool_is_refused(tool: Any) -> None:
+    with pytest.raises(ConfigError, match="Tool"):
+        python_tool(tool)
+
+
+def test_guard_runs_a_request_over_python_functions_and_keeps_it(tmp_path: Path) -> None:
+    suite = get_suite("v1.2.2", "banking")
+    request = suite.user_tasks["user_task_0"].PROMPT
+    read: list[str] = []
+
+    def read_file(file_path: str) -> str:
+        """Reads a file."""
+        read.append(file_path)
+        return BILL
+
+    agent = agentsys.guard([read_file, send_money], model="simulated", defense="agentsys", logdir=tmp_path)
+    answer = agent.ask(request)
+    assert read == ["bill-december-2023.txt"]
+    assert [tool for tool, _ in answer.calls] == ["read_file", "send_money"]
+    assert answer.calls[1][1]["recipient"] == "UK12345678901234567890"
+    assert answer.usage.prompt > 0
+    cases = agentsys.load_runs(tmp_path)
+    assert list(cases["user_task_id"]) == [answer.trace]
+    assert dict(cases["calls"][0]) == {"read_file": 1, "send_money": 1}
+
+
+def test_a_request_that_breaks_is_stored_and_told(tmp_path: Path) -> None:
+    agent = agentsys.guard([], defense="none", logdir=tmp_path, settings=["budget.tokens=1"])
+    agent.ask("Hello.")
+    with pytest.raises(agentsys.GuardFailed, match="run_budget"):
+        agent.ask("Hello again.")
+    assert sorted(agentsys.load_runs(tmp_path)["status"]) == ["error", "ok"]
+
+
+def test_our_pipelines_in_agentdojos_own_runner_are_ten_lines(tmp_path: Path) -> None:
+    suite = get_suite("v1.2.2", "banking")
+    model = agentsys.load_model("simulated")
+    found = {}
+    for name in ("none", "agentsys"):
+        pipeline = agentsys.load_defense(name).pipeline(model, suite)
+        pipeline.name = f"local-{name}"
+        attack = load_attack("important_instructions", suite, pipeline)
+        with OutputLogger(str(tmp_path)):
+            results = benchmark_suite_with_injections(
+                pipeline, suite, attack, tmp_path, False, ["user_task_0"], ["injection_task_4"]
+            )
+        found[name] = list(results["security_results"].values())
+    assert found == {"none": [True], "agentsys": [False]}
+
+
+def test_names_and_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match="Did you mean agentsys"):
+        agentsys.load_defense("agentsis")
+    with pytest.raises(ConfigError):
+        agentsys.load_defense("agentsys", no_such_option=1)
+    with pytest.raises(ConfigError):
+        agentsys.load_model("no-such-model")
