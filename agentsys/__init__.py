@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentsys.api import compare, figure, report, results, run, table
-    from agentsys.front.guarded import Guarded, GuardedAnswer, GuardFailed, guard, load_defense, load_model
+    from agentsys.front.guarded import (
+        GuardedAnswer,
+        GuardedTools,
+        GuardFailed,
+        guard,
+        load_defense,
+        load_model,
+    )
     from agentsys.records.load import load_runs
     from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 
@@ -21,8 +28,8 @@ __all__ = [
     "ComparedDefenses",
     "Drawing",
     "GuardFailed",
-    "Guarded",
     "GuardedAnswer",
+    "GuardedTools",
     "Run",
     "Shown",
     "__version__",
@@ -38,7 +45,7 @@ __all__ = [
     "table",
 ]
 
-_GUARDED = ("GuardFailed", "Guarded", "GuardedAnswer", "guard", "load_defense", "load_model")
+_GUARDED = ("GuardFailed", "GuardedTools", "GuardedAnswer", "guard", "load_defense", "load_model")
 _ELSEWHERE = {"load_runs": "records.load", **dict.fromkeys(_GUARDED, "front.guarded")}
 """Public name -> the module it is in, where that is neither `api` nor `shown`."""
 

@@ -49,7 +49,7 @@ class GuardedAnswer:
         return self.text
 
 
-class Guarded:
+class GuardedTools:
     """An agent over Python functions with a defense around it, made by `guard`. Usable from many threads."""
 
     def __init__(
@@ -83,7 +83,7 @@ def guard(
     system_message: str = "",
     settings: Sequence[str] = (),
     logdir: str | os.PathLike[str] = "results/served",
-) -> Guarded:
+) -> GuardedTools:
     """Put a defense around plain Python functions.
 
     Args:
@@ -100,7 +100,7 @@ def guard(
     functions = [python_tool(tool) for tool in tools]
     chosen = [f"model={model}", f"defense={defense}", *settings, f"logdir={os.fspath(logdir)}"]
     agent, cell, store = built_agent(chosen)
-    return Guarded(agent, functions, system_message, keeper(store, cell))
+    return GuardedTools(agent, functions, system_message, keeper(store, cell))
 
 
 def python_tool(tool: Callable[..., Any]) -> Function:
