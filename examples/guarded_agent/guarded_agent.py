@@ -1,4 +1,4 @@
-"""A small agent on OpenAI's SDK whose inbox holds an injection: undefended, and with AgentSys by one changed line.
+"""A small agent on OpenAI's SDK that reads an injection: undefended, and with AgentSys by one changed line.
 
 Usage: python examples/guarded_agent/guarded_agent.py
 
