@@ -147,17 +147,17 @@ def test_a_case_whose_request_is_refused_ends_and_the_others_go_on(tmp_path: Pat
     assert set(kinds) == {None, "context_length"}
 
 
-MOMENTS = (
+MOMENTS: tuple[tuple[type | None, str, int, str], ...] = (
     (BatchJournal, "intend", 1, "after"),
-    ("door", "submit", 1, "after"),
+    (None, "submit", 1, "after"),
     (BatchJournal, "sent", 2, "after"),
-    ("door", "collect", 1, "before"),
+    (None, "collect", 1, "before"),
     (BatchJournal, "took", 3, "after"),
-    ("door", "submit", 1, "after"),
-    ("door", "collect", 2, "after"),
+    (None, "submit", 1, "after"),
+    (None, "collect", 2, "after"),
 )
-"""Where a run is killed: at the n-th call of a method, before or after it. After `submit` the vendor has the
-batch, and nothing but the intention is on disk."""
+"""Where a run is killed: at the n-th call of a method, before or after it; None is the door to the vendor.
+After `submit` the vendor has the batch, and nothing but the intention is on disk."""
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_batch_run_killed_at_every_moment_pays_for_each_request_once(
     with serve(model, batch_delay_s=0.2) as server:
         conf = model_for(tmp_path, server, vendor, cache=cache, batch=QUICK)
         for place, method, number, when in MOMENTS:
-            owner = DOORS[vendor] if place == "door" else place
+            owner = place or DOORS[vendor]
             _killed_at(owner, method, number, when, plan(tmp_path / "cut"), conf)
         records = played(tmp_path / "cut", conf)
         assert {record.status for record in records} == {"ok"} and len(records_in(tmp_path / "cut")) == 4

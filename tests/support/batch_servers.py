@@ -45,7 +45,7 @@ class Counting:
         return sum(self.asked.values())
 
 
-VENDORS = {
+VENDORS: dict[str, dict[str, Any]] = {
     "openai": {"_target_": "agentsys.models.providers.openai.OpenAIModel"},
     "responses": {"_target_": "agentsys.models.providers.openai.OpenAIModel", "api": "responses"},
     "anthropic": {
