@@ -42,6 +42,9 @@ COMMANDS = {
     "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
     "serve": CommandSource("agentsys.cli.serve:serve", "Serve a defended agent, or the simulated model."),
     "guard": CommandSource("agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."),
+    "cache": CommandSource(
+        "agentsys.cli.replies.command:app", "Count, export and import kept replies of models."
+    ),
     "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
     "doctor": CommandSource(
         "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."

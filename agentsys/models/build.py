@@ -31,8 +31,9 @@ from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
 from agentsys.models.wrappers.batched import Batched
 from agentsys.models.wrappers.booked import Booked
-from agentsys.models.wrappers.cache import Cached, ReplyStore, RequestKeys, digest
+from agentsys.models.wrappers.cache import Cached, RequestKeys, digest
 from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.wrappers.reply_store import CacheMode, ReplyStore
 from agentsys.models.wrappers.retry import ONCE, Gate, Retried, RetryPolicy
 
 _BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
@@ -107,7 +108,7 @@ class _Part:
     @property
     def server(self) -> ChatModel | None:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
-        if isinstance(self.provider, SceneModel):
+        if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
             return None
         return Blamed(Retried(Booked(self.provider), _BRIEFLY, gate=self.gate))
 
@@ -115,10 +116,12 @@ class _Part:
         scripted = isinstance(self.provider, SceneModel)
         provider = self.provider.for_scene(scene) if isinstance(self.provider, SceneModel) else self.provider
         identity = {**self.identity, "again": scene.again} if scene.again else self.identity
-        keys = RequestKeys(identity, scene.epoch, role_matters=bool(self.identity.get("send_role")))
+        case = [scene.suite, scene.user_task_id, scene.injection_task_id, scene.attack]
+        role_matters = bool(self.identity.get("send_role"))
+        keys = RequestKeys(identity, scene.epoch, case=case, role_matters=role_matters)
         model: ChatModel = Booked(self._sending(provider, keys, scene), sent=not scripted)
         if self.store is not None and not scripted:
-            model = Cached(model, self.store, keys, keeper=provider)
+            model = Cached(model, self.store, keys, waits=self.collector is None, keeper=provider)
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
         return Blamed(Retried(model, policy, gate=self.gate))
 
@@ -223,6 +226,7 @@ def build_stack(
     node: Mapping[str, Any],
     *,
     cache_dir: Path | None,
+    cache_mode: CacheMode = CacheMode.READ_WRITE,
     load_model: Callable[[str], Mapping[str, Any]],
     finish: Callable[[ChatModel], ChatModel] = _as_it_is,
     batches: BatchRoom | None = None,
@@ -232,6 +236,7 @@ def build_stack(
     Args:
         node: The model's YAML, as a dict or an OmegaConf node.
         cache_dir: The folder that replies are kept in; None switches every cache off.
+        cache_mode: What these replies are used for.
         load_model: Gives the YAML of another model by name, for `roles`.
         finish: Applied to each provider once it is built (hands a playbook to the simulated model).
         batches: For models with `batch`; None: their requests go out one by one all the same.
@@ -239,7 +244,9 @@ def build_stack(
     Raises:
         ConfigError: If anything in a YAML is wrong or a key is missing.
     """
-    store = None if cache_dir is None else ReplyStore(cache_dir)
+    store = None
+    if cache_dir is not None and cache_mode is not CacheMode.OFF:
+        store = ReplyStore(cache_dir, read_only=cache_mode is CacheMode.READ_ONLY)
     main = _part(node, store, finish, batches)
     if main.card.batch is not None and not isinstance(main.provider, Batchable):
         raise ConfigError(
@@ -264,10 +271,13 @@ def _part(
 ) -> _Part:
     fields = plain_node(node)
     card = model_card(fields)
+    read_only = store is not None and store.read_only
+    if read_only and "api_key_env" in fields:  # nothing will be sent
+        fields = {**fields, "api_key_env": None}
     provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
     known = identity(fields)
-    part = _Part(card, provider, known, store if card.cache else None, asked)
+    part = _Part(card, provider, known, store if card.cache or read_only else None, asked)
     if card.batch is None or batches is None or not isinstance(provider, Batchable):
         return part
     journal = BatchJournal(batches.folder / digest(known)[:16])

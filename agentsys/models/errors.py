@@ -36,6 +36,7 @@ class ErrorKind(Enum):
     CONTENT_REFUSED = "content_refused"
     BAD_REQUEST = "bad_request"
     CASE_BUDGET = "case_budget"
+    CACHE_MISS = "cache_miss"
     REPLAY_DIVERGED = "replay_diverged"
     BAD_KEY = "bad_key"
     NO_CREDIT = "no_credit"
@@ -59,6 +60,7 @@ _CONSEQUENCES = {
     ErrorKind.CONTENT_REFUSED: Consequence.END_CASE,
     ErrorKind.BAD_REQUEST: Consequence.END_CASE,
     ErrorKind.CASE_BUDGET: Consequence.END_CASE,
+    ErrorKind.CACHE_MISS: Consequence.END_CASE,
     ErrorKind.REPLAY_DIVERGED: Consequence.END_CASE,
     ErrorKind.BAD_KEY: Consequence.END_RUN,
     ErrorKind.NO_CREDIT: Consequence.END_RUN,

@@ -26,7 +26,7 @@ from agentsys.runs.forecast import check_forecast
 from agentsys.runs.instantiate import instantiate, kept_folders
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
-from agentsys.runs.store import Store
+from agentsys.runs.store import REPLIES, Store
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class CellBuilder:
         if key not in self._built:
             self._built[key] = build_stack(
                 model,
-                cache_dir=self._store.own / "cache",
+                cache_dir=settings.cache.dir or self._store.own / REPLIES,
+                cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=scripting(benchmark, [defense, attack]),
                 batches=None

@@ -150,8 +150,8 @@ def prepare(
     settings = compose(overrides, config_dirs)
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
-    if len({s.budget for s in settings}) > 1 or len({s.preflight for s in settings}) > 1:
-        raise ConfigError("budget and preflight hold for a whole run; give each one value.")
+    if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
+        raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
     store = Store(settings[0].logdir)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)

@@ -18,6 +18,7 @@ from agentsys.benchmarks.fixes.catalog import expanded
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
 from agentsys.models.secrets import masked
+from agentsys.models.wrappers.reply_store import CacheMode
 
 NOT_IDENTITY = {
     "model": {
@@ -74,6 +75,21 @@ class Executor(BaseModel):
     """Cases under way at once."""
 
 
+class CacheSettings(BaseModel):
+    """Setting of what is done with replies that were kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: CacheMode = CacheMode.READ_WRITE
+    dir: Path | None = None
+    """Folder of the replies, which runs may share; None: one in the log folder."""
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        return CacheMode.OFF if value is False else value  # as YAML reads `off`
+
+
 class Settings(BaseModel):
     """One cell of a sweep, with the choices of the run it belongs to."""
 
@@ -99,6 +115,7 @@ class Settings(BaseModel):
     seed: int = 0
     logdir: Path
     budget: Budget = Budget()
+    cache: CacheSettings = CacheSettings()
     preflight: bool = True
     """Whether each model is asked one small question before the first case."""
 

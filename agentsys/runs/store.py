@@ -20,6 +20,8 @@ from agentsys.storable import as_json
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
+REPLIES = "cache"
+"""Folder in it for models' replies, unless `cache.dir` names another."""
 
 _log = logging.getLogger(__name__)
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +16,12 @@ from agentdojo.functions_runtime import FunctionCall
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.cache import Cached, ReplyStore, RequestKeys, _reply_from, _reply_to
+from agentsys.models.wrappers.cache import Cached, RequestKeys
+from agentsys.models.wrappers.kept_reply import reply_from, reply_to
+from agentsys.models.wrappers.reply_store import DAMAGED, ReplyStore
 
 CALL = FunctionCall(function="f", args={"a": [1, {"b": None}]}, id="c1")
 REPLY = ChatReply(assistant("hm", [CALL]), Usage(3, 2, 1, 1), cost_usd=0.5, model_id="m-1")
@@ -28,10 +35,12 @@ class Numbered:
 
     def __init__(self) -> None:
         self.asked = 0
+        self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        self.asked += 1
-        return replace(REPLY, message=assistant(str(self.asked)))
+        with self._lock:
+            self.asked += 1
+            return replace(REPLY, message=assistant(str(self.asked)))
 
 
 def said(cached: Cached, request: ChatRequest = ASK) -> str:
@@ -105,7 +114,7 @@ def test_errors_and_empty_replies_are_not_stored(tmp_path: Path) -> None:
     silent = Cached(Silent(), store, RequestKeys({}))
     silent.complete(ASK)
     silent.complete(ASK)
-    assert list(tmp_path.rglob("*")) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert said(Cached(Numbered(), store, RequestKeys({}))) == "1"
 
 
@@ -197,11 +206,221 @@ def test_replies_survive_the_disk(text: str, args: dict[str, Any]) -> None:
     from agentsys.models.providers.wire_text import encode
 
     reply = replace(REPLY, message=assistant(text, [FunctionCall(function="f", args=args, id=None)]))
-    back = _reply_from(orjson.loads(encode(_reply_to(reply, None))))
+    back = reply_from(orjson.loads(encode(reply_to(reply, None))))
     assert back.message == reply.message
 
 
 def test_log_probabilities_are_kept_with_a_reply_that_has_some(tmp_path: Path) -> None:
     likely = replace(REPLY, logprobs=({"true": -0.1, "false": -2.5}, {"}": 0.0}))
-    assert _reply_from(_reply_to(likely, None)).logprobs == likely.logprobs
-    assert "logprobs" not in _reply_to(REPLY, None)  # as before there were any: old files are read
+    assert reply_from(reply_to(likely, None)).logprobs == likely.logprobs
+    assert "logprobs" not in reply_to(REPLY, None)  # as before there were any: old files are read
+
+
+class Held(Numbered):
+    """Answers once somebody lets it."""
+
+    def __init__(self, fails: int = 0) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.fails = fails
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        assert self.go.wait(60)
+        if self.fails:
+            self.fails -= 1
+            self.asked += 1
+            raise ModelError(ErrorKind.OVERLOADED, "come back", retry_after_s=3.0)
+        return super().complete(request)
+
+
+class Watched(ReplyStore):
+    """Lets a model answer once so many others wait for it."""
+
+    def __init__(self, folder: Path, model: Held, waiting: int) -> None:
+        super().__init__(folder)
+        self.model, self.left, self.count = model, waiting, threading.Lock()
+
+    def first(self, key: str) -> Any:
+        other = super().first(key)
+        with self.count:
+            self.left -= other is not None
+            if self.left <= 0:
+                self.model.go.set()
+        return other
+
+
+CASES = 16
+
+
+def all_at_once(model: Held, store: ReplyStore) -> list[Any]:
+    """What so many cases get that ask the same at the same time: a reply or an error."""
+
+    def ask(number: int) -> Any:
+        try:
+            return Cached(model, store, RequestKeys({"temperature": 0.0}, case=number)).complete(ASK)
+        except (ModelError, RunBudgetReached) as error:
+            return error
+
+    with ThreadPoolExecutor(CASES) as pool:
+        return list(pool.map(ask, range(CASES)))
+
+
+def test_equal_requests_under_way_wait_for_the_first_and_cost_nothing(tmp_path: Path) -> None:
+    model = Held()
+    replies = all_at_once(model, Watched(tmp_path, model, CASES - 1))
+    assert model.asked == 1
+    assert {str(reply.message["content"]) for reply in replies} == {str(replies[0].message["content"])}
+    assert sorted(reply.cost_usd for reply in replies) == [0.0] * (CASES - 1) + [0.5]
+    assert sum(reply.from_cache for reply in replies) == CASES - 1
+    assert len({id(reply.message) for reply in replies}) == CASES
+
+
+def test_those_who_wait_share_the_firsts_error_at_no_cost_and_may_ask_again(tmp_path: Path) -> None:
+    model = Held(fails=1)
+    store = Watched(tmp_path, model, CASES - 1)
+    errors = all_at_once(model, store)
+    assert model.asked == 1
+    assert {(error.kind, str(error), error.retry_after_s) for error in errors} == {
+        (ErrorKind.OVERLOADED, "overloaded: come back", 3.0)
+    }
+    assert said(Cached(model, store, RequestKeys({"temperature": 0.0}))) == "2"
+
+
+def test_those_who_wait_ask_for_themselves_where_the_first_broke_off(tmp_path: Path) -> None:
+    class BrokenOff(Held):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            try:
+                return super().complete(request)
+            except ModelError:
+                raise RunBudgetReached("used up") from None
+
+    model = BrokenOff(fails=1)
+    found = all_at_once(model, Watched(tmp_path, model, CASES - 1))
+    assert [type(one) for one in found].count(RunBudgetReached) == 1
+    assert model.asked == 2
+
+
+def test_where_replies_are_drawn_each_case_has_its_own_and_keeps_it(tmp_path: Path) -> None:
+    store, model = ReplyStore(tmp_path), Numbered()
+    for temperature, of_request, own in (
+        (None, None, True),
+        (None, 0.0, True),
+        (0.7, None, True),
+        (0.0, 0.7, True),
+        (0.0, None, False),
+        (0.7, 0.0, False),
+    ):
+        request = replace(ASK, temperature=of_request, max_tokens=len(str(temperature)))
+        ask = [
+            Cached(model, store, RequestKeys({"temperature": temperature}, case=case))
+            for case in ("a", "b", "a", "b")
+        ]
+        texts = [said(one, request) for one in ask]
+        assert texts[:2] == texts[2:]
+        assert (texts[0] != texts[1]) is own, (temperature, of_request)
+
+
+def test_equal_requests_of_one_case_at_the_same_time_are_several_draws(tmp_path: Path) -> None:
+    model = Numbered()
+    cached = Cached(model, ReplyStore(tmp_path), RequestKeys({"temperature": 0.0}))
+    with ThreadPoolExecutor(4) as pool:
+        texts = list(pool.map(lambda _: said(cached), range(4)))
+    assert sorted(texts) == ["1", "2", "3", "4"]
+
+
+def test_a_failed_request_gives_its_place_among_equal_ones_back(tmp_path: Path) -> None:
+    model = Held(fails=1)
+    model.go.set()
+    cached = Cached(model, ReplyStore(tmp_path), RequestKeys({}))
+    with pytest.raises(ModelError):
+        cached.complete(ASK)
+    assert [said(cached), said(cached)] == ["2", "3"]
+    assert said(Cached(model, ReplyStore(tmp_path), RequestKeys({}))) == "2"
+
+
+def test_read_only_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
+    said(Cached(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    model, store = Numbered(), ReplyStore(tmp_path, read_only=True)
+    assert said(Cached(model, store, RequestKeys({}))) == "1"
+    with pytest.raises(ModelError, match=r"cache_miss: cache.mode=read_only asks no model.* none is kept"):
+        Cached(model, store, RequestKeys({})).complete(replace(ASK, max_tokens=7))
+    file.write_bytes(b"{")
+    with pytest.raises(ModelError, match="the one that is kept cannot be read"):
+        Cached(model, store, RequestKeys({})).complete(ASK)
+    assert model.asked == 0
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
+
+
+def test_a_damaged_reply_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    said(Cached(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
+    (file,) = tmp_path.rglob("*.json")
+    file.write_bytes(b'{"message": 1}')
+    with caplog.at_level(logging.WARNING):
+        said(Cached(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
+    assert file.with_suffix(DAMAGED).read_bytes() == b'{"message": 1}'
+    assert "is no reply as it was stored" in caplog.text
+
+
+PROCESSES, KEYS = 8, 12
+
+
+def _asks(folder: Path, log: Path, start: Any) -> None:
+    class Logged(Numbered):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            with log.open("a") as file:
+                file.write(f"{request.max_tokens}\n")
+            time.sleep(0.005)
+            return super().complete(request)
+
+    start.wait(60)
+    for bound in range(1, KEYS + 1):
+        Cached(Logged(), ReplyStore(folder), RequestKeys({"temperature": 0.0})).complete(
+            replace(ASK, max_tokens=bound)
+        )
+
+
+def _holds(folder: Path, held: Any) -> None:
+    with ReplyStore(folder).alone("ab" * 32):
+        held.set()
+        time.sleep(600)
+
+
+needs_fork = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="processes here cannot be forked"
+)
+
+
+@needs_fork
+def test_eight_processes_ask_for_each_reply_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    start, log = context.Event(), tmp_path / "log"
+    askers = [context.Process(target=_asks, args=(tmp_path / "cache", log, start)) for _ in range(PROCESSES)]
+    for asker in askers:
+        asker.start()
+    start.set()
+    for asker in askers:
+        asker.join(120)
+    assert [asker.exitcode for asker in askers] == [0] * PROCESSES
+    assert sorted(map(int, log.read_text().split())) == list(range(1, KEYS + 1))
+    assert not list((tmp_path / "cache").rglob("*.lock"))
+
+
+@needs_fork
+def test_what_a_killed_process_held_is_free(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    held = context.Event()
+    holder = context.Process(target=_holds, args=(tmp_path, held))
+    holder.start()
+    assert held.wait(60)
+    taken = threading.Event()
+
+    def take() -> None:
+        with ReplyStore(tmp_path).alone("ab" * 32):
+            taken.set()
+
+    threading.Thread(target=take, daemon=True).start()
+    assert not taken.wait(0.1)
+    holder.kill()
+    holder.join(60)
+    assert taken.wait(60)

@@ -92,6 +92,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys guard mail.txt",
         "agentsys guard --format json < mail.txt",
     ),
+    "cache": (
+        "agentsys cache info results/runs",
+        "agentsys cache export results/runs replies.tar.gz",
+        "agentsys cache import replies.tar.gz shared_cache",
+    ),
     "fetch": (
         "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
         "agentsys fetch drift-runs --to data",

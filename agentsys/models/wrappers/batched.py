@@ -63,7 +63,7 @@ class Batched:
         return self._read(request, handed)
 
     def _place(self, request: ChatRequest) -> str:
-        key, _ = self._keys.next(request)
+        key = self._keys.next(request)
         return key if self._scene is None else digest([key, self._scene, current_tracer().case])
 
     def _read(self, request: ChatRequest, handed: BatchAnswer) -> ChatReply:

@@ -1,25 +1,26 @@
-"""`Cached`: a repeated call to a model is free. One small file per reply."""
+"""`Cached`: a repeated call to a model is free."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import json
+import itertools
 import logging
 import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from agentdojo.types import ChatAssistantMessage
-from pydantic import BaseModel, ConfigDict
-
-from agentsys.atomic_file import write_atomically
-from agentsys.models.chat import UNCOUNTED, ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant
+from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.odd_reply import is_empty
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
+from agentsys.models.wrappers.kept_reply import reply_from, reply_to
+from agentsys.models.wrappers.reply_store import ReplyStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,89 +45,102 @@ class Keepsakes(Protocol):
         ...
 
 
-class ReplyStore:
-    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all.
-
-    Args:
-        folder: The replies' folder; made when the first one is stored.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def get(self, key: str) -> Mapping[str, Any] | None:
-        """Look up a key; None if nothing is stored under it, or nothing that can be read."""
-        try:
-            # Not orjson, which makes floats of integers beyond 64 bits.
-            value = json.loads(self._path(key).read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return None
-        return value if isinstance(value, dict) else None
-
-    def put(self, key: str, value: Mapping[str, Any]) -> None:
-        """Store a value.
-
-        Raises:
-            OSError: If the disk does not take it; then nothing was stored.
-        """
-        write_atomically(self._path(key), encode(value), durable=False)
-
-    def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / f"{key[2:]}.json"
-
-
 class RequestKeys:
-    """Names the requests of one case: equal ones that were served count up. Made anew for each case.
+    """Names the requests of one case: equal ones count up. Made anew for each case.
 
     Args:
         identity: Everything about the model and its settings that its replies depend on.
         epoch: The case's repetition: epochs do not share replies.
+        case: What else tells one draw from another, JSON-ready: the case.
         role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
     """
 
-    def __init__(self, identity: Mapping[str, Any], epoch: int = 0, *, role_matters: bool = False) -> None:
+    def __init__(
+        self, identity: Mapping[str, Any], epoch: int = 0, *, case: object = None, role_matters: bool = False
+    ) -> None:
         self._settled = digest([_FORMAT, identity, epoch])
+        self._temperature = identity.get("temperature")
+        self._case = case
         self._role_matters = role_matters
         self._lock = threading.Lock()
-        self._served: Counter[str] = Counter()
+        self._taken: defaultdict[str, set[int]] = defaultdict(set)
+        self._here = threading.local()
 
-    def next(self, request: ChatRequest) -> tuple[str, str]:
-        """(key of a request, what `served` wants to hear of it)."""
+    def next(self, request: ChatRequest) -> str:
+        """The key of a request: the one this thread has taken, or else the one it would take."""
+        taken: str | None = getattr(self._here, "key", None)
+        if taken is not None:
+            return taken
+        same = self._same(request)
+        with self._lock:
+            return digest([same, self._free(same)])
+
+    @contextmanager
+    def taken(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Hold a key and the way to keep it: a request that comes to nothing gives its place back."""
+        same, kept = self._same(request), list[bool]()
+        with self._lock:
+            place = self._free(same)
+            self._taken[same].add(place)
+        self._here.key = digest([same, place])
+        try:
+            yield self._here.key, lambda: kept.append(True)
+        finally:
+            self._here.key = None
+            if not kept:
+                with self._lock:
+                    self._taken[same].discard(place)
+
+    def _free(self, same: str) -> int:
+        return next(n for n in itertools.count() if n not in self._taken[same])
+
+    def _same(self, request: ChatRequest) -> str:
         role = request.role if self._role_matters else None
         settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
         if request.logprobs:
             settings.append(request.logprobs)
         messages = [_plain_message(message) for message in request.messages]
-        same = digest([self._settled, messages, _TOOLS.get(request.tools), settings])
-        return digest([same, self._served[same]]), same
+        draw = [self._case] if self._is_drawn(request) else []
+        return digest([self._settled, messages, _TOOLS.get(request.tools), settings, *draw])
 
-    def served(self, same: str) -> None:
-        """Count a request that got its reply."""
-        with self._lock:
-            self._served[same] += 1
+    def _is_drawn(self, request: ChatRequest) -> bool:
+        """Whether the same request may be answered in several ways."""
+        if self._temperature is None:  # then none is ever sent
+            return True
+        return bool(self._temperature if request.temperature is None else request.temperature)
 
 
 class Cached:
     """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
 
     The n-th time a case makes the same request it gets the n-th stored reply: a defense that samples
-    three votes gets three samples, and the same three when the case is run again. Errors and empty
-    replies are never stored. A hit costs nothing and takes no request.
+    three votes gets three samples, and the same three when the case is run again. Equal requests of several
+    cases share one reply, and while it is under way the others wait for it, so that neither the replies nor
+    what they cost depend on how many cases run side by side. Where replies are drawn at random, each case has
+    its own. Errors and empty replies are never stored. A hit costs nothing and takes no request.
 
     Args:
         model: The model to ask.
         store: The store of replies.
         keys: The keys of this case's requests.
+        waits: Whether equal requests wait for the first. Those of a batch need not: they go out as one.
         keeper: The object whose `Keepsakes` go along with replies; None: the model.
     """
 
     def __init__(
-        self, model: ChatModel, store: ReplyStore, keys: RequestKeys, *, keeper: object = None
+        self,
+        model: ChatModel,
+        store: ReplyStore,
+        keys: RequestKeys,
+        *,
+        waits: bool = True,
+        keeper: object = None,
     ) -> None:
         self.model = model
         self._keeper = model if keeper is None else keeper
         self._store = store
         self._keys = keys
+        self._waits = waits
 
     @property
     def name(self) -> str:
@@ -137,34 +151,78 @@ class Cached:
         """The stored reply, or the wrapped model's, which is then stored.
 
         Raises:
-            ModelError: If the wrapped model raises it.
+            ModelError: If the wrapped model raises it, for this request or an equal one that was under way;
+                `CACHE_MISS` if no reply is stored and none may be asked for.
         """
-        key, same = self._keys.next(request)
-        stored = self._read(key)
-        reply = stored or self.model.complete(request)
-        if is_empty(reply):
+        with self._keys.taken(request) as (key, keep):
+            reply = self._reply(key, request)
+            if not is_empty(reply):
+                keep()
             return reply
-        self._keys.served(same)
-        if stored is None:
-            self._write(key, reply)
-        return reply
 
-    def _read(self, key: str) -> ChatReply | None:
-        value = self._store.get(key)
-        if value is None:
-            return None
+    def _reply(self, key: str, request: ChatRequest) -> ChatReply:
+        while True:
+            stored = self._read(key)
+            if stored is not None:
+                return stored
+            if self._store.read_only:
+                raise self._missing(key)
+            other = self._store.first(key) if self._waits else None
+            if other is None:
+                return self._asked(key, request)
+            reply = _told(other)
+            if reply is None:
+                continue
+            if is_empty(reply):
+                return ChatReply(assistant(None), model_id=reply.model_id, cost_usd=0.0, from_cache=True)
+            if not self._store.has(key):  # the disk did not take it
+                return replace(copy.deepcopy(reply), cost_usd=0.0, attempts=0, from_cache=True)
+
+    def _asked(self, key: str, request: ChatRequest) -> ChatReply:
+        """Ask for all who wait."""
+        reply, error = None, None
         try:
-            reply = _reply_from(value)
-            if value["keepsake"] and isinstance(self._keeper, Keepsakes):
-                self._keeper.restore(value["keepsake"])
+            with self._store.alone(key) if self._waits else nullcontext():
+                reply = self._read(key, alone=True) or self.model.complete(request)
+                if not reply.from_cache and not is_empty(reply):
+                    self._write(key, reply)
+            return reply
+        except ModelError as raised:
+            error = raised
+            raise
+        finally:
+            if self._waits:
+                self._store.done(key, reply, error)
+
+    def _missing(self, key: str) -> ModelError:
+        what = "the one that is kept cannot be read" if self._store.has(key) else "none is kept"
+        return ModelError(
+            ErrorKind.CACHE_MISS,
+            f"cache.mode=read_only asks no model, and of the reply to this request {what} "
+            f"(key {key[:12]}, in {self._store.folder})",
+        )
+
+    def _read(self, key: str, *, alone: bool = False) -> ChatReply | None:
+        value = self._store.get(key)
+        try:
+            if value is not None:
+                return self._restored(value)
         except (TypeError, ValueError, RecursionError):
-            return None
+            pass
+        if alone and self._store.has(key):
+            self._store.set_aside(key)
+        return None
+
+    def _restored(self, value: Mapping[str, Any]) -> ChatReply:
+        reply = reply_from(value)
+        if value["keepsake"] and isinstance(self._keeper, Keepsakes):
+            self._keeper.restore(value["keepsake"])
         return reply
 
     def _write(self, key: str, reply: ChatReply) -> None:
         keepsake = self._keeper.keepsake(reply) if isinstance(self._keeper, Keepsakes) else None
         try:
-            self._store.put(key, _reply_to(reply, keepsake))
+            self._store.put(key, reply_to(reply, keepsake))
         except OSError as error:
             # The reply itself is fine: a full disk must not lose what was just paid for.
             _LOG.warning("A model's reply could not be cached in %s: %s", self._store.folder, error)
@@ -178,7 +236,7 @@ def _plain_message(message: Any) -> dict[str, Any]:
 
 
 def digest(value: object) -> str:
-    """Hash of a value, as JSON."""
+    """SHA-256 of a value's JSON."""
     return hashlib.sha256(encode(value)).hexdigest()
 
 
@@ -189,35 +247,10 @@ def _tools_digest(tools: Sequence[ToolSpec]) -> str:
 _TOOLS = ToolLists(_tools_digest)
 
 
-def _reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
-    kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
-    more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
-    return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
-
-
-class _KeptReply(BaseModel):
-    """A reply as `_reply_to` stores it; a file of any other shape is a miss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    message: ChatAssistantMessage
-    usage: Usage
-    model_id: str
-    notes: tuple[str, ...]
-    keepsake: Any
-    logprobs: tuple[dict[str, float], ...] = ()
-
-
-def _reply_from(value: object) -> ChatReply:
-    """The reply that is stored.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    kept = _KeptReply.model_validate(value)
-    # No reply takes no token: one was stored before a missing count was told from none.
-    usage = UNCOUNTED if kept.usage == Usage() else kept.usage
-    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
-    if is_empty(reply):
-        raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)
+def _told(other: Future[ChatReply | None]) -> ChatReply | None:
+    """What came of an equal request; its error as this request's own, which was not sent and cost nothing."""
+    try:
+        return other.result()
+    except ModelError as error:
+        message = str(error).removeprefix(f"{error.kind.value}: ")
+        raise ModelError(error.kind, message, error.retry_after_s) from None

@@ -112,12 +112,12 @@ THINKING: list[tuple[str, list[dict[str, Any]]]] = [
 
 @pytest.mark.parametrize(("vendor", "nodes"), THINKING)
 def test_two_efforts_or_ways_to_think_never_share_a_reply(vendor: str, nodes: list[dict[str, Any]]) -> None:
-    keys = [RequestKeys(identity(node)).next(ASK)[0] for node in nodes]
+    keys = [RequestKeys(identity(node)).next(ASK) for node in nodes]
     same = [pair for pair in combinations(range(len(nodes)), 2) if keys[pair[0]] == keys[pair[1]]]
     assert not same, [(nodes[a], nodes[b]) for a, b in same]
 
 
 @pytest.mark.parametrize("more", [{"batch": True}, {"prompt_cache": True}, {"price": {"prompt": 1}}])
 def test_what_only_changes_the_price_shares_replies(more: dict[str, Any]) -> None:
-    plain, other = (RequestKeys(identity(node)).next(ASK)[0] for node in (OPENAI, OPENAI | more))
+    plain, other = (RequestKeys(identity(node)).next(ASK) for node in (OPENAI, OPENAI | more))
     assert plain == other
