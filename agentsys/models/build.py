@@ -118,7 +118,10 @@ class _Part:
         identity = {**self.identity, "again": scene.again} if scene.again else self.identity
         case = [scene.suite, scene.user_task_id, scene.injection_task_id, scene.attack]
         role_matters = bool(self.identity.get("send_role"))
-        keys = RequestKeys(identity, scene.epoch, case=case, role_matters=role_matters)
+        samples_at = getattr(self.provider, "temperature", None)
+        keys = RequestKeys(
+            identity, scene.epoch, case=case, temperature=samples_at, role_matters=role_matters
+        )
         model: ChatModel = Booked(self._sending(provider, keys, scene), sent=not scripted)
         if self.store is not None and not scripted:
             model = Cached(model, self.store, keys, waits=self.collector is None, keeper=provider)

@@ -52,14 +52,21 @@ class RequestKeys:
         identity: Everything about the model and its settings that its replies depend on.
         epoch: The case's repetition: epochs do not share replies.
         case: What else tells one draw from another, JSON-ready: the case.
+        temperature: What the provider samples at where `identity` does not say; None: nobody knows.
         role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
     """
 
     def __init__(
-        self, identity: Mapping[str, Any], epoch: int = 0, *, case: object = None, role_matters: bool = False
+        self,
+        identity: Mapping[str, Any],
+        epoch: int = 0,
+        *,
+        case: object = None,
+        temperature: float | None = None,
+        role_matters: bool = False,
     ) -> None:
         self._settled = digest([_FORMAT, identity, epoch])
-        self._temperature = identity.get("temperature")
+        self._temperature = identity.get("temperature", temperature)
         self._case = case
         self._role_matters = role_matters
         self._lock = threading.Lock()
