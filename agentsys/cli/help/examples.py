@@ -97,6 +97,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys cache export results/runs replies.tar.gz",
         "agentsys cache import replies.tar.gz shared_cache",
     ),
+    "cache info": (
+        "agentsys cache info results/runs",
+        "agentsys cache info shared_cache",
+    ),
+    "cache export": (
+        "agentsys cache export results/runs replies.tar.gz",
+        "agentsys cache export shared_cache replies.tar.gz",
+    ),
+    "cache import": (
+        "agentsys cache import replies.tar.gz shared_cache",
+        "agentsys cache import published.tar.gz shared_cache",
+    ),
     "fetch": (
         "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
         "agentsys fetch drift-runs --to data",
