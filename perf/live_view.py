@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def bare(root: Path) -> None:
 def server(root: Path) -> Iterator[str]:
     """Yield the page's address."""
     command = [sys.executable, "-m", "agentsys", "view", str(root), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "400"}
+    )
     assert process.stdout is not None
     try:
         yield process.stdout.readline().partition("open ")[2].split()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
         [sys.executable, "-m", "agentsys", "view", str(tmp_path), "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
+        env=os.environ | {"COLUMNS": "400"},  # the line in one piece, however narrow the screen here is
         # As in a terminal: a test that was started in the background comes with Ctrl-C switched off.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
