@@ -24,6 +24,10 @@ from stored_cases import case_of, store_own, store_published
 from typer.testing import CliRunner
 
 from agentsys.cli import app, dry_run, serve, view
+from agentsys.models.chat import ChatReply, assistant
+from agentsys.models.wrappers.kept_reply import reply_to
+from agentsys.models.wrappers.reply_archive import export_replies
+from agentsys.models.wrappers.reply_store import ReplyStore
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.estimate import CostEstimate
 
@@ -66,6 +70,10 @@ WALKED: dict[str, tuple[str, ...]] = {
     "show attack": ("show attack direct --suite banking --user-task 0 --injection-task 0",),
     "serve": ("serve --port 0",),
     "guard": ("guard text",),
+    "cache": (),
+    "cache info": ("cache info kept",),
+    "cache export": ("cache export kept kept.tar.gz",),
+    "cache import": ("cache import kept.tar.gz more",),
     "fetch": ("fetch agentdojo-runs some-model --to fetched --source ADDRESS",),
     "doctor": ("doctor",),
 }
@@ -73,6 +81,7 @@ WALKED: dict[str, tuple[str, ...]] = {
 FIRST = {
     "budget": "run model=simulated model.susceptibility=0.3 attack=pair benchmark.suites=banking user_tasks=0"
     " injection_tasks=0 logdir=searched defense=none,middleware_no_normalization",
+    "cache import": "cache import kept.tar.gz more",
     "fetch": "fetch agentdojo-runs some-model --to fetched --source ADDRESS",
     "run": f"run {ONE_CASE} defense=none,agentsys attack=none,important_instructions",
 }
@@ -122,6 +131,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stored(made / "runs")
     stored(made / "other", loser="agentsys")
     store_obeying(made / "obeying")
+    ReplyStore(made / "kept").put("0" * 64, reply_to(ChatReply(assistant("Hi"), model_id="m-1"), None))
+    export_replies(made / "kept", made / "kept.tar.gz")
     record = made / "recorded" / "some-model" / "banking" / "user_task_6" / "none" / "none.json"
     record.parent.mkdir(parents=True)
     record.write_bytes(orjson.dumps(RECORD))

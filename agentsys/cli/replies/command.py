@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentsys.amounts import counted
+from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 
@@ -26,13 +27,11 @@ def info(folder: _Where) -> None:
 
     place = replies_in(folder)
     found = count_replies(place)
-    print(
-        one_line(f"{place}: {counted(found.models.total(), 'reply', 'replies')}, {found.size / 1e6:.1f} MB.")
-    )
+    say(f"{place}: {counted(found.models.total(), 'reply', 'replies')}, {found.size / 1e6:.1f} MB.")
     for model, replies in sorted(found.models.items()):
-        print(one_line(f"  {model or 'a model without a name'}: {replies:,}"))
+        say(one_line(f"  {model or 'a model without a name'}: {replies:,}"))
     if found.damaged:
-        print(f"Damaged: {counted(found.damaged, 'file')}; what they held is asked again.")
+        say(f"Damaged: {counted(found.damaged, 'file')}; what they held is asked again.")
 
 
 @app.command("export")
@@ -44,8 +43,8 @@ def export_(folder: _Where, file: _File) -> None:
         written = export_replies(replies_in(folder), file)
     except OSError as error:
         raise ConfigError(f"Cannot write {file}: {error.strerror}. Give another file.") from None
-    print(one_line(f"{file}: {counted(written, 'reply', 'replies')}."))
-    print(one_line(f"To use them: agentsys cache import {file} DIR, then run with cache.dir=DIR"))
+    say(f"{file}: {counted(written, 'reply', 'replies')}.")
+    say(f"To use them: agentsys cache import {file} DIR, then run with cache.dir=DIR")
 
 
 @app.command("import")
@@ -68,8 +67,8 @@ def import_(
         if taken.refused
         else ""
     )
-    print(one_line(f"{folder}: {counted(taken.new, 'reply', 'replies')} added{there}{refused}."))
-    print(one_line(f"Ask no model for them: agentsys run ... cache.dir={folder} cache.mode=read_only"))
+    say(f"{folder}: {counted(taken.new, 'reply', 'replies')} added{there}{refused}.")
+    say(f"Ask no model for them: agentsys run ... cache.dir={folder} cache.mode=read_only")
 
 
 def replies_in(folder: Path) -> Path:
