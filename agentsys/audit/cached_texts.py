@@ -7,16 +7,26 @@ same texts are not: replayed on another defense they are a transfer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.attacks.cache_files.cache_file import Key, read_file
+from agentsys.attacks.cache_files.texts import CacheTexts
 from agentsys.attacks.goal_data import lost_data
+from agentsys.audit.transfer import (
+    OptimisedFor,
+    Origins,
+    TransferRow,
+    transfer_grids,
+    transfer_notes,
+    transfers,
+)
 from agentsys.contracts import Benchmark
 from agentsys.errors import ConfigError
+from agentsys.records.case_row import CaseRow
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
 _NAMES = 5
@@ -43,6 +53,8 @@ class CacheFileRow:
     without_data: float
     """Share of its texts that lack data of their goal (an address, an IBAN, a link), in percent; a text in a
     code counts as lacking them."""
+    fingerprint: str
+    """Of its texts, as the label of an attack with them ends."""
     same: int = 1
     """Files with exactly these texts, this one included."""
     same_as: str = ""
@@ -60,6 +72,9 @@ class CacheAudit:
     """Distinct sets of texts."""
     skipped: Mapping[str, str]
     """File -> why it could not be read."""
+    origins: Origins
+    """What the texts of a fingerprint were optimised against: those of a file, and those of all suites of
+    one victim and defense together."""
 
     @property
     def shared(self) -> int:
@@ -81,24 +96,44 @@ def cache_audit(folder: Path, benchmark: Benchmark) -> CacheAudit:
     rows: dict[str, CacheFileRow] = {}
     sets: defaultdict[frozenset[tuple[str, ...]], list[str]] = defaultdict(list)
     skipped: dict[str, str] = {}
+    suites: defaultdict[OptimisedFor, dict[Key, str]] = defaultdict(dict)
     for path in files:
         name = path.relative_to(folder).as_posix()
         try:
-            row, texts = _row(path, name, benchmark)
+            row, read, texts = _row(path, name, benchmark)
         except ConfigError as error:
             skipped[name] = str(error)
             continue
         rows[name] = row
         sets[texts].append(name)
+        suites[OptimisedFor(row.victim, row.defense)] |= read
     if not rows:
         why = f" {next(iter(skipped.values()))}" if skipped else ""
         raise ConfigError(f"caches={folder}: no file of injection texts in it.{why}")
     return CacheAudit(
-        [_grouped(rows, names, name) for names in sets.values() for name in names], len(sets), skipped
+        [_grouped(rows, names, name) for names in sets.values() for name in names],
+        len(sets),
+        skipped,
+        _origins([[rows[name] for name in names] for names in sets.values()], suites),
     )
 
 
-def _row(path: Path, name: str, benchmark: Benchmark) -> tuple[CacheFileRow, frozenset[tuple[str, ...]]]:
+def _origins(
+    sets: Iterable[Sequence[CacheFileRow]], suites: Mapping[OptimisedFor, Mapping[Key, str]]
+) -> Origins:
+    found: defaultdict[str, list[OptimisedFor]] = defaultdict(list)
+    for alike in sets:
+        # One number or another: whoever holds the same texts is named with them.
+        for row in alike:
+            found[row.fingerprint] += [OptimisedFor(other.victim, other.defense) for other in alike]
+    for origin, texts in suites.items():
+        found[CacheTexts(texts, ()).fingerprint].append(origin)
+    return {fingerprint: sorted(set(named)) for fingerprint, named in found.items()}
+
+
+def _row(
+    path: Path, name: str, benchmark: Benchmark
+) -> tuple[CacheFileRow, dict[Key, str], frozenset[tuple[str, ...]]]:
     texts, source = read_file(path)
     distinct = {(key.suite, key.injection_task, text) for key, text in texts.items()}
     lacking = sum(bool(lost_data(_goal(benchmark, suite, task), text)) for suite, task, text in distinct)
@@ -112,8 +147,9 @@ def _row(path: Path, name: str, benchmark: Benchmark) -> tuple[CacheFileRow, fro
         texts=len({text for *_, text in distinct}),
         unchanged=100 * source.unchanged / variants if source else None,
         without_data=100 * lacking / len(distinct),
+        fingerprint=CacheTexts(texts, ()).fingerprint,
     )
-    return row, frozenset(_identity(key, text) for key, text in texts.items())
+    return row, texts, frozenset(_identity(key, text) for key, text in texts.items())
 
 
 def _identity(key: Key, text: str) -> tuple[str, ...]:
@@ -133,6 +169,29 @@ def _grouped(rows: Mapping[str, CacheFileRow], names: Sequence[str], name: str) 
     defenses = {rows[other].defense for other in names} - {rows[name].defense, "?"}
     first = names[0] if len(names) > 1 else ""
     return replace(rows[name], same=len(names), same_as=first, other_defenses=len(defenses))
+
+
+def transfer_output(found: CacheAudit, cases: Iterable[CaseRow]) -> Output:
+    """Say what the files' texts did in stored cases, ready to be written in any form.
+
+    Raises:
+        ConfigError: If no case has texts of these files.
+    """
+    matrix = transfers(cases, found.origins)
+    if not matrix.rows:
+        known = ", ".join(matrix.unknown) or "none with attack=cached"
+        raise ConfigError(
+            f"These runs have no case with texts of the files in caches=; its attacks: {known}. A label that"
+            " ends in the texts' fingerprint is needed: leave out attack.name."
+        )
+    document = Document(
+        [("Transfer", list(transfer_grids(matrix)))],
+        list(transfer_notes(matrix)),
+        title="Transfer of cached texts",
+        quotable=list(_sentences(found)),
+    )
+    records = records_of(TransferRow, matrix.rows)
+    return Output(document.title, document, records, {"rows": records.rows, "unknown": list(matrix.unknown)})
 
 
 def cache_output(found: CacheAudit) -> Output:

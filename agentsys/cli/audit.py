@@ -13,7 +13,7 @@ import typer
 
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.stored_runs import ConfigDirOption, NamesOption, PluginPathOption
+from agentsys.cli.stored_runs import ConfigDirOption, NamesOption, PluginPathOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 from agentsys.named_module import import_from
@@ -42,7 +42,7 @@ def audit(
         list[str] | None,
         typer.Argument(
             help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs as well; "
-            "caches=FOLDER compares files of injection texts instead."
+            "caches=FOLDER compares files of injection texts instead; with runs=, what they did there."
         ),
     ] = None,
     form: FormatOption = OutputFormat.TABLE,
@@ -68,7 +68,7 @@ def audit(
     from agentsys.records.names_file import Names
 
     if any(text.startswith(_CACHES) for text in overrides or []):
-        put(_cached_texts(overrides or [], config_dir or [], plugin_path or []), form, out)
+        put(_cached_texts(overrides or [], config_dir or [], plugin_path or [], names), form, out)
         return
     said = Names(names)
     request = audit_request(overrides or [], config_dir or [], plugin_path or [])
@@ -123,17 +123,23 @@ _CACHES = "caches="
 
 
 def _cached_texts(
-    overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path]
+    overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path], names: Path | None
 ) -> Output:
-    """Compare the files of one folder of injection texts."""
-    from agentsys.audit.cached_texts import cache_audit, cache_output
+    """Compare the files of one folder of injection texts; with stored runs, say what they did there."""
+    from agentsys.audit.cached_texts import cache_audit, cache_output, transfer_output
 
     folders = [text for text in overrides if text.startswith(_CACHES)]
-    if len(folders) > 1 or any(text.startswith("runs=") for text in overrides):
-        raise ConfigError("caches= is an audit of its own, of one folder; leave the other folders out.")
-    others = [text for text in overrides if not text.startswith(_CACHES)]
+    if len(folders) > 1:
+        raise ConfigError("caches= is of one folder; leave the others out, or put them into one.")
+    runs = [_folder(text) for text in overrides if text.startswith("runs=")]
+    others = [text for text in overrides if not text.startswith((_CACHES, "runs="))]
     request = audit_request(others, config_dirs, plugin_paths)
-    return cache_output(cache_audit(_folder(folders[0]), request.build()))
+    found = cache_audit(_folder(folders[0]), request.build())
+    return (
+        transfer_output(found, read_stored(runs, names, whole_names=True).cases)
+        if runs
+        else cache_output(found)
+    )
 
 
 def _folder(text: str) -> Path:
