@@ -18,8 +18,19 @@ from agentdojo.types import ChatMessage
 from agentsys.contracts import Benchmark, Defense, FinishedCase, Measured
 from agentsys.declared_facts import DeclaredFact
 from agentsys.models.chat import ChatModel
+from agentsys.models.reading_test import ReadingTest
 from agentsys.models.simulated.playbook import Way
 from agentsys.models.simulated.role import SimulatedRole
+
+
+@runtime_checkable
+class HasToBeRead(Protocol):
+    """An attack whose texts not every model can read."""
+
+    @property
+    def reading_test(self) -> ReadingTest:
+        """Tell whether a model can, without the attack."""
+        ...
 
 
 @runtime_checkable

@@ -14,6 +14,7 @@ from agentsys.attacks.literal import read_of, written_for
 from agentsys.attacks.search import is_searched
 from agentsys.contracts import Attack, AttackKind, Victim
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.reading_test import ReadingTest
 
 
 class EncodedAttack:
@@ -41,6 +42,7 @@ class EncodedAttack:
         self.name = name or f"encoded-{code}"
         self.kind: AttackKind = base.kind
         self.left_out = base.left_out if isinstance(base, SaysWhatIsLeftOut) else "does not apply to"
+        self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._coded)
         self._base, self._code, self._hint = base, CODES[code], hint
 
     def applies_to(

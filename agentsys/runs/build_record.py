@@ -77,7 +77,7 @@ def _record(run: CaseRun) -> CaseRecord:
         facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
         attempt=run.attempt,
         search=run.search,
-        notes=tuple(dict.fromkeys(note for call in calls for note in call.notes)),
+        notes=tuple(dict.fromkeys([*cell.notes, *(note for call in calls for note in call.notes)])),
         forecast_kind=kind_of(cell.settings, cell.defense),
     )
 

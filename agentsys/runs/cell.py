@@ -43,6 +43,8 @@ class Cell:
     """Where its requests are booked; None: nowhere (a rehearsal)."""
     lacks: tuple[Unavailable, ...] = ()
     """What it needs and this machine has not, as far as that is known before it runs."""
+    notes: tuple[str, ...] = ()
+    """What was seen before the run and belongs into every record of its cases."""
 
     @property
     def injection_mode(self) -> str:

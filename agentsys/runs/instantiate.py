@@ -41,6 +41,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.NamesTasks,
         abilities.SearchesTexts,
         abilities.ReplaysTexts,
+        abilities.HasToBeRead,
         abilities.PlaysRoles,
     ),
     "benchmark": (

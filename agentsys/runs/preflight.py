@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentsys.abilities import NeedsOwnModels
+from agentsys.abilities import HasToBeRead, NeedsOwnModels
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import Books
@@ -13,6 +13,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.connection_test import QUESTION, called
 from agentsys.models.errors import ErrorKind, ModelCodeFailed, ModelError
 from agentsys.models.odd_reply import is_unparsed_call
+from agentsys.models.reading_test import SENTENCES, ReadingTest
 from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
@@ -94,6 +95,39 @@ def _tried(defense: Defense, role: str, server: ChatModel, books: Books | None) 
     if why is None:
         return None
     return Unavailable(f"Model '{server.name}', role {role}: {why}", needs=f"a model for {role}")
+
+
+def readings(cells: Iterable[Cell], books: Books | None) -> tuple[dict[int, str], list[str]]:
+    """Ask the model of each cell whose attack has to be read a few sentences written as the attack writes.
+
+    Returns:
+        `id` of a cell -> what was seen; and a line for each model that did not read all. A model without a
+        server is not asked, and of one that could not be asked nothing is said.
+    """
+    found, unread = dict[int, str](), dict[str, None]()
+    asked: dict[tuple[int, str], str] = {}
+    for cell in cells:
+        server = cell.stack.main.server
+        if server is None or not isinstance(cell.attack, HasToBeRead):
+            continue
+        test = cell.attack.reading_test
+        if (key := (id(cell.stack), test.code)) not in asked:
+            asked[key] = _read(test, server, books)
+        if asked[key]:
+            found[id(cell)] = asked[key]
+        if asked[key] not in ("", test.note(len(SENTENCES))):
+            unread[
+                f"Model '{server.name}': {asked[key]}, asked without the attack (docs/attacks.md#encoded)"
+            ] = None
+    return found, list(unread)
+
+
+def _read(test: ReadingTest, server: ChatModel, books: Books | None) -> str:
+    try:
+        with tracing(Tracer(books=books)):
+            return test.note(test.read_by(server))
+    except ModelError:
+        return ""
 
 
 def refusal(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:

@@ -19,7 +19,7 @@ from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, RunOutcome, execute
 from agentsys.runs.plan import Job, Plan, plan
-from agentsys.runs.preflight import BlockedCell, lacking, refusal, unreachable
+from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.search.search_artefacts import artefact_path
 from agentsys.runs.search.search_job import attempt_folders, needs_search
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
@@ -112,7 +112,19 @@ class Session:
         if obstacles and (not skip_unavailable or len(obstacles) == len(cells)):
             raise refusal(obstacles, len(self.settings))
         looked = self.without([*self.obstacles, *obstacles]) if obstacles else self
-        return replace(looked, oddities=tuple(oddities))
+        return replace(looked, oddities=tuple(oddities))._read()
+
+    def _read(self) -> Session:
+        """The same run, in which the cells whose attack has to be read know whether the model can."""
+        cells = {id(job.cell): job.cell for job in self.plan.todo}
+        seen, unread = readings(cells.values(), self.books)
+        noted = {one: replace(cells[one], notes=(note,)) for one, note in seen.items()}
+        jobs, todo = (
+            tuple(replace(job, cell=noted.get(id(job.cell), job.cell)) for job in some)
+            for some in (self.plan.jobs, self.plan.todo)
+        )
+        plan = replace(self.plan, jobs=jobs, todo=todo)
+        return replace(self, plan=plan, oddities=(*self.oddities, *unread))
 
 
 def _check_alone(others: Sequence[Process], store: Store) -> None:

@@ -10,9 +10,13 @@ from paid_server import Answer, calls, fails, paid_model, paid_server, says
 from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
+from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.attacks.codes import CODES
 from agentsys.cli import app
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, read_ledger
+from agentsys.models.reading_test import SENTENCES
+from agentsys.records.reading import read_cases
 from agentsys.runs.session import prepare
 from baselines.datafilter.element import KNOWN_FACT, KNOWN_ORDER
 
@@ -249,3 +253,60 @@ def test_a_model_made_for_a_role_is_asked_what_the_defense_asks_it_and_no_tool_c
             with pytest.raises(ConfigError, match="role datafilter: it kept the order of a known text"):
                 session.looked_at()
     assert [bool(body.get("tools")) for body in server.asked] == [True, False]
+
+
+def reads(*codes: str) -> Any:
+    """A server that calls the tool it is asked for, reads some codes, and does nothing else."""
+
+    def answer(_: int, body: dict[str, Any]) -> Answer:
+        if body.get("tools"):
+            return calls("ready", '{"word": "yes"}') if len(body["tools"]) == 1 else says("Done.")
+        coded = body["messages"][-1]["content"].rpartition("\n")[2]
+        found = [said for code in codes for said in SENTENCES if CODES[code].encode(said) == coded]
+        return says(f"It says: {found[0].upper()}" if found else "I cannot tell.")
+
+    return answer
+
+
+def test_a_code_that_a_model_cannot_read_is_told_before_the_run_and_in_its_results(tmp_path: Path) -> None:
+    few = [
+        "model=paid",
+        "attack=encoded",
+        "attack.code=rot13,base64",
+        "injection_tasks=[injection_task_1]",
+        *ONE,
+    ]
+    with paid_server(reads("rot13")) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare([*few, f"logdir={tmp_path / 'runs'}"], config_dirs=confs).looked_at()
+        assert len(server.asked) == 1 + 2 * len(SENTENCES)
+        assert not any("attack" in str(body["messages"]).casefold() for body in server.asked)
+        (line,) = session.oddities
+        assert line.startswith(
+            "Model 'paid': model read 0 of 3 sentences in base64, asked without the attack"
+        )
+        assert session.execute(Silent()).errors == 0
+    cases = read_cases([tmp_path / "runs"]).cases
+    told = {case.attack.partition("+")[0]: case.notes for case in cases}
+    assert told == {
+        "encoded-rot13": ("model read 3 of 3 sentences in rot13",),
+        "encoded-base64": ("model read 0 of 3 sentences in base64",),
+    }
+    (note,) = [one for one in provenance_notes(cases) if "harmless" in one]
+    assert "paid read 0 of 3 harmless sentences in base64" in note
+    assert "encoded-base64 fails at there is not resistance" in note
+
+
+def test_nobody_is_asked_where_nothing_has_to_be_read_or_there_is_no_server(tmp_path: Path) -> None:
+    session = prepare(["model=simulated", "attack=encoded", *ONE, f"logdir={tmp_path / 'runs'}"]).looked_at()
+    assert session.oddities == ()
+    assert {job.cell.notes for job in session.plan.todo} == {()}
+
+
+def test_a_reading_test_that_fails_says_nothing_of_the_model(tmp_path: Path) -> None:
+    answers = [calls("ready", '{"word": "yes"}'), says("?"), *[fails(400)] * 9]
+    with paid_server(lambda n, _: answers[n - 1]) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        chosen = ["model=paid", "attack=encoded", *ONE, f"logdir={tmp_path / 'runs'}"]
+        session = prepare(chosen, config_dirs=confs).looked_at()
+    assert (session.oddities, session.plan.todo[0].cell.notes) == ((), ())

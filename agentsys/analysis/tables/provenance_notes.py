@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agentsys.analysis.tables.forecast_kinds import forecast_notes
-from agentsys.records.case_row import CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import OTHER_WORDS
 
 SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
@@ -27,6 +27,7 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     return [
         *forecast_notes(listed),
         *_without_a_part(listed),
+        *_unread(listed),
         *_replied(listed),
         *_data(listed),
         *_other_words(listed),
@@ -48,6 +49,24 @@ def _without_a_part(cases: Sequence[CaseRow]) -> Iterator[str]:
         yield (
             f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
             f" {_listed(list(found_in))}."
+        )
+
+
+_READ = re.compile(r"model read (\d+) of (\d+) sentences in (.+)")
+"""A case's note about an attack that has to be read (see agentsys.models.reading_test)."""
+
+
+def _unread(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Attacks that a model was seen not to read before the run: their failure is not the defense's merit."""
+    seen: dict[tuple[str, str], re.Match[str]] = {}
+    for case in cases:
+        for note in case.notes if case.attack != NO_ATTACK else ():
+            if (found := _READ.fullmatch(note)) and int(found[1]) < int(found[2]):
+                seen[case.shown_model, case.attack] = found
+    for (model, attack), found in sorted(seen.items()):
+        yield (
+            f"{model} read {found[1]} of {found[2]} harmless sentences in {found[3]} before the run: what"
+            f" {attack} fails at there is not resistance."
         )
 
 
