@@ -47,7 +47,7 @@ def config_of(name: str) -> dict[str, Any]:
         options.update(base=config_of("important_instructions"), round=4)
     if name == "cached":
         options.update(file="")
-    if name == "chatinject":
+    if name in ("chatinject", "chatinject_dialogue"):
         options.update(family="generic")
     if name == "encoded":
         options.update(base=config_of("direct"))

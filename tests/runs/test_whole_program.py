@@ -78,6 +78,6 @@ def test_in_a_sweep_its_cells_can_be_left_out_and_the_tables_say_where_it_did_no
         ("asb-react", "isolategpt"),
     }
     assert session.execute(Silent()).fatal is None
-    shown = CliRunner().invoke(app, ["results", str(tmp_path)])
+    shown = CliRunner().invoke(app, ["results", str(tmp_path), "--full"])
     told = " ".join(shown.output.split())
     assert "In mode react only: isolategpt. A defense that is a whole program of its own has no part" in told

@@ -26,6 +26,7 @@ SEND = ToolSpec(
     {"type": "object", "properties": {"to": TEXT, "text": TEXT}, "required": ["to", "text"]},
 )
 PATIENCE_S = 120.0
+_OPEN: list[FrontDesk] = []
 
 
 class PlainStack:
@@ -52,7 +53,15 @@ def desk_of(
 ) -> FrontDesk:
     """A desk whose conversations are kept in a list, as they were when they were stored."""
     keep = (kept if kept is not None else []).append
-    return FrontDesk(DefendedAgent(defense, PlainStack(model)), "front", keep, limits)  # type: ignore[arg-type]
+    desk = FrontDesk(DefendedAgent(defense, PlainStack(model)), "front", keep, limits)  # type: ignore[arg-type]
+    _OPEN.append(desk)
+    return desk
+
+
+def stop_desks() -> None:
+    """End what the clients of every desk made so far left waiting."""
+    while _OPEN:
+        _OPEN.pop().stop()
 
 
 def result(call: FunctionCall, text: str, error: str | None = None) -> ChatMessage:

@@ -286,7 +286,7 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers.bounded_http import _error_body
     from agentsys.models.providers.sdk_errors import http_error, retry_after_s
     from agentsys.models.tool_text import tool_text
-    from agentsys.models.wrappers.cache import _reply_from
+    from agentsys.models.wrappers.cache import reply_from
     from baselines.melon.openai_embeddings import _vectors
 
     key = "sk-0123456789abcdefghijklmnop"
@@ -304,7 +304,7 @@ def _models() -> Iterator[Target]:
 
     def stored(text: str) -> None:
         wire = json.loads(text)
-        storable(_reply_from(wire)) if isinstance(wire, dict) else None
+        storable(reply_from(wire)) if isinstance(wire, dict) else None
 
     def by_google(text: str) -> None:
         storable(wire_google.read_reply(text, None, key)[0])

@@ -119,7 +119,8 @@ def stored(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "markdown", "latex", "html"])
 def test_results_shows_both_kinds_in_every_format(tmp_path: Path, form: str) -> None:
-    shown = CliRunner().invoke(app, ["results", str(stored(tmp_path)), "--fixed", "--format", form])
+    args = ["results", str(stored(tmp_path)), "--fixed", "--format", form]
+    shown = CliRunner().invoke(app, [*args, "--full"] if form == "table" else args)
     assert shown.exit_code == 0, shown.output
     assert "fixed" in shown.output
     if form not in ("csv", "json"):
