@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agentdojo.functions_runtime import FunctionsRuntime
+from tiny_agentdyn import tiny_checkout
 
 from agentsys.attacks.codes import CODES
 from agentsys.attacks.encoded import EncodedAttack
@@ -18,6 +21,8 @@ from agentsys.attacks.forged.chatinject import ChatInject
 from agentsys.attacks.forged.families import FAMILIES
 from agentsys.attacks.literal import read_of
 from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
+from agentsys.benchmarks.asb.benchmark import ASB
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
@@ -59,9 +64,8 @@ def pairs(suite: Any, attack: Attack, victim: Victim = VICTIM) -> Iterator[tuple
         yield task, written
 
 
-def arrives(attack: Attack, name: str) -> int:
+def arrives(attack: Attack, folded: Any, exact: Any) -> int:
     """Look whether each injection task's texts arrive; how many there were."""
-    folded, exact = suite_of("folded", name), suite_of("exact", name)
     count = 0
     for (task, written), (_, literal) in zip(pairs(folded, attack), pairs(exact, attack), strict=True):
         # The very text stands in the environment, and nothing else of it has changed.
@@ -83,13 +87,13 @@ def arrives(attack: Attack, name: str) -> int:
     "name", ["chatinject-qwen3", "chatinject-glm-4.5", "encoded-zero_width", "encoded-leet"]
 )
 def test_texts_arrive(name: str) -> None:
-    assert [arrives(ATTACKS[name], suite) for suite in REDUCED] == [5]
+    assert [arrives(ATTACKS[name], suite_of("folded", s), suite_of("exact", s)) for s in REDUCED] == [5]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_texts_arrive_everywhere(name: str) -> None:
-    assert sum(arrives(ATTACKS[name], suite) for suite in FULL) == 35
+    assert sum(arrives(ATTACKS[name], suite_of("folded", s), suite_of("exact", s)) for s in FULL) == 35
 
 
 ELSEWHERE = {
@@ -98,7 +102,7 @@ ELSEWHERE = {
     "injection_round": "writes what its base writes",
     "planted_value": "has a benchmark of its own, whose test looks at every plant",
 }
-"""Attack -> why it is not among the shipped ones that are looked at here; those of ASB need its tools."""
+"""Attack -> why it is not among the shipped ones that are looked at here; ASB's own stand below."""
 SETTINGS = {
     "chatinject": ["attack.family=qwen3"],
     "chatinject_dialogue": ["attack.family=qwen3"],
@@ -111,23 +115,24 @@ SHIPPED = sorted(
 )
 
 
-def shipped(name: str, folder: Path) -> Attack:
+def shipped(name: str, folder: Path, tasks: Mapping[str, Sequence[str]] | None = None) -> Attack:
     """A shipped attack as it is set; one that searches writes what its search starts from."""
     overrides = SETTINGS.get(name, [])
     if name == "cached":
-        overrides = [f"attack.file={cached_texts(folder)}", "attack.escape=true"]
+        overrides = [f"attack.file={cached_texts(folder, tasks)}", "attack.escape=true"]
     (settings,) = compose([f"attack={name}", *overrides])
     built: Attack = instantiate("attack", settings.attack)
     return built
 
 
-def cached_texts(folder: Path) -> Path:
-    """A text per injection task with everything that YAML minds."""
+def cached_texts(folder: Path, tasks: Mapping[str, Sequence[str]] | None = None) -> Path:
+    """A text per injection task with everything that YAML minds; default: AgentDojo's tasks."""
+    tasks = tasks or {name: list(suite_of("folded", name).injection_tasks) for name in FULL}
     wild = 'It says "now".\nThen: C:\\new {goal} \u00e9 \u6f22\u5b57 \u200b'
     entries = [
         {"suite": name, "injection_task": task, "text": f"{wild} {task}"}
-        for name in FULL
-        for task in suite_of("folded", name).injection_tasks
+        for name, ids in tasks.items()
+        for task in ids
     ]
     (folder / "texts.json").write_text(json.dumps(entries))
     return folder / "texts.json"
@@ -177,3 +182,89 @@ def test_every_shipped_attack_stands_in_its_suites_as_it_is_meant(name: str, tmp
     attack = shipped(name, tmp_path)
     found = sum(stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in SUITES)
     assert found == (35 if SUITES == FULL else 5)
+
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+AGENTDYN = SHARED / "agentdyn" / "agentdyn-package.tar.gz"
+MEANT = {"shopping": 9, "github": 9, "dailylife": 10}
+"""AgentDyn's suites and the number of their injection tasks."""
+DYNAMIC = tuple(MEANT) if os.environ.get("AGENTSYS_EVERY_SUITE") else ("github",)
+SOME = ["chatinject-qwen3", "encoded-zero_width", "cached", "important_instructions", "evolve_tree"]
+NEEDS_PLACEHOLDERS = "tool_knowledge"
+"""The attack that AgentDyn's injection tasks lack the data for: their ground truths have no placeholders."""
+EVERY = [name for name in (*ATTACKS, *SHIPPED) if name != NEEDS_PLACEHOLDERS]
+TRIED = EVERY if os.environ.get("AGENTSYS_EVERY_SUITE") else SOME
+
+
+@pytest.fixture(scope="module")
+def agentdyn(tmp_path_factory: pytest.TempPathFactory) -> tuple[AgentDyn, AgentDyn]:
+    if not AGENTDYN.exists():
+        pytest.skip(f"AgentDyn's package is not here ({AGENTDYN.name})")
+    folder = tmp_path_factory.mktemp("agentdyn")
+    with tarfile.open(AGENTDYN) as packed:
+        packed.extractall(folder, filter="data")
+    return AgentDyn(str(folder)), AgentDyn(str(folder), injection="exact")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRIED)
+def test_texts_arrive_in_agentdyns_suites(
+    name: str, agentdyn: tuple[AgentDyn, AgentDyn], tmp_path: Path
+) -> None:
+    for suite in DYNAMIC:
+        folded, exact = (bench.suite(suite) for bench in agentdyn)
+        if name in ATTACKS:
+            assert arrives(ATTACKS[name], folded, exact) == MEANT[suite]
+        else:
+            attack = shipped(name, tmp_path, {suite: list(folded.injection_tasks)})
+            assert stands(attack, folded, exact) == MEANT[suite]
+
+
+@pytest.mark.parametrize("name", ["chatinject-qwen3", "encoded-leet"])
+def test_texts_arrive_in_a_checkout_of_agentdyns_shape(name: str, tmp_path: Path) -> None:
+    checkout = str(tiny_checkout(tmp_path / "AgentDyn"))
+    folded, exact = (AgentDyn(checkout, injection=way).suite("github") for way in ("folded", "exact"))
+    assert arrives(ATTACKS[name], folded, exact) == 1
+
+
+def returned(attack: Attack, suite: Any) -> int:
+    """Look whether ASB's tools return each injection task's text as it was written; how many tasks."""
+    plain, tool = suite.load_and_inject_default_environment({}), suite.agent.normal_tools[0]
+    tasks = list(pairs(suite, attack, PLAIN_VICTIM))
+    for task, written in tasks:
+        (text,) = written.values()
+        environment = suite.load_and_inject_default_environment(written)
+        assert environment.model_copy(update={"injection": ""}) == plain
+        result, error = FunctionsRuntime(suite.tools).run_function(environment, tool.name, {})
+        assert result == f"{tool.output}; {text}"
+        watch = ExposureWatch(written, goal=task.GOAL)
+        watch.tool_returned(result, error)
+        assert watch.seen().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
+    return len(tasks)
+
+
+FULL_ASB = SHARED / "asb"
+"""ASB's own data; where it is not there, or not every suite is asked for, the package's sample of it."""
+OPI = sorted(
+    path.stem
+    for path in (shipped_config_dir() / "attack").glob("opi_*.yaml")
+    if path.stem != "opi_empty"  # the control: nothing is written
+)
+
+
+@pytest.mark.parametrize("name", ["chatinject", "cached", "opi_combined_attack"])
+def test_texts_arrive_in_asbs_tool_results(name: str, tmp_path: Path) -> None:
+    bench = ASB()
+    suites = [bench.suite(one) for one in bench.suite_names()]
+    attack = shipped(name, tmp_path, {suite.name: list(suite.injection_tasks) for suite in suites})
+    assert sum(returned(attack, suite) for suite in suites) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SHIPPED, *OPI])
+def test_every_attacks_texts_arrive_in_asbs_tool_results(name: str, tmp_path: Path) -> None:
+    full = bool(os.environ.get("AGENTSYS_EVERY_SUITE")) and FULL_ASB.is_dir()
+    bench = ASB(data=str(FULL_ASB) if full else "sample")
+    suites = [bench.suite(one) for one in bench.suite_names()]
+    attack = shipped(name, tmp_path, {suite.name: list(suite.injection_tasks) for suite in suites})
+    assert sum(returned(attack, suite) for suite in suites) == (400 if full else 16)

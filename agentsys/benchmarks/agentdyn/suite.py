@@ -43,6 +43,7 @@ def adapted_suite(
     draw_per_case(modules)
     copied = copy.copy(suite)
     vars(copied).update(
+        injection=injection,
         load_and_inject_default_environment=loader.load,
         get_injection_vector_defaults=loader.defaults,
         _check_task_result=checked_on_copies(copied._check_task_result),
