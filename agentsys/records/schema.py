@@ -46,6 +46,9 @@ class Exposure(_Stored):
     """Share of the payload's lines that the acting model received."""
     read_by: tuple[str, ...] = ()
     """Roles of all models that were sent it, in the order in which they first were."""
+    copies_shown: int = 0
+    """Copies of it in the one message of the acting model that held most of them; 0 also where the record is
+    from before they were counted."""
 
 
 class RoleUsage(_Stored):

@@ -250,3 +250,28 @@ def test_all_roles_that_read_the_text_are_named_in_order() -> None:
 def test_lines_are_counted_once_each() -> None:
     assert len(payload_lines([f"{LONG}\n{LONG}", f"  {LONG}  \n{OTHER}"])) == 2
     assert payload_lines(["", "\n\n"]) == ()
+
+
+def test_a_text_that_stands_in_several_vectors_of_one_result_is_one_exposure_with_its_copies_counted() -> (
+    None
+):
+    text = f"{LONG}\n{OTHER}\n{LONG}"  # says a line twice, and is still one copy
+    twice = ExposureWatch({"first": text, "second": text})
+    alone = ExposureWatch({"first": text})
+    for watch in (twice, alone):
+        result = "\n---\n".join(["A bill.", *watch.written.values()])
+        watch.tool_returned("Nothing here.", None)
+        watch.tool_returned(result, None)
+        watch.model_asked(asked(user("Hi"), tool("Nothing here."), tool(result)))
+        watch.model_asked(asked(user("Hi"), tool("Nothing here."), tool(result), tool(result + " ")))
+    assert (alone.seen().copies_shown, twice.seen().copies_shown) == (1, 2)
+    assert vars(twice.seen()) | {"copies_shown": 1} == vars(alone.seen())
+    assert (twice.seen().raw_round, twice.seen().shown_round, twice.seen().shown_fraction) == (2, 2, 1.0)
+
+
+def test_copies_that_only_a_worker_read_are_not_shown() -> None:
+    watch = ExposureWatch({"first": LONG, "second": LONG})
+    watch.model_asked(asked(tool(f"{LONG} {LONG}"), role="worker"))
+    assert (watch.seen().copies_shown, watch.seen().read_by) == (0, ("worker",))
+    watch.model_asked(asked(tool(json.dumps([LONG, LONG, LONG]))))
+    assert watch.seen().copies_shown == 3
