@@ -114,7 +114,7 @@ def test_texts_are_adaptive_only_against_what_they_alone_were_optimised_for(tmp_
         *stored(f"{alone}+variant=1", [True, True], defense="melon"),
         *stored(alone, [False, False], defense="drift"),
         *stored(alone, [True, True], defense="melon", model="simulated", simulated=True),
-        *stored(f"{shared}+rest=goal", [True, False], defense="piguard"),
+        *stored(f"{shared}+rest=goal", [True, False], defense="drift"),
         *stored("important_instructions", [True], defense="melon"),
         *stored("cached-mine", [True], defense="melon"),
     ]
