@@ -13,7 +13,7 @@ from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks.attack_registry import ATTACKS
 from agentdojo.attacks.base_attacks import BaseAttack
 from agentdojo.attacks.baseline_attacks import ManualAttack
-from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
+from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack, ToolKnowledgeAttack
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -41,6 +41,8 @@ class RegisteredAttack:
         ConfigError: If there is no such attack or module.
     """
 
+    left_out = "cannot spell out the calls of"
+
     def __init__(self, name: str, modules: Sequence[str] = ()) -> None:
         for module in modules:
             import_named(module, "attack.modules")
@@ -51,7 +53,23 @@ class RegisteredAttack:
         self.kind = AttackKind.DENIAL_OF_SERVICE if denies else AttackKind.TARGETED
         self._typed = TypedOnce() if issubclass(ATTACKS[name], ManualAttack) else None
         self._addressed: dict[tuple[int, Victim], BaseAttack] = {}
+        self._tellable: dict[tuple[TaskSuite[Any], str], bool] = {}
         self._lock = Lock()
+
+    def applies_to(
+        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
+    ) -> bool:
+        """Whether the package can write its text: `tool_knowledge` names the arguments of every call to make.
+
+        Some injection tasks of other benchmarks do not say how their calls look to a reader.
+        """
+        if not issubclass(ATTACKS[self.name], ToolKnowledgeAttack):
+            return True
+        key = (suite, injection_task.ID)
+        if key not in self._tellable:
+            calls = injection_task.ground_truth(suite.load_and_inject_default_environment({}))
+            self._tellable[key] = all(call.placeholder_args is not None for call in calls)
+        return self._tellable[key]
 
     def injections(
         self,

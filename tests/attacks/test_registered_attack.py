@@ -11,6 +11,8 @@ import pytest
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks import load_attack
 from agentdojo.attacks.attack_registry import ATTACKS
+from agentdojo.base_tasks import BaseInjectionTask
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -180,6 +182,32 @@ def test_a_ground_truth_is_executed_once_per_user_task_by_all_attacks_and_thread
         written = list(pool.map(write, jobs))
     assert sorted(asked) == sorted(suite.user_tasks)
     assert written == [write(job) for job in jobs]
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_attack_takes_every_pair_of_agentdojo(name: str) -> None:
+    suite = suite_of(name)
+    user_task = next(iter(suite.user_tasks.values()))
+    for attack in map(RegisteredAttack, NAMES):
+        assert all(attack.applies_to(suite, user_task, task) for task in suite.injection_tasks.values())
+
+
+def test_tool_knowledge_leaves_out_a_goal_whose_calls_cannot_be_spelled_out() -> None:
+    suite = AgentDojo("v1.2.2").suite("slack")
+
+    class Untold(BaseInjectionTask[Any]):
+        ID = "injection_task_99"
+        GOAL = "Read a page."
+
+        def ground_truth(self, pre_environment: Any) -> list[FunctionCall]:
+            return [FunctionCall(function="get_webpage", args={"url": "a"})]
+
+        def security(self, model_output: str, pre_environment: Any, post_environment: Any) -> bool:
+            return False
+
+    user_task = suite.user_tasks["user_task_1"]
+    taking = [name for name in NAMES if RegisteredAttack(name).applies_to(suite, user_task, Untold())]
+    assert set(NAMES) - set(taking) == {"tool_knowledge"}
 
 
 def test_the_package_is_left_as_it_was() -> None:
