@@ -6,7 +6,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "agentsys run experiment=quickstart",
         "agentsys run defense=none,agentsys attack=none,important_instructions limit=5",
-        "agentsys run model=gpt-4o-mini 'defense=glob(agentsys*)' --dry-run",
+        "agentsys run model=gpt-4o-mini 'defense=glob(agentsys_*)' --dry-run",
     ),
     "results": (
         "agentsys results results/runs",
