@@ -27,7 +27,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import urllib.request
@@ -36,7 +35,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from loading import ARCHIVE, multiply
+from loading import many_runs
 
 WANTED = {"first tables": 0.7, "tables": 1.5}
 """Times the bare work, at most."""
@@ -152,14 +151,7 @@ def main() -> None:
         bare(options.bare)
         return
     with tempfile.TemporaryDirectory() as folder:
-        traces = options.traces or Path(folder) / "traces"
-        if options.traces is None:
-            if not ARCHIVE.exists():
-                raise SystemExit(f"{ARCHIVE} is not here. Give published runs: --traces FOLDER")
-            with tarfile.open(ARCHIVE) as packed:
-                packed.extractall(traces, filter="data")
-        root = Path(folder) / "runs"
-        multiply(traces, root, options.records)
+        root = many_runs(Path(folder), options.traces, options.records)
         started = time.monotonic()
         subprocess.run([sys.executable, __file__, "--bare", str(root)], check=True)
         bare_took = time.monotonic() - started

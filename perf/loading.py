@@ -76,8 +76,8 @@ def index(root: Path) -> Callable[[], Any]:
     import pandas as pd  # noqa: F401  like the next line: not to be imported while the clock runs
 
     import agentsys
-    from agentsys.analysis import columns  # noqa: F401
-    from agentsys.analysis import index as _  # noqa: F401
+    from agentsys.records import columns  # noqa: F401
+    from agentsys.records import index as _  # noqa: F401
 
     load_runs = agentsys.load_runs
     return lambda: load_runs(root)
@@ -110,7 +110,7 @@ def multiply(traces: Path, target: Path, records: int) -> None:
 def seconds(side: str, root: Path) -> float:
     """CPU time of one side in a fresh process."""
     done = subprocess.run(
-        [sys.executable, __file__, "--side", side, str(root)], capture_output=True, check=True
+        [sys.executable, __file__, "--side", side, str(root)], stdout=subprocess.PIPE, check=True
     )
     return float(done.stdout.split()[-1])
 
@@ -146,6 +146,18 @@ def report(best: dict[str, float], records: int) -> None:
         )
 
 
+def many_runs(folder: Path, traces: Path | None, records: int) -> Path:
+    """Fill a folder in this one with so many records: copies of those given, or of AgentDojo's."""
+    if traces is None:
+        if not ARCHIVE.exists():
+            raise SystemExit(f"{ARCHIVE} is not here. Give published runs: --traces FOLDER")
+        traces = folder / "traces"
+        with tarfile.open(ARCHIVE) as packed:
+            packed.extractall(traces, filter="data")
+    multiply(traces, folder / "runs", records)
+    return folder / "runs"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--records", type=int, default=10_000)
@@ -157,14 +169,7 @@ def main() -> None:
         run_side(options.side[0], Path(options.side[1]))
         return
     with tempfile.TemporaryDirectory() as folder:
-        traces = options.traces or Path(folder) / "traces"
-        if options.traces is None:
-            if not ARCHIVE.exists():
-                raise SystemExit(f"{ARCHIVE} is not here. Give published runs: --traces FOLDER")
-            with tarfile.open(ARCHIVE) as packed:
-                packed.extractall(traces, filter="data")
-        root = Path(folder) / "runs"
-        multiply(traces, root, options.records)
+        root = many_runs(Path(folder), options.traces, options.records)
         report(compare(root, options.rounds), options.records)
 
 
