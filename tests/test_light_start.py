@@ -55,6 +55,16 @@ def test_help_and_lists_import_nothing_heavy(arguments: tuple[str, ...], tmp_pat
     assert imported_by(*arguments, cwd=tmp_path) & heavy == set()
 
 
+STATISTICS = {"scipy.special", "scipy.optimize", "scipy.linalg", "pandas"}
+
+
+@pytest.mark.parametrize("command", ["results", "compare", "plan-size"])
+def test_help_of_commands_that_compute_does_not_import_what_they_compute_with(
+    command: str, tmp_path: Path
+) -> None:
+    assert imported_by(command, "--help", cwd=tmp_path) & (STATISTICS | BENCHMARK_AND_SDKS) == set()
+
+
 RUN = {
     "suite_name": "banking",
     "pipeline_name": "gpt-4o-mini-2024-07-18",

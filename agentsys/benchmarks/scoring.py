@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+from weakref import ref
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
@@ -25,6 +27,7 @@ def checked_on_copies(check: Check) -> Check:
     Three Workspace checks mark mail as read in the environments they are given, so that a second
     check of the same case sees another world (agentdojo 0.1.35, injection tasks 6, 8 and 9).
     """
+    unchanged = _Unchanged()
 
     def checked(
         task: Task,
@@ -34,19 +37,50 @@ def checked_on_copies(check: Check) -> Check:
         functions_stack_trace: Sequence[FunctionCall],
     ) -> bool:
         calls = calls_to_score(functions_stack_trace, current_tracer())
-        before, after = twins(pre_environment, task_environment)
+        again = unchanged.taken(pre_environment, task_environment)
+        before, after = again or twins(pre_environment, task_environment)
         try:
             passed = check(task, model_output, before, after, calls)
         except Exception:  # noqa: BLE001 - whatever it was: it comes again below, or came of the sharing
             pass
         else:
+            # It also finds a change of the originals since copies were made for the case's first check.
             if alike(before, pre_environment) and alike(after, task_environment):
+                if again is None:
+                    unchanged.keep(pre_environment, task_environment, (before, after))
                 return passed
         # It changed what it was given, perhaps on both sides at once: on copies that share nothing.
         before, after = deep_copy(pre_environment), deep_copy(task_environment)
         return check(task, model_output, before, after, calls)
 
     return checked
+
+
+class _Unchanged(threading.local):
+    """The copies that a thread's last check left as they were, for the second check of its case.
+
+    Making them takes longer than most checks do. They are given out once: an attacked case has two checks.
+    """
+
+    def __init__(self) -> None:
+        self._originals: tuple[ref[TaskEnvironment], ref[TaskEnvironment]] | None = None
+        self._copies: tuple[TaskEnvironment, TaskEnvironment] | None = None
+
+    def keep(
+        self, before: TaskEnvironment, after: TaskEnvironment, copies: tuple[TaskEnvironment, TaskEnvironment]
+    ) -> None:
+        """Keep copies of two environments, and neither of the two alive."""
+        self._originals, self._copies = (ref(before), ref(after)), copies
+
+    def taken(
+        self, before: TaskEnvironment, after: TaskEnvironment
+    ) -> tuple[TaskEnvironment, TaskEnvironment] | None:
+        """The copies of these very environments, if the last check had them; whatever was kept is let go."""
+        originals, copies = self._originals, self._copies
+        self._originals = self._copies = None
+        if originals is None or originals[0]() is not before or originals[1]() is not after:
+            return None
+        return copies
 
 
 def calls_to_score(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Sequence[FunctionCall]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from agentsys.models.simulated.victim.predict import linear, logistic
 from agentsys.models.simulated.victim.profile import LogitBlock
@@ -97,5 +97,5 @@ def _offset(block: LogitBlock, points: Sequence[Point]) -> float:
         means = ((mean + offset) * by for (mean, _), by in zip(parts, shrink, strict=True))
         return sum(map(logistic, means)) - hits
 
-    offset = float(optimize.brentq(excess, -_BRACKET, _BRACKET))
+    offset = float(scipy.optimize.brentq(excess, -_BRACKET, _BRACKET))
     return offset if hits == seen else min(max(offset, -_MOST_OFFSET), _MOST_OFFSET)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import linalg, optimize, special
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -63,7 +63,7 @@ def fitted_logit(data: LogitData, sds: FloatArray | None = None) -> LogitFit:
     design = _design(data)
     found = _estimated(data, design) if sds is None else sds
     mode, hessian = _mode(data, design, found, np.zeros(design.shape[1]))
-    errors = np.sqrt(np.diag(linalg.inv(hessian)))
+    errors = np.sqrt(np.diag(scipy.linalg.inv(hessian)))
     cuts = np.cumsum([1 + data.covariates.shape[1], *data.sizes])
     parts = list(itertools.pairwise(cuts))
     return LogitFit(
@@ -90,10 +90,10 @@ def _mode(
     precision, place = _precision(data, sds), start
     value = _log_posterior(data, design, precision, place)
     for _ in range(_NEWTON_STEPS):
-        chance = special.expit(design @ place)
+        chance = scipy.special.expit(design @ place)
         gradient = design.T @ (data.outcomes - chance) - precision * place
         hessian = _hessian(design, chance, precision)
-        step = linalg.solve(hessian, gradient, assume_a="pos")
+        step = scipy.linalg.solve(hessian, gradient, assume_a="pos")
         size = 1.0
         while size > 1e-4 and _log_posterior(data, design, precision, place + size * step) < value - 1e-12:
             size /= 2
@@ -101,7 +101,7 @@ def _mode(
         value = _log_posterior(data, design, precision, place)
         if float(gradient @ step) < _CLOSE:
             break
-    return place, _hessian(design, special.expit(design @ place), precision)
+    return place, _hessian(design, scipy.special.expit(design @ place), precision)
 
 
 def _hessian(design: FloatArray, chance: FloatArray, precision: FloatArray) -> FloatArray:
@@ -132,7 +132,7 @@ def _estimated(data: LogitData, design: FloatArray) -> FloatArray:
     # A start without a simplex of its own has edges of 5% of each value and stops where it began.
     simplex = np.vstack([start, *(start + _SIMPLEX * np.eye(len(start)))])
     options = {"initial_simplex": simplex, "xatol": 0.02, "fatol": 0.01, "maxiter": 60 * len(start)}
-    found = optimize.minimize(lost, start, method="Nelder-Mead", options=options)
+    found = scipy.optimize.minimize(lost, start, method="Nelder-Mead", options=options)
     return np.asarray(np.exp(np.clip(found.x, -4.0, 3.0)))
 
 
@@ -142,7 +142,7 @@ def _by_em(data: LogitData, design: FloatArray) -> FloatArray:
     cuts = np.cumsum([1 + data.covariates.shape[1], *data.sizes])
     for _ in range(_EM_ROUNDS):
         place, hessian = _mode(data, design, sds, place)
-        spread = np.diag(linalg.inv(hessian)) + place**2
+        spread = np.diag(scipy.linalg.inv(hessian)) + place**2
         new = np.array([np.sqrt(spread[a:b].mean()) for a, b in itertools.pairwise(cuts)])
         new = np.clip(new, 0.05, 10.0)
         if np.abs(new - sds).max() < 0.01:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from typing import Any
+from weakref import ref
 
 import pytest
 from agentdojo.functions_runtime import TaskEnvironment
@@ -134,6 +137,78 @@ def test_a_check_that_fails_on_shared_parts_alone_is_asked_again() -> None:
         return True
 
     assert run(check) is True
+
+
+class Seen:
+    """A check that notes what it is given, and may change it."""
+
+    def __init__(self, *, spoils: bool = False) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+        self._spoils = spoils
+
+    def __call__(self, task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
+        self.pairs.append((before, after))
+        grown = before != after
+        if self._spoils:
+            after.shelf.append(2)
+        return grown
+
+    @property
+    def distinct(self) -> int:
+        return len({(id(before), id(after)) for before, after in self.pairs})
+
+
+def worlds() -> tuple[World, World]:
+    before = World(items={"a": Item(value=1)}, shelf=[1])
+    return before, before.model_copy(deep=True)
+
+
+def test_a_cases_two_checks_are_given_one_pair_of_copies_and_the_next_cases_another() -> None:
+    seen, (before, after) = Seen(), worlds()
+    scored = checked_on_copies(seen)
+    for _ in range(2):
+        scored(None, [], before, after, [])
+    assert (len(seen.pairs), seen.distinct) == (2, 1)
+    scored(None, [], before, after, [])
+    assert seen.distinct == 2, "a pair is given out once more, not for ever"
+    scored(None, [], *worlds(), [])
+    assert seen.distinct == 3
+
+
+def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
+    seen, (before, after) = Seen(spoils=True), worlds()
+    scored = checked_on_copies(seen)
+    assert [scored(None, [], before, after, []) for _ in range(2)] == [False, False]
+    assert [len(second.shelf) for _, second in seen.pairs] == [2, 2, 2, 2], "each began with what was there"
+    assert seen.distinct == 4
+
+
+def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None:
+    seen, (before, after) = Seen(), worlds()
+    scored = checked_on_copies(seen)
+    assert scored(None, [], before, after, []) is False
+    after.shelf.append(2)
+    assert scored(None, [], before, after, []) is True
+
+
+def test_two_threads_that_check_one_case_share_no_copies() -> None:
+    seen, (before, after) = Seen(), worlds()
+    scored = checked_on_copies(seen)
+    scored(None, [], before, after, [])
+    other = threading.Thread(target=lambda: scored(None, [], before, after, []))
+    other.start()
+    other.join()
+    assert seen.distinct == 2
+
+
+def test_a_check_keeps_no_environment_alive() -> None:
+    before, after = worlds()
+    scored = checked_on_copies(Seen())
+    scored(None, [], before, after, [])
+    gone = ref(before), ref(after)
+    del before, after
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
 
 
 def test_a_checks_own_failure_is_let_through() -> None:

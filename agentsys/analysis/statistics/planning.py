@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.intervals import t_quantile
@@ -114,7 +114,7 @@ def cases_needed(
 
     if lacking(math.log(_MOST)) > 0:
         return math.nan
-    factor = math.exp(float(optimize.brentq(lacking, -math.log(_MOST), math.log(_MOST))))
+    factor = math.exp(float(scipy.optimize.brentq(lacking, -math.log(_MOST), math.log(_MOST))))
     if _suites_drawn(suites):
         return math.ceil(factor * sum(suite.cases for suite in suites))
     return math.ceil(sum(suite.grown(factor, 1.0).cases for suite in suites))
@@ -209,7 +209,7 @@ def _product(one: float, other: float, known: float, every: float) -> float:
 def _mean_chance(logits: FloatArray, variance: float) -> FloatArray:
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     spread = math.sqrt(max(variance, 0.0)) * nodes
-    chances: FloatArray = np.average(special.expit(logits[:, None] + spread), axis=1, weights=weights)
+    chances: FloatArray = np.average(scipy.special.expit(logits[:, None] + spread), axis=1, weights=weights)
     return chances
 
 
@@ -218,7 +218,7 @@ def _centre(rate: float, every: float) -> float:
     """Logit of the typical case where all tasks together have this rate."""
     if rate <= 0:
         return -math.inf
-    found = optimize.brentq(
+    found = scipy.optimize.brentq(
         lambda logit: float(_mean_chance(np.array([logit]), every)[0]) - rate, -40.0, 40.0
     )
     return float(found)

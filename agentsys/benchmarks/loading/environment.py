@@ -29,14 +29,19 @@ from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file, validate
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment, exact_break, folded_break
 from agentsys.benchmarks.loading.double_quoted import is_plain
 from agentsys.benchmarks.loading.quoted_holes import holed_text
+from agentsys.benchmarks.loading.validation import environment_validation
 from agentsys.errors import ConfigError
 
 __all__ = ["EnvironmentLoader", "Injection", "InjectionBreaksEnvironment"]
 
 Injection = Literal["folded", "exact"]
 """How injections get into the environment (see the module's docstring)."""
-KEPT = 256
-"""Environments kept pickled per suite; the largest, Workspace's, takes 60 kB."""
+KEPT = 1024
+"""Environments kept pickled per suite; the largest, Workspace's, takes 60 kB.
+
+One attack writes up to 294 distinct ones into Workspace (one for each injection task and set of vectors that
+user tasks read). A sweep comes back to each with the next defense, and of a cache that is smaller than the
+round it finds none."""
 
 # What parsing or validating a broken text raises. PyYAML itself lets ValueError and OverflowError
 # through for escapes beyond Unicode; pydantic's ValidationError is a ValueError.
@@ -70,6 +75,7 @@ class EnvironmentLoader:
         # Both are read from data alone, so a suite's versions could share them; 0.2 s once is cheap enough.
         self._text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
         self._holed = None if self._own_way else holed_text(self._text, self._defaults)
+        self._validation = environment_validation(suite.environment_type)
         self._kept: OrderedDict[tuple[tuple[str, str], ...], bytes] = OrderedDict()
         self._marked: dict[frozenset[str], bytes] = {}
         self._lock = Lock()
@@ -140,7 +146,7 @@ class EnvironmentLoader:
         return loaded
 
     def _validated(self, document: Any) -> TaskEnvironment:
-        validated: TaskEnvironment = self._suite.environment_type.model_validate(document)
+        validated: TaskEnvironment = self._validation(document)
         return validated
 
     def _exact(self, injections: dict[str, str]) -> Any:
