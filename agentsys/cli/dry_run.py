@@ -21,7 +21,7 @@ from agentsys.models.card import ModelCard, model_card
 from agentsys.records.case import Case
 from agentsys.runs.cell import model_node
 from agentsys.runs.estimate import CellKey, CostEstimate, can_exceed, estimate, rehearsed
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import Jobs
 from agentsys.runs.preflight import by_cause
 from agentsys.runs.session import Session
 
@@ -33,10 +33,11 @@ _HOW_ESTIMATED = (
 
 def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Print what each cell of a rehearsal will cost, and what cannot run here."""
-    counts = Counter(_key(job) for job in session.plan.todo)
+    counts = counts_by_cell(session.plan.todo)
     with console.status("Estimating tokens on the simulated model ..."):
         estimates = estimate(session.plan.todo, _cards(session, config_dirs))
-    needs = {_key(job): job.cell.lacks[0].needs for job in session.plan.todo if job.cell.lacks}
+    blocks = session.plan.todo.blocks
+    needs = {block.labels: block.cell.lacks[0].needs for block in blocks if block.cell.lacks}
     rows = [cells(*key, str(count), *_told(estimates[key], needs.get(key))) for key, count in counts.items()]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(FittedGrid(Grid("the plan", header, rows, names=3)), crop=False)
@@ -87,22 +88,40 @@ def power_lines(cases: Iterable[Case], points: float) -> Iterator[str]:
 
 def planned_suites(cases: Iterable[Case]) -> list[PlannedSuite]:
     """Size of the largest cell of a plan, suite by suite; of attacked cases, if there are any."""
-    cells: defaultdict[tuple[str, ...], list[Case]] = defaultdict(list)
+    found: defaultdict[tuple[str, ...], _Shape] = defaultdict(_Shape)
     for case in cases:
-        cells[case.benchmark, case.version, case.model, case.defense, case.attack].append(case)
-    if not cells:
+        found[case.benchmark, case.version, case.model, case.defense, case.attack].add(case)
+    if not found:
         return []
-    largest = max(cells.values(), key=lambda found: (found[0].injection_task_id is not None, len(found)))
-    by_suite: defaultdict[str, list[Case]] = defaultdict(list)
-    for case in largest:
-        by_suite[case.suite].append(case)
-    return [_planned(found) for found in by_suite.values()]
+    largest = max(found.values(), key=lambda shape: (shape.attacked, shape.cases))
+    return [
+        PlannedSuite(len(users), len(injections), count / (len(users) * len(injections)))
+        for users, injections, count in zip(
+            largest.users.values(), largest.injections.values(), largest.counts.values(), strict=True
+        )
+    ]
 
 
-def _planned(cases: Sequence[Case]) -> PlannedSuite:
-    users = len({case.user_task_id for case in cases})
-    injections = len({case.injection_task_id for case in cases})
-    return PlannedSuite(users, injections, len(cases) / (users * injections))
+class _Shape:
+    """The tasks of one cell by suite, and how many cases they make."""
+
+    def __init__(self) -> None:
+        self.users: defaultdict[str, set[str]] = defaultdict(set)
+        self.injections: defaultdict[str, set[str | None]] = defaultdict(set)
+        self.counts: Counter[str] = Counter()
+        self.attacked = False
+        """Whether its first case is attacked, and so all are."""
+
+    @property
+    def cases(self) -> int:
+        return self.counts.total()
+
+    def add(self, case: Case) -> None:
+        if not self.counts:
+            self.attacked = case.injection_task_id is not None
+        self.users[case.suite].add(case.user_task_id)
+        self.injections[case.suite].add(case.injection_task_id)
+        self.counts[case.suite] += 1
 
 
 def _listed(numbers: Mapping[float, float], what: str) -> str:
@@ -136,8 +155,12 @@ def refuse_if_dear(session: Session, config_dirs: Sequence[Path], console: Conso
         )
 
 
-def _key(job: Job) -> CellKey:
-    return job.case.model, job.case.defense, job.case.attack
+def counts_by_cell(jobs: Jobs) -> Counter[CellKey]:
+    """How many cases each cell has."""
+    counts: Counter[CellKey] = Counter()
+    for block in jobs.blocks:
+        counts[block.labels] += len(block)
+    return counts
 
 
 def _cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,6 +14,7 @@ ATTEMPTS = ".attempts"
 """Ending of the folder, beside a case's file, that holds the attempts of a search."""
 
 
+@lru_cache(maxsize=8192)
 def safe_name(name: str) -> str:
     """A name as a single path component: anything unusual becomes `_`. Applied once, at the disk's border."""
     safe = _UNSAFE.sub("_", name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -22,8 +21,6 @@ FOLDER = Path(".agentsys", "plans")
 """In the log folder."""
 
 _CELL = ("benchmark", "version", "model", "defense", "attack", "epoch")
-
-_safe = lru_cache(maxsize=4096)(safe_name)
 
 
 class _Kept(BaseModel):
@@ -53,11 +50,11 @@ class PlannedCell(_Kept):
     @property
     def keys(self) -> Iterator[str]:
         """Paths of its records under the log folder, as `Case.key` has them."""
-        pipeline, attack = self._pipeline, _safe(self.attack)
+        pipeline, attack = self._pipeline, safe_name(self.attack)
         for grid in self.grids:
             for user, injection in product(grid.user_tasks, grid.injection_tasks):
-                folder = f"{pipeline}/{_safe(grid.suite)}/{_safe(user)}/{attack}"
-                yield f"{folder}/{_safe(injection or 'none')}.json"
+                folder = f"{pipeline}/{safe_name(grid.suite)}/{safe_name(user)}/{attack}"
+                yield f"{folder}/{safe_name(injection or 'none')}.json"
 
     @property
     def _pipeline(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.attacks.attacker import ROLES
@@ -23,9 +23,10 @@ from agentsys.models.trace import Tracer, tracing
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import usage_by_role
 from agentsys.runs.cell import Cell, CellBuilder, model_node
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import Job, Jobs
+from agentsys.runs.planning.jobs import Block
 from agentsys.runs.run_case import CaseRun, run_case, scene_of
-from agentsys.runs.search.search_job import needs_search, search_homes, search_key, searched_attack
+from agentsys.runs.search.search_job import needs_search, search_homes, search_key, searched_attack, searching
 from agentsys.runs.search.search_task import quest_of
 from agentsys.runs.store import Store
 
@@ -48,44 +49,41 @@ class CostEstimate:
     """Why its cases cannot run here; then nothing is known of what they cost."""
 
 
-def rehearsed(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path] = ()) -> list[Job]:
+def rehearsed(jobs: Jobs, store: Store, config_dirs: Sequence[Path] = ()) -> Jobs:
     """The same cases over the simulated model, to estimate what they will cost."""
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
-    cells = {id(job.cell): job.cell for job in jobs}
-    twins = {key: builder.build(cell.settings) for key, cell in cells.items()}
-    return [replace(job, cell=twins[id(job.cell)]) for job in jobs]
+    twins = {id(cell): builder.build(cell.settings) for cell in jobs.cells}
+    return jobs.over(lambda cell: twins[id(cell)])
 
 
 _MOST = Usage(prompt=200_000, completion=5_000)
 """More than a case takes under any shipped defense."""
 
 
-def can_exceed(jobs: Sequence[Job], usd: float) -> bool:
+def can_exceed(jobs: Jobs, usd: float) -> bool:
     """Say whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
-    by_cell: defaultdict[int, list[Job]] = defaultdict(list)
-    for job in jobs:
-        by_cell[id(job.cell)].append(job)
-    return sum((len(some) + queries_of(some)) * _dearest(some[0].cell) for some in by_cell.values()) > usd
+    by_cell = [(cell, Jobs(block for block in jobs.blocks if block.cell is cell)) for cell in jobs.cells]
+    return sum((len(some) + queries_of(some)) * _dearest(cell) for cell, some in by_cell) > usd
 
 
 def _dearest(cell: Cell) -> float:
     return max(cost_usd(_MOST, card.price) or 0.0 for card in cell.stack.cards)
 
 
-def estimate(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
+def estimate(jobs: Jobs, cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
     """Tokens and cost of every cell among `jobs`.
 
     Args:
         jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
         cards: Model name -> card, for the models that play single roles.
     """
-    grouped: defaultdict[CellKey, defaultdict[str, list[Job]]] = defaultdict(lambda: defaultdict(list))
-    for job in jobs:
-        grouped[job.case.model, job.case.defense, job.case.attack][job.case.suite].append(job)
-    return {key: _cell(list(suites.values()), cards) for key, suites in grouped.items()}
+    grouped: defaultdict[CellKey, defaultdict[str, list[Block]]] = defaultdict(lambda: defaultdict(list))
+    for block in jobs.blocks:
+        grouped[block.labels][block.suite].append(block)
+    return {key: _cell([*map(Jobs, suites.values())], cards) for key, suites in grouped.items()}
 
 
-def _cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> CostEstimate:
+def _cell(suites: Sequence[Jobs], cards: Mapping[str, ModelCard]) -> CostEstimate:
     tokens, cost = 0.0, 0.0
     known = True
     for jobs in suites:
@@ -115,21 +113,21 @@ _FEEDBACK = "x" * 450
 """As long as what an attacker is usually told of an attempt."""
 
 
-def queries_of(jobs: Sequence[Job]) -> int:
+def queries_of(jobs: Jobs) -> int:
     """Queries that the searches behind some cases can make."""
-    searches = {search_key(job): searched_attack(job) for job in jobs if needs_search(job)}
+    searches = {search_key(job): searched_attack(job) for job in searching(jobs) if needs_search(job)}
     return sum(
         attack.budget * (1 if attack.mode == TEMPLATE else attack.search_on) for attack in searches.values()
     )
 
 
-def attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
+def attacker_usage(jobs: Jobs) -> list[tuple[int, str, RoleUsage]]:
     """(searches, role, usage of one whole search) of the attacker behind some cases of one suite.
 
     Args:
         jobs: Cases over the simulated model, which also plays the attacker.
     """
-    first = {search_key(job): job for job in reversed(jobs) if needs_search(job)}
+    first = {search_key(job): job for job in reversed(searching(jobs)) if needs_search(job)}
     for job in first.values():
         try:
             used = _one_search(search_homes(job))

@@ -6,8 +6,8 @@ import contextvars
 import queue
 import signal
 import time
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -158,13 +158,35 @@ def execute(
     return state.outcome
 
 
+class _Line:
+    """Jobs waiting in a line; each is made when it comes first."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._rest = iter(jobs)
+        self._first = next(self._rest, None)
+
+    def __bool__(self) -> bool:
+        return self._first is not None
+
+    @property
+    def first(self) -> Job:
+        """The one that is next; there must be one."""
+        assert self._first is not None
+        return self._first
+
+    def pop(self) -> Job:
+        """Take it out of the line."""
+        job, self._first = self.first, next(self._rest, None)
+        return job
+
+
 class _State:
     """The run under way: what is running, what came of it, whether to go on."""
 
     def __init__(
         self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener, spending: RunSpending
     ) -> None:
-        self.todo, self.others_todo = deque(jobs), deque[Job]()
+        self.todo, self.others_todo = _Line(jobs), list[Job]()
         self.store, self.claims, self.listener = store, claims, listener
         self.running: dict[Future[_Done | None], Job] = {}
         self.spending = spending
@@ -184,9 +206,9 @@ class _State:
     def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
         if not self.todo:
-            self.todo, self.others_todo = self.others_todo, deque()
+            self.todo, self.others_todo = _Line(self.others_todo), []
         while not self.stopped and len(self.running) < workers and self._next_fits():
-            job = self.todo.popleft()
+            job = self.todo.pop()
             try:
                 if not self._ours(job):
                     continue
@@ -200,11 +222,11 @@ class _State:
 
     def _next_fits(self) -> bool:
         """Whether there is a next case and room for it; cases of cells that were given up are passed over."""
-        while self.todo and id(self.todo[0].cell) in self.given_up:
-            self.left[id(self.todo.popleft().cell)] += 1
+        while self.todo and id(self.todo.first.cell) in self.given_up:
+            self.left[id(self.todo.pop().cell)] += 1
         if not self.todo:
             return False
-        fits = self.spending.fits(self.todo[0], self.running.values())
+        fits = self.spending.fits(self.todo.first, self.running.values())
         if not fits and not self.running:
             self._end_by_budget()
         return fits

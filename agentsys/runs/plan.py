@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from typing import Any
 
 from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.case import Case
-from agentsys.runs.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
+from agentsys.records.case import safe_name
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
+from agentsys.runs.planning.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
+from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.store import Store
+
+__all__ = ["Job", "Jobs", "Plan", "plan", "stale"]
 
 _log = logging.getLogger(__name__)
 
@@ -25,20 +29,12 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Job:
-    """A case with the cell it belongs to."""
-
-    case: Case
-    cell: Cell
-
-
-@dataclass(frozen=True)
 class Plan:
     """The cases that a run is to do."""
 
-    jobs: tuple[Job, ...]
+    jobs: Jobs
     """Every case, finished ones included, in order."""
-    todo: tuple[Job, ...]
+    todo: Jobs
     """The cases to run now."""
     finished: int
     """Cases whose record is already there."""
@@ -67,42 +63,89 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
         ConfigError: If tasks are unknown, if finished cases were made under another configuration, or if
             two cells of different configurations would write the same records.
     """
-    sorted_out = [(cell, _applicable(cell)) for cell in cells]
+    known: dict[tuple[Pair, ...], tuple[Pair, ...]] = {}
+    sorted_out = [(cell, _in_common(_applicable(cell), known)) for cell in cells]
     skipped = left_out(sorted_out)
     _say_unmatched(cells)
-    jobs = _each_once(job for cell, pairs in sorted_out for job in _jobs(cell, pairs))
+    planned = Jobs(block for cell, pairs in sorted_out for block in _blocks(cell, pairs, known))
+    jobs = Jobs(_each_once(planned.blocks))
     if not jobs and skipped:
         raise ConfigError(nothing_left(skipped))
+    begun = Jobs(block for block in jobs.blocks if any(map(store.holds, block.pipelines)))
     if again:
-        stored = sum((store.root / job.case.key).exists() for job in jobs)
-        return Plan(tuple(jobs), tuple(jobs), 0, 0, (), skipped, stored)
-    hashes = {id(cell): cell.settings.config_hash for cell in cells}
-    todo, failed, corrupt = [], 0, []
-    for job in jobs:
-        found = store.look(job.case)
-        if found.status == "ok" and found.config_hash != hashes[id(job.cell)]:
-            raise ConfigError(stale(job, found.config_hash, store))
+        stored = sum((store.root / job.case.key).exists() for job in begun)
+        return Plan(jobs, jobs, 0, 0, (), skipped, stored)
+    look = _Look(store)
+    open_ = {id(block): block.where(look.is_open) for block in begun.blocks}
+    todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
+    return Plan(jobs, todo, len(jobs) - len(todo), look.failed, tuple(look.corrupt), skipped)
+
+
+class _Look:
+    """What is found of the cases that may be finished."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._hashes: dict[int, str] = {}
+        self.failed = 0
+        self.corrupt: list[str] = []
+
+    def is_open(self, job: Job) -> bool:
+        """Whether a case is to be run."""
+        found = self._store.look(job.case)
         if found.status == "ok":
-            continue
-        todo.append(job)
-        failed += found.status == "error"
+            if found.config_hash != self._hash(job.cell):
+                raise ConfigError(stale(job, found.config_hash, self._store))
+            return False
+        self.failed += found.status == "error"
         if found.status == "corrupt":
-            corrupt.append(job.case.key)
-    return Plan(tuple(jobs), tuple(todo), len(jobs) - len(todo), failed, tuple(corrupt), skipped)
+            self.corrupt.append(job.case.key)
+        return True
+
+    def _hash(self, cell: Cell) -> str:
+        if id(cell) not in self._hashes:
+            self._hashes[id(cell)] = cell.settings.config_hash
+        return self._hashes[id(cell)]
 
 
-def _each_once(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs, one per record; a cell that is named twice is one cell."""
-    found: dict[str, Job] = {}
-    compared: set[tuple[int, int]] = set()
-    for job in jobs:
-        first = found.setdefault(job.case.key, job)
+def _each_once(blocks: Sequence[Block]) -> Iterator[Block]:
+    """The blocks, every case of them in one; a cell that is named twice is one cell.
+
+    Keys are made and kept only where two cases might share one: a million of them take a third of a GB.
+    """
+    folders = [[(name, safe_name(b.suite), safe_name(b.labels[2])) for name in b.pipelines] for b in blocks]
+    met, unseen = Counter(chain.from_iterable(folders)), _Unseen()
+    for block, places in zip(blocks, folders, strict=True):
+        alone = all(met[place] == 1 for place in places) and not _clashes(block.pairs)
+        yield block if alone else block.where(unseen.first)
+
+
+def _clashes(pairs: Sequence[Pair]) -> bool:
+    """Whether several tasks of one suite have one name on the disk."""
+    users, injections = ({one[side] or "none" for one in pairs} for side in (0, 1))
+    return any(len(set(map(safe_name, names))) < len(names) for names in (users, injections))
+
+
+class _Unseen:
+    """Tells the first of several cases that would have one record."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Job] = {}
+        self._compared: set[tuple[int, int]] = set()
+
+    def first(self, job: Job) -> bool:
+        """Whether no case before had this one's record.
+
+        Raises:
+            ConfigError: If one had, of a cell that was made under another configuration.
+        """
+        first = self._found.setdefault(job.case.key, job)
         cells = id(first.cell), id(job.cell)
-        if first.cell is not job.cell and cells not in compared:
-            compared.add(cells)
+        if first.cell is not job.cell and cells not in self._compared:
+            self._compared.add(cells)
             if first.cell.settings.config_hash != job.cell.settings.config_hash:
                 raise ConfigError(_shared(first, job))
-    return list(found.values())
+        return first is job
 
 
 def _say_unmatched(cells: Iterable[Cell]) -> None:
@@ -131,11 +174,15 @@ def _applicable(cell: Cell) -> Pairs:
     return applicable(cell, {name: list(_pairs(cell, name)) for name in names})
 
 
-def _jobs(cell: Cell, found: Pairs) -> Iterator[Job]:
+def _in_common(pairs: Pairs, known: dict[tuple[Pair, ...], tuple[Pair, ...]]) -> Pairs:
+    """The same pairs, as other cells have them already: a thousand cells mostly plan the same."""
+    return replace(pairs, fit={name: known.setdefault(fit, fit) for name, fit in pairs.fit.items()})
+
+
+def _blocks(cell: Cell, found: Pairs, known: dict[tuple[Pair, ...], tuple[Pair, ...]]) -> Iterator[Block]:
     for name, fitting in found.fit.items():
         pairs = _spread(fitting, cell.settings.limit)
-        for epoch, (user_task, injection_task) in product(range(cell.settings.epochs), pairs):
-            yield Job(_case(cell, name, user_task, injection_task, epoch), cell)
+        yield Block(cell, name, known.setdefault(pairs, pairs), range(cell.settings.epochs))
 
 
 def _pairs(cell: Cell, name: str) -> Iterator[Pair]:
@@ -150,22 +197,7 @@ def _pairs(cell: Cell, name: str) -> Iterator[Pair]:
         yield from product(users, _kept(suite.injection_tasks, cell.settings.injection_tasks))
 
 
-def _case(cell: Cell, suite: str, user_task: str, injection_task: str | None, epoch: int) -> Case:
-    labels = cell.settings.labels
-    return Case(
-        benchmark=cell.benchmark.name,
-        version=cell.benchmark.version,
-        suite=suite,
-        user_task_id=user_task,
-        injection_task_id=injection_task,
-        attack=labels["attack"],
-        model=labels["model"],
-        defense=labels["defense"],
-        epoch=epoch,
-    )
-
-
-def _spread(pairs: list[Pair], limit: int | None) -> list[Pair]:
+def _spread(pairs: tuple[Pair, ...], limit: int | None) -> tuple[Pair, ...]:
     """At most `limit` pairs that meet as many user tasks as can be, and injection tasks in turn.
 
     Walking the grid along its diagonals does both; even steps through the list would not: 10 of Travel's
@@ -180,7 +212,7 @@ def _spread(pairs: list[Pair], limit: int | None) -> list[Pair]:
     rounds = product(range(len(injections)), enumerate(users))
     chosen = [(user, injections[(place + shift) % len(injections)]) for shift, (place, user) in rounds]
     kept = set(chosen[:limit])
-    return [pair for pair in pairs if pair in kept]
+    return tuple(pair for pair in pairs if pair in kept)
 
 
 def _kept(ids: Iterable[str], wanted: Sequence[str] | None) -> list[str]:

@@ -21,7 +21,7 @@ from agentsys.runs.execute import Listener, RunOutcome, execute
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.search.search_artefacts import artefact_path
-from agentsys.runs.search.search_job import attempt_folders, needs_search
+from agentsys.runs.search.search_job import attempt_folders, needs_search, searching
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store, StoreError
@@ -47,7 +47,8 @@ class Session:
     @property
     def folders(self) -> list[Path]:
         """The pipeline folders this run writes: what its tables are made of."""
-        return [self.store.root / name for name in dict.fromkeys(job.case.pipeline for job in self.plan.jobs)]
+        names = (name for block in self.plan.jobs.blocks for name in block.pipelines)
+        return [self.store.root / name for name in dict.fromkeys(names)]
 
     @property
     def searches(self) -> SearchPlan:
@@ -57,7 +58,8 @@ class Session:
     @property
     def artefacts(self) -> list[Path]:
         """The files with what this run's searches found, as far as they exist."""
-        paths = dict.fromkeys(artefact_path(self.store, job) for job in self.plan.jobs if needs_search(job))
+        searched = filter(needs_search, searching(self.plan.jobs))
+        paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
     def execute(self, listener: Listener) -> RunOutcome:
@@ -91,11 +93,10 @@ class Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
         jobs, todo = (
-            tuple(job for job in some if id(job.cell.settings) not in gone)
-            for some in (self.plan.jobs, self.plan.todo)
+            some.of(lambda cell: id(cell.settings) not in gone) for some in (self.plan.jobs, self.plan.todo)
         )
         left = tuple(one for one in self.settings if id(one) not in gone)
-        failed = sum(self.store.look(job.case).status == "error" for job in todo)
+        failed = self.plan.failed_before and sum(self.store.look(job.case).status == "error" for job in todo)
         kept = replace(self.plan, jobs=jobs, todo=todo, finished=len(jobs) - len(todo), failed_before=failed)
         return replace(self, settings=left, plan=kept, obstacles=tuple(obstacles))
 
@@ -105,7 +106,7 @@ class Session:
         Raises:
             ConfigError: If some cannot be used, and their cells are not to be left out.
         """
-        cells = list({id(job.cell): job.cell for job in self.plan.todo}.values())
+        cells = self.plan.todo.cells
         if not cells or not self.settings[0].preflight:
             return self
         obstacles, oddities = unreachable(cells, self.books)
@@ -116,12 +117,11 @@ class Session:
 
     def _read(self) -> Session:
         """The same run, in which the cells whose attack has to be read know whether the model can."""
-        cells = {id(job.cell): job.cell for job in self.plan.todo}
+        cells = {id(cell): cell for cell in self.plan.todo.cells}
         seen, unread = readings(cells.values(), self.books)
         noted = {one: replace(cells[one], notes=(note,)) for one, note in seen.items()}
         jobs, todo = (
-            tuple(replace(job, cell=noted.get(id(job.cell), job.cell)) for job in some)
-            for some in (self.plan.jobs, self.plan.todo)
+            some.over(lambda cell: noted.get(id(cell), cell)) for some in (self.plan.jobs, self.plan.todo)
         )
         plan = replace(self.plan, jobs=jobs, todo=todo)
         return replace(self, plan=plan, oddities=(*self.oddities, *unread))
@@ -173,7 +173,7 @@ def prepare(
     _check_prices(cells)
     found = plan(cells, store, again=again)
     # What is finished needs nothing any more.
-    waiting = {id(job.cell) for job in found.todo}
+    waiting = {id(cell) for cell in found.todo.cells}
     obstacles += lacking(cell for cell in cells if id(cell) in waiting)
     if not again:
         check_searches(found.todo, store)
@@ -216,7 +216,7 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     Raises:
         StoreError: If a file cannot be moved. Those moved before stay where they are now.
     """
-    stored = [path for path in dict.fromkeys(_stored(jobs, store)) if path.exists()]
+    stored = list(dict.fromkeys(path for path in _stored(jobs, store) if path.exists()))
     if not stored:
         return None
     folder = _new_folder(store)

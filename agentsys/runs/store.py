@@ -62,7 +62,8 @@ class Store:
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
-        self._looked: dict[str, Version | None] = {}
+        self._looked: dict[str, Version] = {}
+        """Of the records that were there and not finished; a million missing ones take no room."""
         try:
             probe = self.own / "probe"
             write_atomically(probe, b"", durable=False)
@@ -72,14 +73,23 @@ class Store:
                 f"Cannot write to {root}: {error.strerror}. Give another folder: logdir=..."
             ) from None
 
+    def holds(self, pipeline: str) -> bool:
+        """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
+        return (self.root / pipeline).exists()
+
     def look(self, case: Case) -> Stored:
         """Say whether the case is finished. A file that does not parse counts as not run."""
         path = self.root / case.key
-        self._looked[case.key] = _version(path)
-        return self.look_at(path)
+        version = _version(path)
+        if version is None:
+            return Stored("missing")
+        found = self.look_at(path)
+        if found.status != "ok":
+            self._looked[case.key] = version
+        return found
 
     def renewed(self, case: Case) -> bool:
-        """Say whether somebody has stored the case since this process last looked."""
+        """Say whether somebody has stored the case since this process saw that it was not finished."""
         now = _version(self.root / case.key)
         return now is not None and now != self._looked.get(case.key)
 

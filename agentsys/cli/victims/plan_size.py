@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,9 +81,10 @@ def _with_defaults(overrides: Sequence[str]) -> list[str]:
 
 def _costs(session: Session, needed: float) -> list[str]:
     """What so many cases cost under each defense, from what the plan's are estimated at."""
+    from agentsys.cli.dry_run import counts_by_cell
     from agentsys.runs.estimate import estimate
 
-    counts = Counter((job.case.model, job.case.defense, job.case.attack) for job in session.plan.todo)
+    counts = counts_by_cell(session.plan.todo)
     told = []
     for key, guess in estimate(session.plan.todo, {}).items():
         per_case = None if guess.cost_usd is None else guess.cost_usd / counts[key]

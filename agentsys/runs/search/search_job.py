@@ -18,7 +18,7 @@ from agentsys.attacks.search_options import TEMPLATE, TRANSFER
 from agentsys.attacks.template import filled
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import NotInjectable
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import Job, Jobs
 
 
 class SearchKey(NamedTuple):
@@ -38,6 +38,11 @@ def needs_search(job: Job) -> bool:
     """Say whether a case's text has to be searched for. A model that replays runs dictates texts itself."""
     attacked = job.case.injection_task_id is not None
     return attacked and is_searched(job.cell.attack) and not job.cell.stack.dictates
+
+
+def searching(jobs: Jobs) -> Jobs:
+    """The cases of the cells some of whose texts have to be searched for."""
+    return jobs.of(lambda cell: is_searched(cell.attack) and not cell.stack.dictates)
 
 
 def searched_attack(job: Job) -> SearchedAttack:

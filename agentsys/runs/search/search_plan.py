@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError
-from agentsys.runs.plan import Job, stale
+from agentsys.runs.plan import Job, Jobs, stale
 from agentsys.runs.search.search_job import (
     attempt_folders,
     needs_search,
     queries_per_attempt,
     search_key,
     searched_attack,
+    searching,
 )
 from agentsys.runs.store import Store
 
@@ -39,13 +39,13 @@ class SearchPlan:
         )
 
 
-def search_plan(jobs: Sequence[Job], store: Store) -> SearchPlan:
+def search_plan(jobs: Jobs, store: Store) -> SearchPlan:
     """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
-    first = {search_key(job): job for job in reversed(jobs) if needs_search(job)}
+    first = {search_key(job): job for job in reversed(searching(jobs)) if needs_search(job)}
     return SearchPlan(len(first), sum(_left(job, store) for job in first.values()))
 
 
-def check_searches(jobs: Sequence[Job], store: Store) -> None:
+def check_searches(jobs: Jobs, store: Store) -> None:
     """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
 
     Args:
@@ -55,7 +55,7 @@ def check_searches(jobs: Sequence[Job], store: Store) -> None:
     Raises:
         ConfigError: If a finished attempt was made under another configuration.
     """
-    for job in {search_key(job): job for job in jobs if needs_search(job)}.values():
+    for job in {search_key(job): job for job in searching(jobs) if needs_search(job)}.values():
         now = job.cell.settings.config_hash
         for path in _attempts(job, store):
             stored = store.look_at(path)

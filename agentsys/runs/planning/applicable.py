@@ -18,7 +18,7 @@ Pair = tuple[str, str | None]
 class Pairs:
     """The pairs of one cell."""
 
-    fit: Mapping[str, list[Pair]]
+    fit: Mapping[str, tuple[Pair, ...]]
     """Suite -> the pairs that its attack applies to."""
     unfit: frozenset[tuple[str, Pair]]
     """(suite, pair) of the others."""
@@ -60,12 +60,12 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
         pairs: Suite -> pairs.
     """
     asked = cell.attack.applies_to if isinstance(cell.attack, PicksPairs) else None
-    fit: dict[str, list[Pair]] = {}
+    fit: dict[str, tuple[Pair, ...]] = {}
     unfit: set[tuple[str, Pair]] = set()
     for name, listed in pairs.items():
         suite = cell.benchmark.suite(name)
         without_vectors = suite.without_vectors if isinstance(suite, SparesUserTasks) else ()
-        fit[name] = [
+        fit[name] = tuple(
             (user, injection)
             for user, injection in listed
             if injection is None
@@ -73,13 +73,13 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
                 user not in without_vectors
                 and (asked is None or asked(suite, suite.user_tasks[user], suite.injection_tasks[injection]))
             )
-        ]
+        )
         unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
     profile = victim_of(cell.settings)
     if profile is None:
         return Pairs(fit, frozenset(unfit))
     known = {
-        name: [pair for pair in found if pair[1] is None or profile.knows(name, pair[1])]
+        name: tuple(pair for pair in found if pair[1] is None or profile.knows(name, pair[1]))
         for name, found in fit.items()
     }
     lost = {(name, pair) for name, found in fit.items() for pair in set(found).difference(known[name])}

@@ -1,0 +1,136 @@
+"""`Jobs`: the cases of a plan in order, made one at a time: a million take no more room than their cells.
+
+A block stands for the cases of one cell and suite; blocks of the same pairs share one tuple of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+from typing import overload
+
+from agentsys.records.case import Case
+from agentsys.runs.cell import Cell
+from agentsys.runs.planning.applicable import Pair
+
+
+@dataclass(frozen=True)
+class Job:
+    """A case with the cell it belongs to."""
+
+    case: Case
+    cell: Cell
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The cases of one cell and suite: every pair of the first epoch, then every pair of the next."""
+
+    cell: Cell
+    suite: str
+    pairs: tuple[Pair, ...]
+    epochs: range
+    chosen: array[int] | None = None
+    """Places in that order of those that are meant; None: all."""
+
+    def __len__(self) -> int:
+        return len(self.epochs) * len(self.pairs) if self.chosen is None else len(self.chosen)
+
+    def __iter__(self) -> Iterator[Job]:
+        return map(self._at, self._places)
+
+    def __getitem__(self, index: int) -> Job:
+        return self._at(self._places[index])
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        """Labels of model, defense and attack."""
+        labels = self.cell.settings.labels
+        return labels["model"], labels["defense"], labels["attack"]
+
+    @property
+    def pipelines(self) -> list[str]:
+        """The folders that the records of these cases lie in."""
+        size = len(self.pairs)
+        places = self._places[::size] if self.chosen is None else {p // size * size: p for p in self._places}
+        return [self._at(place).case.pipeline for place in places]
+
+    def where(self, wanted: Callable[[Job], bool]) -> Block:
+        """Those of the cases that are wanted; each is asked for once, in order."""
+        places = self._places
+        kept = array("I", (place for place in places if wanted(self._at(place))))
+        return self if len(kept) == len(places) else replace(self, chosen=kept)
+
+    @property
+    def _places(self) -> Sequence[int]:
+        return range(len(self.epochs) * len(self.pairs)) if self.chosen is None else self.chosen
+
+    def _at(self, place: int) -> Job:
+        epoch, pair = divmod(place, len(self.pairs))
+        user_task, injection_task = self.pairs[pair]
+        benchmark, (model, defense, attack) = self.cell.benchmark, self.labels
+        case = Case(
+            benchmark=benchmark.name,
+            version=benchmark.version,
+            suite=self.suite,
+            user_task_id=user_task,
+            injection_task_id=injection_task,
+            attack=attack,
+            model=model,
+            defense=defense,
+            epoch=self.epochs[epoch],
+        )
+        return Job(case, self.cell)
+
+
+class Jobs(Sequence[Job]):
+    """Cases in order. Equal to any sequence of the same cases.
+
+    Args:
+        blocks: Their blocks; empty ones are dropped.
+    """
+
+    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+        self.blocks = tuple(block for block in blocks if len(block))
+        self._ends = tuple(accumulate(map(len, self.blocks)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Job]:
+        return chain.from_iterable(self.blocks)
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Job, ...]: ...
+    def __getitem__(self, index: int | slice) -> Job | tuple[Job, ...]:
+        places = range(len(self))[index]
+        return tuple(map(self._at, places)) if isinstance(places, range) else self._at(places)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(one == another for one, another in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that have a case here, each once."""
+        return list({id(block.cell): block.cell for block in self.blocks}.values())
+
+    def of(self, wanted: Callable[[Cell], bool]) -> Jobs:
+        """The cases of some cells."""
+        return Jobs(block for block in self.blocks if wanted(block.cell))
+
+    def over(self, change: Callable[[Cell], Cell]) -> Jobs:
+        """The same cases over other cells."""
+        return Jobs(replace(block, cell=change(block.cell)) for block in self.blocks)
+
+    def _at(self, place: int) -> Job:
+        block = bisect_right(self._ends, place)
+        return self.blocks[block][place - (self._ends[block - 1] if block else 0)]
