@@ -7,7 +7,7 @@ import queue
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
+from agentsys.runs.planning.jobs import JobLine
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search.searches import CellSearches
 from agentsys.runs.store import Store, StoreError
@@ -158,35 +159,13 @@ def execute(
     return state.outcome
 
 
-class _Line:
-    """Jobs waiting in a line; each is made when it comes first."""
-
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._rest = iter(jobs)
-        self._first = next(self._rest, None)
-
-    def __bool__(self) -> bool:
-        return self._first is not None
-
-    @property
-    def first(self) -> Job:
-        """The one that is next; there must be one."""
-        assert self._first is not None
-        return self._first
-
-    def pop(self) -> Job:
-        """Take it out of the line."""
-        job, self._first = self.first, next(self._rest, None)
-        return job
-
-
 class _State:
     """The run under way: what is running, what came of it, whether to go on."""
 
     def __init__(
         self, jobs: Sequence[Job], store: Store, claims: Claims, listener: Listener, spending: RunSpending
     ) -> None:
-        self.todo, self.others_todo = _Line(jobs), list[Job]()
+        self.todo, self.others_todo = JobLine(jobs), list[Job]()
         self.store, self.claims, self.listener = store, claims, listener
         self.running: dict[Future[_Done | None], Job] = {}
         self.spending = spending
@@ -206,7 +185,7 @@ class _State:
     def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
         if not self.todo:
-            self.todo, self.others_todo = _Line(self.others_todo), []
+            self.todo, self.others_todo = JobLine(self.others_todo), []
         while not self.stopped and len(self.running) < workers and self._next_fits():
             job = self.todo.pop()
             try:
