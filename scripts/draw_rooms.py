@@ -16,7 +16,7 @@ TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
     ("audit", "inspect_logs", "view", "fetched", "victims"),
-    ("rescoring", "front"),
+    ("rescoring", "front", "bundles"),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
     ("models",),
@@ -32,6 +32,7 @@ WHAT = {
     "victims": "fits to published runs",
     "rescoring": "recorded calls again",
     "front": "an agent for clients",
+    "bundles": "runs as one file, verified",
     "runs": "plan, claim, execute, store",
     "analysis": "statistics < metrics < tables < the rest",
     "benchmarks": "AgentDojo, ASB, repaired checks",

@@ -91,6 +91,15 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.runs",
         "agentsys.analysis",
     },
+    "agentsys.bundles": FOUNDATION
+    | {
+        "agentsys.records",
+        "agentsys.models",
+        "agentsys.contracts",
+        "agentsys.benchmarks",
+        "agentsys.runs",
+        "agentsys.catalog",
+    },
     "agentsys.audit": FOUNDATION
     | {
         "agentsys.records",

@@ -18,7 +18,7 @@ from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 
-_RUNS_TOOLS = {"audit", "fit", "run", "serve"}
+_RUNS_TOOLS = {"audit", "fit", "run", "serve", "verify"}
 _VARIABLE = "PYTHONHASHSEED"
 
 COMMANDS = {
@@ -45,6 +45,8 @@ COMMANDS = {
     "cache": CommandSource(
         "agentsys.cli.replies.command:app", "Count, export and import kept replies of models."
     ),
+    "bundle": CommandSource("agentsys.cli.bundles.pack:bundle", "Pack runs into one file for reviewers."),
+    "verify": CommandSource("agentsys.cli.bundles.check:verify", "Run a bundle again, offline, and compare."),
     "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
     "doctor": CommandSource(
         "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."

@@ -268,6 +268,15 @@ def _differing(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str
     """The names of what differs between two identities, at most eight of them."""
     if old is None:
         return "settings that were not kept"
+    found = differing_entries(old, new, there, here)
+    rest = [f"and {len(found) - 8} more"] if len(found) > 8 else []
+    return ", ".join([*found[:8], *rest]) or "settings that were not kept"
+
+
+def differing_entries(
+    old: Mapping[str, Any], new: Mapping[str, Any], there: str = "then", here: str = "now"
+) -> list[str]:
+    """The names of all that differs between two identities."""
     found = []
     for group in dict.fromkeys([*new, *old]):
         before, after = old.get(group, {}), new.get(group, {})
@@ -278,8 +287,7 @@ def _differing(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str
             found += [_entry(group, key, before.get(key), after.get(key), there, here) for key in keys]
         elif before != after:
             found.append(f"{group} ({before} {there}, {after} {here})")
-    rest = [f"and {len(found) - 8} more"] if len(found) > 8 else []
-    return ", ".join([*found[:8], *rest]) or "settings that were not kept"
+    return found
 
 
 def _plain(value: object) -> str:

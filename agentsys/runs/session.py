@@ -20,6 +20,8 @@ from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, RunOutcome, execute
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
+from agentsys.runs.provenance.package_files import remember_code
+from agentsys.runs.provenance.recipe import remember_recipe
 from agentsys.runs.search.search_artefacts import artefact_path
 from agentsys.runs.search.search_job import attempt_folders, needs_search, searching
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
@@ -79,6 +81,9 @@ class Session:
             self.store.remember_plan(job.case for job in self.plan.jobs)
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
+                remember_recipe(self.store, settings)
+            if self.plan.todo:
+                remember_code(self.store)
             workers = self.settings[0].executor.workers
             meter = None if self.books is None else self.books.meter
             todo = self.plan.todo

@@ -36,14 +36,24 @@ def code_of(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     Args:
         nodes: Configs, with `_target_`s at any depth.
     """
-    sources = _Sources()
-    for name in sorted({name for node in nodes for name in _named(node)}):
-        sources.add(name)
-    digests = {path: _digest(path) for path in sources.shown}
+    shown = _shown(nodes)
+    digests = {path: _digest(path) for path in shown}
     if any(_seen.get(path, digest) != digest for path, digest in digests.items()):
         _forget(digests)
     _seen.update(digests)
-    return {sources.shown[path]: digest for path, digest in digests.items()}
+    return {shown[path]: digest for path, digest in digests.items()}
+
+
+def code_places(nodes: Iterable[Mapping[str, Any]]) -> dict[str, Path]:
+    """The same source files -> where they lie."""
+    return {name: path for path, name in _shown(nodes).items()}
+
+
+def _shown(nodes: Iterable[Mapping[str, Any]]) -> dict[Path, str]:
+    sources = _Sources()
+    for name in sorted({name for node in nodes for name in _named(node)}):
+        sources.add(name)
+    return sources.shown
 
 
 def _named(value: object) -> Iterator[str]:

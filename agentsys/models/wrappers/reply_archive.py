@@ -50,7 +50,7 @@ def count_replies(folder: Path) -> ReplyCounts:
     """Read every reply of a folder."""
     models, size = Counter[str](), 0
     damaged = sum(1 for _ in folder.glob(f"*/*{DAMAGED}"))
-    for path in _files(folder):
+    for path in reply_files(folder):
         data = path.read_bytes()
         model = _model_of(data)
         damaged += model is None
@@ -77,7 +77,7 @@ def export_replies(folder: Path, file: Path) -> int:
             gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w|") as archive,
         ):
-            written = sum(_add(archive, folder, path) for path in _files(folder))
+            written = sum(_add(archive, folder, path) for path in reply_files(folder))
         if not written:
             raise ConfigError(f"No replies are kept in {folder}.")
         part.replace(file)
@@ -128,7 +128,8 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes | None]]:
         yield member.name, None if content is None else content.read()
 
 
-def _files(folder: Path) -> list[Path]:
+def reply_files(folder: Path) -> list[Path]:
+    """The files of a folder that are named as replies are, in order."""
     return sorted(
         path for path in folder.glob("*/*.json") if _NAME.fullmatch(f"{path.parent.name}/{path.name}")
     )

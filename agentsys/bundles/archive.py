@@ -1,0 +1,207 @@
+"""The file that a bundle is: written the same byte for byte each time, read as what a stranger made.
+
+A zip, since its directory says what is inside, and how large, before anything is unpacked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from agentsys.bundles.manifest import NAME, RECORDS, Manifest, MemberMark, manifest_of
+from agentsys.errors import ConfigError
+
+_PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
+_MOST_BYTES = 256_000_000
+"""Of one member."""
+_MOST_IN_ALL = 64_000_000_000
+_MOST_MEMBERS = 5_000_000
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+
+
+class NewBundle:
+    """A bundle being written; a file of its name that is there is never replaced.
+
+    Args:
+        file: The bundle's place.
+
+    Raises:
+        ConfigError: If there is such a file, or none can be made.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.members: dict[str, MemberMark] = {}
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._zip = zipfile.ZipFile(file, "x")
+        except FileExistsError:
+            raise ConfigError(f"There is a file {file} already: give another one, --out FILE.") from None
+        except OSError as error:
+            raise ConfigError(f"Cannot write {file}: {error.strerror}. Give another --out.") from None
+
+    def __enter__(self) -> NewBundle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._zip.close()
+        if kind is not None:
+            self.file.unlink()
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a member; names must come in order for two bundles of one folder to be equal."""
+        self._write(name, content)
+        self.members[name] = MemberMark(len(content), hashlib.sha256(content).hexdigest())
+
+    def finish(self, manifest: Manifest) -> None:
+        """Add the manifest, as the last member."""
+        self._write(NAME, manifest.model_dump_json().encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        member = zipfile.ZipInfo(name)  # of 1980-01-01, the same at any time
+        member.create_system, member.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+        self._zip.writestr(member, content, zipfile.ZIP_DEFLATED, compresslevel=6)
+
+
+class OpenBundle:
+    """A bundle being read. Use as a context.
+
+    Args:
+        file: The bundle.
+
+    Raises:
+        ConfigError: If it is none, or holds what no bundle of ours holds: a link, a path that leads out of
+            it, a name twice, a member that is not in its list or is too large.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        if not file.is_file():
+            raise ConfigError(f"There is no file {file}.")
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (*_BROKEN, OSError, ValueError, UnicodeError) as error:
+            raise ConfigError(f"{file} is no bundle: {error}.") from None
+        try:
+            self._infos = self._checked(self._zip.infolist())
+            self.manifest = manifest_of(self._content(NAME), file)
+            self._compare_lists()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> OpenBundle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._zip.close()
+
+    def names(self, folder: str) -> list[str]:
+        """The members in one of its folders, by the manifest."""
+        return sorted(name for name in self.manifest.members if name.startswith(f"{folder}/"))
+
+    def read(self, name: str) -> tuple[bytes, bool]:
+        """A member's content (empty where it is missing or broken), and whether it is as it was packed."""
+        if name not in self._infos:
+            return b"", False
+        try:
+            with self._zip.open(self._infos[name]) as member:
+                content = member.read()
+        except _BROKEN:
+            return b"", False
+        found = MemberMark(len(content), hashlib.sha256(content).hexdigest())
+        return content, found == self.manifest.members[name]
+
+    def unpack(self, folder: Path, places: Mapping[str, str]) -> list[str]:
+        """Write members into a new folder, records excepted; what is not as it was packed stays out.
+
+        Args:
+            folder: The folder; it must be empty.
+            places: Folder of the bundle -> folder below `folder` that it goes to.
+
+        Returns:
+            The members that were changed or are missing.
+
+        Raises:
+            ConfigError: If they would not fit on the disk.
+        """
+        wanted = [name for name in self.manifest.members if name.split("/")[0] in places]
+        needed = sum(self.manifest.members[name].size for name in wanted)
+        if needed > shutil.disk_usage(folder).free:
+            raise ConfigError(f"{self.file} takes {needed / 1e9:.1f} GB; {folder} has not so much room.")
+        changed = []
+        for name in sorted(wanted):
+            content, as_packed = self.read(name)
+            if not as_packed:
+                changed.append(name)
+                continue
+            top, _, rest = name.partition("/")
+            target = folder / places[top] / rest
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                file.write(content)
+        return changed
+
+    def changed_records(self) -> list[str]:
+        """The records that are not as they were packed."""
+        return [name for name in self.names(RECORDS) if not self.read(name)[1]]
+
+    def _checked(self, infos: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+        found: dict[str, zipfile.ZipInfo] = {}
+        total = 0
+        for info in infos:
+            why = _trouble(info) or ("there twice" if info.filename in found else "")
+            total += info.file_size
+            if total > _MOST_IN_ALL or len(found) >= _MOST_MEMBERS:
+                why = "one too many: there is more inside than a bundle may hold"
+            if why:
+                raise ConfigError(f"{self.file} is refused: its member {_shown(info.filename)} is {why}.")
+            found[info.filename] = info
+        if NAME not in found:
+            raise ConfigError(f"{self.file} is no bundle: it has no {NAME}. `agentsys bundle DIR` makes one.")
+        return found
+
+    def _content(self, name: str) -> bytes:
+        try:
+            return self._zip.read(self._infos[name])
+        except _BROKEN as error:
+            raise ConfigError(f"{self.file} is damaged: {name} cannot be read ({error}).") from None
+
+    def _compare_lists(self) -> None:
+        members = self.manifest.members
+        for name in self._infos:
+            if name != NAME and name not in members:
+                raise ConfigError(f"{self.file} is refused: its member {_shown(name)} is not in its list.")
+        for name in members:
+            if name == NAME or not _is_safe(name):
+                raise ConfigError(f"{self.file} is refused: its list has {_shown(name)}.")
+
+
+def _trouble(info: zipfile.ZipInfo) -> str:
+    """Why a member has no place in a bundle; an empty text: it has."""
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if not _is_safe(info.filename) or info.filename != info.orig_filename:
+        return "no path inside a bundle"
+    if info.is_dir() or kind not in (0, stat.S_IFREG):
+        return "no plain file (a link, a folder or a device)"
+    if info.file_size > _MOST_BYTES:
+        return f"larger than {_MOST_BYTES / 1e6:.0f} MB"
+    if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "packed in a way that no bundle is"
+    return ""
+
+
+def _is_safe(name: str) -> bool:
+    parts = name.split("/")
+    return len(name) < 2000 and all(_PART.fullmatch(part) and part.strip(". ") for part in parts)
+
+
+def _shown(name: str) -> str:
+    return ascii(name[:100])

@@ -1,0 +1,96 @@
+"""`ChangedHere`: what differs between the machine that a bundle was made on and this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentsys.bundles.manifest import Manifest
+from agentsys.bundles.rerun import Rerun
+from agentsys.bundles.surroundings import data_files, versions
+from agentsys.runs.plan import differing_entries
+from agentsys.runs.provenance.package_files import package_files
+
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class ChangedHere:
+    """The differences, in words."""
+
+    versions: tuple[str, ...]
+    code: tuple[str, ...]
+    """Files of our packages."""
+    data: tuple[str, ...]
+    """Files of datasets."""
+    settings: Mapping[str, tuple[str, ...]]
+    """Hash of a cell -> what its settings say otherwise here."""
+    files: Mapping[str, tuple[str, ...]]
+    """Hash of a cell -> options whose files have other contents here."""
+
+    def data_of(self, suite: str) -> list[str]:
+        """The dataset files of one suite."""
+        return [name for name in self.data if f"/{suite}/" in name or name.startswith("fetched")]
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each kind."""
+        told = {"versions": self.versions, "code": self.code, "datasets": self.data}
+        return [f"{kind}: {listed_names(several)}" for kind, several in told.items() if several]
+
+
+def listed_names(several: Sequence[str]) -> str:
+    """The first few of several names, and how many more there are."""
+    more = f" and {len(several) - _MOST} more" if len(several) > _MOST else ""
+    return f"{', '.join(several[:_MOST])}{more}"
+
+
+def changes(manifest: Manifest, rerun: Rerun) -> ChangedHere:
+    """Compare what a bundle was made with and what is here."""
+    settings, files = {}, {}
+    for config_hash, cell in manifest.cells.items():
+        found = differing_entries(cell.identity, rerun.identities[config_hash])
+        files[config_hash] = tuple(one for one in found if one.startswith("content of "))
+        settings[config_hash] = tuple(
+            one for one in found if not one.startswith(("content of ", "version of ", "code of "))
+        )
+    code = [one for cell in manifest.cells for one in _code(manifest, rerun, cell)]
+    return ChangedHere(
+        _other_versions(manifest.versions),
+        (*_own_code(manifest.code), *dict.fromkeys(code)),
+        _differing(manifest.data, _data(rerun)),
+        settings,
+        files,
+    )
+
+
+def _code(manifest: Manifest, rerun: Rerun, cell: str) -> list[str]:
+    found = differing_entries(manifest.cells[cell].identity, rerun.identities[cell])
+    return [one for one in found if one.startswith("code of ")]
+
+
+def _own_code(states: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """The files that differ from the nearest state that cases were run with."""
+    here = package_files()
+    found = [_differing(state, here) for state in states]
+    return min(found, key=len, default=())
+
+
+def _data(rerun: Rerun) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for cell in rerun.cells.values():
+        suites = {job.case.suite for job in rerun.jobs if job.cell is cell}
+        if not str(cell.settings.benchmark.get("data", "")).startswith("/"):
+            found |= data_files(cell.benchmark, cell.settings.benchmark, suites)
+    return found
+
+
+def _other_versions(then: Mapping[str, str]) -> tuple[str, ...]:
+    now = versions()
+    different = [name for name in sorted(then) if then[name] != now.get(name)]
+    return tuple(f"{name} ({then[name]} then, {now.get(name, 'none')} now)" for name in different)
+
+
+def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the files that are not the same."""
+    return tuple(name for name in sorted({*then, *now}) if then.get(name) != now.get(name))

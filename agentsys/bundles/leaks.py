@@ -1,0 +1,101 @@
+"""`LeakSearch`: what must not leave this machine with a bundle - keys, which are refused, and its folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentsys.bundles.manifest import RECORDS
+from agentsys.catalog import node
+from agentsys.config_dir import shipped_config_dir
+from agentsys.errors import ConfigError
+from agentsys.records.schema import OWN_KEY
+from agentsys.runs.provenance.recipe import Recipe
+from agentsys.storable import as_json
+
+_SHORTEST_KEY = 12
+"""Characters; a shorter one is a stand-in for servers that want none."""
+
+
+class LeakSearch:
+    """Looks at everything that is packed: for keys, which are refused, and for this machine's folders.
+
+    Args:
+        logdir: The log folder.
+        recipes: Recipes of its cells.
+    """
+
+    def __init__(self, logdir: Path, recipes: Iterable[Recipe]) -> None:
+        several = list(recipes)
+        places = {str(Path.home()), str(logdir.absolute()), *(recipe.folder for recipe in several)}
+        self._places = sorted((place for place in places if place.count("/") > 1), key=len, reverse=True)
+        self._found: dict[str, list[str]] = {}
+        named = {str(model.get("api_key_env")) for one in several for model in _every_model(one)}
+        values = {name: os.environ.get(name, "") for name in named | _shipped_keys()}
+        self._keys = {name: value.encode() for name, value in values.items() if len(value) >= _SHORTEST_KEY}
+
+    def content(self, name: str, path: Path) -> bytes:
+        """A member's content, a record's without the places that a traceback names."""
+        content = path.read_bytes()
+        if name.startswith(f"{RECORDS}/"):
+            content = self._without_places(content)
+        self.at(name, content)
+        return content
+
+    def at(self, name: str, content: bytes) -> None:
+        """LeakSearch at something.
+
+        Raises:
+            ConfigError: If it holds a key.
+        """
+        for variable, key in self._keys.items():
+            if key in content:
+                raise ConfigError(
+                    f"{name} holds the key in {variable}: nothing is packed. Take the key out of the "
+                    "settings or texts that put it there, and run again into another logdir."
+                )
+        for place in self._places:
+            if place.encode() in content:
+                self._found.setdefault(place, []).append(name)
+
+    def notes(self) -> Iterator[str]:
+        """What was found of this machine."""
+        for place, names in self._found.items():
+            several = "one of its files" if len(names) == 1 else f"{len(names)} of its files"
+            yield f"{place} stands in {several} ({names[0]}): look before you publish it"
+
+    def _without_places(self, content: bytes) -> bytes:
+        stored = orjson.loads(content)
+        block = stored[OWN_KEY]
+        if not block.get("traceback"):
+            return content
+        shorter = {key: self._shorter(text) for key, text in (("error", stored.get("error")),)}
+        block["traceback"] = self._shorter(block["traceback"])
+        return as_json(stored | shorter, indent=True)
+
+    def _shorter(self, text: Any) -> Any:
+        """A traceback whose files begin at their packages."""
+        if not isinstance(text, str):
+            return text
+        for place in (*_code_places(), *self._places):
+            text = text.replace(f"{place}/", "")
+        return text
+
+
+def _code_places() -> list[str]:
+    return sorted((path for path in sys.path if path.count("/") > 1), key=len, reverse=True)
+
+
+def _every_model(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
+    yield recipe.settings["model"]
+    yield from recipe.settings["others"].values()
+
+
+def _shipped_keys() -> set[str]:
+    names = [path.stem for path in (shipped_config_dir() / "model").glob("*.yaml")]
+    return {str(node("model", name).get("api_key_env")) for name in names}

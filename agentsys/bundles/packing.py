@@ -1,0 +1,211 @@
+"""`pack`: a log folder -> a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from agentsys.bundles.archive import NewBundle
+from agentsys.bundles.leaks import LeakSearch
+from agentsys.bundles.manifest import KEPT, RECORDS, REPLIES, BundledCell, Manifest
+from agentsys.bundles.portable import PortableCell, bundled_settings, portable
+from agentsys.bundles.surroundings import data_files, versions
+from agentsys.errors import ConfigError
+from agentsys.models.card import model_card
+from agentsys.models.chat import SceneModel
+from agentsys.models.provider import find_class
+from agentsys.models.wrappers.reply_archive import reply_files
+from agentsys.models.wrappers.reply_store import CacheMode
+from agentsys.records.case import ATTEMPTS
+from agentsys.records.schema import OWN_KEY
+from agentsys.records.unfinished import unfinished_in
+from agentsys.runs.cell import model_node
+from agentsys.runs.instantiate import instantiate
+from agentsys.runs.provenance.package_files import kept_code
+from agentsys.runs.provenance.recipe import Recipe, kept_recipe
+from agentsys.runs.store import OWN_FOLDER, Store
+from agentsys.runs.store import REPLIES as OWN_REPLIES
+
+_RERUN = "Run the same command again: what is finished is not run twice, and it is kept then."
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A bundle that was written."""
+
+    file: Path
+    records: int
+    attempts: int
+    """Attempts of searches, which lie beside the records."""
+    replies: int
+    unfinished: int
+    """Planned cases without a record."""
+    notes: tuple[str, ...]
+    """What to look at before it is published."""
+
+
+class _Stored(NamedTuple):
+    """What a record says of where it belongs."""
+
+    path: Path
+    config_hash: str
+    suite: str
+
+
+def pack(logdir: Path, file: Path) -> Packed:
+    """Write a bundle of a log folder.
+
+    Args:
+        logdir: The log folder of runs of ours.
+        file: The bundle; there must be no such file yet.
+
+    Raises:
+        ConfigError: If there is nothing to pack, something cannot be packed, or the file cannot be written.
+    """
+    stored = _stored_in(logdir)
+    recipes = {one: _recipe(logdir, one, stored) for one in sorted({case.config_hash for case in stored})}
+    cells = {one: portable(recipe) for one, recipe in recipes.items()}
+    members = {f"{RECORDS}/{case.path.relative_to(logdir).as_posix()}": case.path for case in stored}
+    for cell in cells.values():
+        members |= cell.members | _kept(logdir, cell)
+    members |= _replies(logdir, recipes.values())
+    missing = sum(lacking for one in unfinished_in([logdir]) for lacking, _ in one.missing.values())
+    leaks = LeakSearch(logdir, recipes.values())
+    with NewBundle(file) as bundle:
+        for name in sorted(members):
+            bundle.add(name, leaks.content(name, members[name]))
+        manifest = Manifest(
+            versions=versions(),
+            cells={one: _bundled(logdir, one, cell) for one, cell in cells.items()},
+            code=kept_code(logdir),
+            data=_data(cells, stored),
+            unfinished=missing,
+            members=bundle.members,
+        )
+        leaks.at("bundle.json", manifest.model_dump_json().encode())
+        bundle.finish(manifest)
+    attempts = sum(ATTEMPTS in str(case.path.parent.name) for case in stored)
+    replies = sum(name.startswith(f"{REPLIES}/") for name in members)
+    return Packed(file, len(stored) - attempts, attempts, replies, missing, tuple(leaks.notes()))
+
+
+def _stored_in(logdir: Path) -> list[_Stored]:
+    """Every record and attempt of a log folder.
+
+    Raises:
+        ConfigError: If there are none, or others than ours.
+    """
+    if not (logdir / OWN_FOLDER).is_dir():
+        raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
+    found = []
+    for path in sorted(logdir.rglob("*.json")):
+        if any(part.startswith(".") for part in path.relative_to(logdir).parts):
+            continue
+        try:
+            stored = orjson.loads(path.read_bytes())
+            block = stored[OWN_KEY]
+            found.append(_Stored(path, str(block["config_hash"]), str(block["case"]["suite"])))
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ConfigError(
+                f"{path} is no record of `agentsys run`, or is damaged: a bundle holds our own runs alone. "
+                "Move it elsewhere, or run its case again."
+            ) from None
+    if not found:
+        raise ConfigError(f"'{logdir}' holds no records.")
+    return found
+
+
+def _recipe(logdir: Path, config_hash: str, stored: Iterable[_Stored]) -> Recipe:
+    recipe = kept_recipe(logdir, config_hash)
+    if recipe is None:
+        first = next(case.path for case in stored if case.config_hash == config_hash)
+        raise ConfigError(f"Nothing tells how {first} can be run again: no recipe was kept with it. {_RERUN}")
+    return recipe
+
+
+def _kept(logdir: Path, cell: PortableCell) -> dict[str, Path]:
+    """What the cell's defense keeps beside the runs."""
+    folders = {name: logdir / OWN_FOLDER / name for name in cell.kept}
+    return {
+        f"{KEPT}/{name}/{path.relative_to(folder).as_posix()}": path
+        for name, folder in folders.items()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def _replies(logdir: Path, recipes: Iterable[Recipe]) -> dict[str, Path]:
+    """The replies that models gave: all of the caches that were used.
+
+    Raises:
+        ConfigError: If a model was asked without one.
+    """
+    folders: dict[Path, None] = {}
+    for recipe in recipes:
+        asked = [model for model in _models(recipe) if not _is_scripted(model)]
+        cache = recipe.settings["cache"]
+        for model in asked:
+            if cache["mode"] == CacheMode.OFF or not (
+                model_card(model).cache or cache["mode"] == CacheMode.READ_ONLY
+            ):
+                raise ConfigError(
+                    f"Model '{model.get('name')}' was asked without a cache, so that its replies are gone: "
+                    "set model.cache=true and cache.mode=read_write, and run into another logdir."
+                )
+        if asked:
+            own = logdir / OWN_FOLDER / OWN_REPLIES
+            folders[Path(recipe.folder) / cache["dir"] if cache["dir"] else own] = None
+    found = {
+        f"{REPLIES}/{path.relative_to(folder).as_posix()}": path
+        for folder in folders
+        for path in reply_files(folder)
+    }
+    if folders and not found:
+        raise ConfigError(
+            f"No replies are kept in {next(iter(folders))}; a bundle cannot be run without them."
+        )
+    return found
+
+
+def _models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
+    """The models that the cell's requests went to."""
+    settings = bundled_settings(recipe.settings, Path())
+    model = model_node(settings)
+    yield model
+    names = {str(name) for name in (model.get("roles") or {}).values() if name is not None}
+    yield from (settings.others[name] for name in sorted(names & settings.others.keys()))
+
+
+def _is_scripted(model: Mapping[str, Any]) -> bool:
+    """Whether it is played by our own code, which needs no reply kept."""
+    return isinstance(find_class(str(model.get("name")), model.get("_target_")), SceneModel)
+
+
+def _bundled(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:
+    """A cell as the manifest has it, under the versions that it was run with."""
+    identity = bundled_settings(cell.settings, Path()).identity
+    known = Store(logdir).config(config_hash) or {}
+    return BundledCell(
+        settings=cell.settings, identity=identity | {"versions": known.get("versions", identity["versions"])}
+    )
+
+
+def _data(cells: Mapping[str, PortableCell], stored: Iterable[_Stored]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for config_hash, suites in _suites(stored).items():
+        options = cells[config_hash].settings["benchmark"]
+        if str(options.get("data", "")).startswith("bundle:"):
+            continue
+        found |= data_files(instantiate("benchmark", options), options, suites)
+    return found
+
+
+def _suites(stored: Iterable[_Stored]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for case in stored:
+        found.setdefault(case.config_hash, set()).add(case.suite)
+    return found

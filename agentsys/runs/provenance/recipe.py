@@ -1,0 +1,78 @@
+"""`Recipe`: everything that a cell was built from, kept beside its records.
+
+An identity (`Settings.identity`) says whether two cells are the same; a recipe is enough to build one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentsys.atomic_file import write_atomically
+from agentsys.models.secrets import masked
+from agentsys.runs.settings import Settings
+from agentsys.runs.source_code import code_places
+from agentsys.runs.store import Store
+
+_CHOICES = {"executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"}
+"""Settings that say which cases are run, and how, and not what a case is."""
+_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
+
+
+class Recipe(BaseModel):
+    """The settings of a cell, and where what they point at lay."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: dict[str, Any]
+    """As `Settings` has them, less what only says which cases were run; credentials in addresses masked."""
+    folder: str
+    """Folder that relative paths in them start from."""
+    code: dict[str, str] = {}
+    """Source file of the user's, as `Settings.code` calls it -> its path."""
+
+
+def recipe_of(settings: Settings) -> Recipe:
+    """The recipe of a cell."""
+    plain = settings.model_dump(mode="json", exclude=_CHOICES)
+    nodes = [settings.model, settings.defense, settings.attack, settings.benchmark, *settings.others.values()]
+    code = {name: str(path) for name, path in code_places(nodes).items() if name in settings.code}
+    return Recipe(settings=_without_queries(masked(plain)), folder=str(Path.cwd()), code=code)
+
+
+def remember_recipe(store: Store, settings: Settings) -> None:
+    """Keep a cell's recipe beside the records that name its hash; the newest one counts.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    path = _place(store.root, settings.config_hash)
+    # Not sorted: the keys of replies depend on the order of a model's options.
+    data = json.dumps(recipe_of(settings).model_dump(), indent=2, default=str).encode()
+    try:
+        if not path.exists() or path.read_bytes() != data:
+            write_atomically(path, data)
+    except OSError as error:
+        raise store.unwritable(path, error) from None
+
+
+def kept_recipe(logdir: Path, config_hash: str) -> Recipe | None:
+    """The recipe of a hash; None where none was kept, or none that can be read."""
+    try:
+        return Recipe.model_validate(json.loads(_place(logdir, config_hash).read_bytes()))
+    except (OSError, ValueError, RecursionError, ValidationError):
+        return None
+
+
+def _place(logdir: Path, config_hash: str) -> Path:
+    return logdir / ".agentsys" / "configs" / f"{config_hash}.recipe"
+
+
+def _without_queries(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _without_queries(inner, str(name)) for name, inner in value.items()}
+    return _QUERY.sub(r"\1?***", value) if key == "base_url" and isinstance(value, str) else value

@@ -1,0 +1,199 @@
+"""A log folder is packed and run again from the bundle alone; what was changed is named."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import orjson
+import pytest
+from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
+
+from agentsys.bundles import changed_here
+from agentsys.bundles.packing import pack
+from agentsys.bundles.verify import Outcome, VerifiedCase, Why
+from agentsys.errors import ConfigError
+from agentsys.runs import build_record
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four simulated cases and two of a model that was asked; the log folder is gone."""
+    folder = tmp_path_factory.mktemp("bundled")
+    run(folder / "runs", *SIMULATED)
+    paid_run(folder, folder / "runs")
+    packed = pack(folder / "runs", folder / "paper.zip")
+    assert (packed.records, packed.replies, packed.unfinished, packed.notes) == (6, 4, 0, ())
+    shutil.rmtree(folder / "runs")
+    shutil.rmtree(folder / "conf")
+    return packed.file
+
+
+def of(cases: tuple[VerifiedCase, ...], outcome: Outcome) -> list[VerifiedCase]:
+    return [case for case in cases if case.outcome is outcome]
+
+
+def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = verified(bundle)
+    assert found.holds
+    assert found.counts == {Outcome.EQUAL: 6}
+    assert (found.changed, found.here.lines) == ((), [])
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_a_bundle_names_no_place_of_its_machine(bundle: Path) -> None:
+    with zipfile.ZipFile(bundle) as packed:
+        everything = b"".join(packed.read(name) for name in packed.namelist())
+    for place in (bundle.parent, Path.home(), Path.cwd()):
+        if len(place.parts) > 2:
+            assert str(place).encode() not in everything
+
+
+@pytest.mark.slow
+def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
+    run(tmp_path / "runs", *SIMULATED)
+    first, second = (pack(tmp_path / "runs", tmp_path / name).file for name in ("a.zip", "b.zip"))
+    assert first.read_bytes() == second.read_bytes()
+    run(tmp_path / "runs", *SIMULATED)  # all is finished
+    assert pack(tmp_path / "runs", tmp_path / "c.zip").file.read_bytes() == first.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_changed_record_is_named(bundle: Path) -> None:
+    name = names_in(bundle, "records")[0]
+    for at in (-9, 40):  # in the fields, and perhaps in what is not compared
+        found = verified(
+            changed(bundle, lambda n, content, at=at: flipped(content, at) if n == name else content)
+        )
+        assert found.changed == (f"record {name.removeprefix('records/')}",)
+        (case,) = [case for case in found.cases if case.outcome is not Outcome.EQUAL]
+        assert (case.record, case.why) == (name.removeprefix("records/"), (Why.RECORD,))
+        assert not found.holds
+
+
+@pytest.mark.slow
+def test_a_record_with_another_score_says_both(bundle: Path) -> None:
+    name = names_in(bundle, "records")[0]
+
+    def lie(member: str, content: bytes) -> bytes:
+        stored = orjson.loads(content) if member == name else {}
+        if not stored:
+            return content
+        stored["agentsys"]["utility"] = not stored["agentsys"]["utility"]
+        return orjson.dumps(stored)
+
+    (case,) = of(verified(changed(bundle, lie)).cases, Outcome.DIFFERS)
+    assert any(line.startswith("utility: ") for line in case.differences)
+
+
+@pytest.mark.slow
+def test_a_lie_that_keeps_the_list_right_is_found_by_running_it(bundle: Path, tmp_path: Path) -> None:
+    from agentsys.bundles.archive import NewBundle, OpenBundle
+
+    name = names_in(bundle, "records")[0]
+    with OpenBundle(bundle) as old, NewBundle(tmp_path / "lie.zip") as new:
+        for member in old.manifest.members:
+            content = old.read(member)[0]
+            if member == name:
+                stored = orjson.loads(content)
+                stored["agentsys"]["security"] = not stored["agentsys"]["security"]
+                content = orjson.dumps(stored)
+            new.add(member, content)
+        new.finish(old.manifest.model_copy(update={"members": new.members}))
+    found = verified(tmp_path / "lie.zip")
+    assert found.changed == ()
+    (case,) = of(found.cases, Outcome.DIFFERS)
+    assert case.why == (Why.UNKNOWN,)
+    assert case.differences[0].startswith("security: ")
+
+
+def test_a_changed_reply_is_named_and_so_are_its_cases(bundle: Path) -> None:
+    name = names_in(bundle, "replies")[0]
+    found = verified(changed(bundle, lambda n, content: flipped(content) if n == name else content))
+    assert found.changed == (f"reply {name.removeprefix('replies/')}",)
+    (case,) = of(found.cases, Outcome.DIFFERS)
+    assert "paid__none" in case.record
+    assert case.why == (Why.REPLY,)
+    assert name in case.details[0]
+
+
+@pytest.mark.slow
+def test_a_reply_that_was_taken_out_is_named(bundle: Path) -> None:
+    name = names_in(bundle, "replies")[1]
+    found = verified(changed(bundle, lambda n, content: None if n == name else content))
+    assert found.changed == (f"reply {name.removeprefix('replies/')}",)
+    assert not found.holds
+
+
+@pytest.mark.slow
+def test_other_code_is_why_where_cases_differ_and_said_where_they_do_not(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited = {**changed_here.package_files(), "agentsys/defense/prompts.py": "edited"}
+    monkeypatch.setattr(changed_here, "package_files", lambda: edited)
+    found = verified(bundle)
+    assert found.holds
+    assert found.here.lines == ["code: agentsys/defense/prompts.py"]
+    monkeypatch.setattr(build_record, "ground_truth_length", lambda *_: 99)
+    found = verified(bundle)
+    assert {case.why for case in found.cases} == {(Why.CODE,)}
+    assert all("ground_truth_length" in case.differences[0] for case in found.cases)
+
+
+@pytest.mark.slow
+def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {**changed_here.versions(), "pydantic": "9.9"}
+    monkeypatch.setattr(changed_here, "versions", lambda: here)
+    found = verified(bundle)
+    assert found.holds
+    assert [line.split(" (")[0] for line in found.here.versions] == ["pydantic"]
+    assert found.here.versions[0].endswith(" then, 9.9 now)")
+
+
+def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
+    run(tmp_path / "runs", "model=simulated")
+    (tmp_path / "mine.zip").write_text("mine")
+    with pytest.raises(ConfigError, match="already"):
+        pack(tmp_path / "runs", tmp_path / "mine.zip")
+    assert (tmp_path / "mine.zip").read_text() == "mine"
+
+
+def test_a_run_that_failed_to_be_packed_leaves_no_file(tmp_path: Path) -> None:
+    paid_run(tmp_path, tmp_path / "runs", cache=False)
+    with pytest.raises(ConfigError, match=r"'paid' was asked without a cache.*model\.cache=true"):
+        pack(tmp_path / "runs", tmp_path / "paper.zip")
+    assert not (tmp_path / "paper.zip").exists()
+
+
+def test_a_key_is_never_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "runs", "model=simulated")
+    record = next(path for path in (tmp_path / "runs").rglob("*.json"))
+    record.write_bytes(record.read_bytes().replace(b"slack", b"sk-a-key-of-mine", 1))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a-key-of-mine")
+    with pytest.raises(ConfigError, match="holds the key in OPENAI_API_KEY"):
+        pack(tmp_path / "runs", tmp_path / "paper.zip")
+    assert not (tmp_path / "paper.zip").exists()
+
+
+@pytest.mark.slow
+def test_planned_cases_without_a_record_are_counted(tmp_path: Path) -> None:
+    run(tmp_path / "runs", *SIMULATED)
+    next(path for path in (tmp_path / "runs").rglob("injection_task*.json")).unlink()
+    packed = pack(tmp_path / "runs", tmp_path / "paper.zip")
+    assert (packed.records, packed.unfinished) == (3, 1)
+    found = verified(packed.file)
+    assert (found.holds, found.unfinished) == (True, 1)
+
+
+@pytest.mark.slow
+def test_runs_of_an_earlier_version_are_packed_once_the_command_was_repeated(tmp_path: Path) -> None:
+    run(tmp_path / "runs", "model=simulated")
+    for recipe in (tmp_path / "runs" / ".agentsys" / "configs").glob("*.recipe"):
+        recipe.unlink()
+    with pytest.raises(ConfigError, match="Run the same command again"):
+        pack(tmp_path / "runs", tmp_path / "paper.zip")
+    run(tmp_path / "runs", "model=simulated")
+    assert verified(pack(tmp_path / "runs", tmp_path / "paper.zip").file).holds
