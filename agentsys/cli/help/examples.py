@@ -109,6 +109,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys cache import replies.tar.gz shared_cache",
         "agentsys cache import published.tar.gz shared_cache",
     ),
+    "bundle": (
+        "agentsys bundle results/runs",
+        "agentsys bundle results/runs --out paper.zip",
+    ),
+    "verify": (
+        "agentsys verify paper.zip",
+        "agentsys verify paper.zip --output json",
+        "agentsys verify paper.zip --trust-code",
+    ),
     "fetch": (
         "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
         "agentsys fetch drift-runs --to data",
