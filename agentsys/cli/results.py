@@ -99,7 +99,7 @@ def results(
     if form.for_programs:
         for note in notes_apart:
             print(one_line(note), file=sys.stderr)
-        put(with_kinds(results_output(found), reading.cases), form, out, shown_names(names))
+        put(with_kinds(results_output(found), reading.cases, reading.outlooks), form, out, shown_names(names))
         return
     _show(found, reading.cases, folders, errors, form, out, shown_names(names), full=full)
 

@@ -150,6 +150,8 @@ def _run_and_tell(session: Session, console: Console, chatter: Console, *, verbo
 
 
 def _announce(session: Session, console: Console) -> None:
+    from agentsys.analysis.tables.forecast_kinds import outlook_notes
+
     plan = session.plan
     again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
     _say(
@@ -167,6 +169,9 @@ def _announce(session: Session, console: Console) -> None:
         )
     for left_out in plan.skipped:
         _say(console, left_out.line)
+    if session.books is None:  # a rehearsal ends without tables, which have a row of each
+        for note in outlook_notes(session.outlooks):
+            _say(console, note)
     if session.searches.line:
         _say(console, session.searches.line)
     for key in plan.corrupt[:5]:
@@ -221,7 +226,12 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
         return ""
     read = read_cases(folders)
     # Pipelines that were not begun have no folder, and are missing all the same.
-    reading = replace(read, cases=with_short_names(read.cases), unfinished=unfinished_in(session.folders))
+    reading = replace(
+        read,
+        cases=with_short_names(read.cases),
+        unfinished=unfinished_in(session.folders),
+        outlooks=session.outlooks,
+    )
     said = findings(reading.cases, width=console.width - len(BULLET))
     screen = results_screen(report(reading), reading.cases, said, console.width)
     console.print(terminal_document(screen), crop=False)

@@ -62,13 +62,33 @@ class PlannedCell(_Kept):
         return Case(**fields, suite="", user_task_id="", injection_task_id=None).pipeline
 
 
+class Outlook(_Kept):
+    """What a simulated victim says of cases that are not run: an interval, or that there are no runs."""
+
+    benchmark: str
+    version: str
+    model: str
+    defense: str | None
+    """None: whatever the defense."""
+    attack: str
+    kind: str
+    """`factor` or `no runs`."""
+    low: float | None = None
+    """Percent: the lower end of the targeted ASR's interval; None where nothing is said of it."""
+    high: float | None = None
+    cases: int
+    """Cases that it is about."""
+
+
 class StoredPlan(_Kept):
     """One plan's file."""
 
     cells: tuple[PlannedCell, ...]
+    outlooks: tuple[Outlook, ...] = ()
+    """Empty without a victim; then the file does not have the key."""
 
 
-def as_stored(cases: Iterable[Case]) -> StoredPlan:
+def as_stored(cases: Iterable[Case], outlooks: Iterable[Outlook] = ()) -> StoredPlan:
     """A plan in its stored form."""
     cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
     cells = defaultdict(lambda: defaultdict(list))
@@ -86,21 +106,34 @@ def as_stored(cases: Iterable[Case]) -> StoredPlan:
             for (suite, injections), users in grids.items()
         )
         found.append(PlannedCell.model_validate({**dict(zip(_CELL, cell, strict=True)), "grids": kept}))
-    return StoredPlan(cells=tuple(found))
+    return StoredPlan(cells=tuple(found), outlooks=tuple(outlooks))
 
 
 def plan_file(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
     """The place where a plan is to be kept, and the content of its file."""
-    data = orjson.dumps(plan.model_dump())
+    data = orjson.dumps(plan.model_dump(exclude=None if plan.outlooks else {"outlooks"}))
     return logdir / FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
 
 
 def stored_plans(logdir: Path) -> list[PlannedCell]:
     """Everything that was ever planned into a log folder; empty where no plan is kept or can be read."""
-    found: list[PlannedCell] = []
+    return [cell for plan in _plans(logdir) for cell in plan.cells]
+
+
+def stored_outlooks(logdirs: Iterable[Path]) -> tuple[Outlook, ...]:
+    """What the plans kept in some log folders say of cases that are not run; of a cell the widest plan's."""
+    found: dict[tuple[str | None, ...], Outlook] = {}
+    for logdir in logdirs:
+        for outlook in (one for plan in _plans(logdir) for one in plan.outlooks):
+            key = (*(getattr(outlook, field) for field in _CELL[:-1]), outlook.kind)
+            if key not in found or found[key].cases < outlook.cases:
+                found[key] = outlook
+    return tuple(found.values())
+
+
+def _plans(logdir: Path) -> Iterator[StoredPlan]:
     for path in sorted((logdir / FOLDER).glob("*.plan")):
         try:
-            found += StoredPlan.model_validate(orjson.loads(path.read_bytes())).cells
+            yield StoredPlan.model_validate(orjson.loads(path.read_bytes()))
         except (OSError, ValueError, ValidationError):  # a newer version's, or damaged: nothing to tell
             continue
-    return found

@@ -13,6 +13,21 @@ from agentsys.models.simulated.victim.profile import VictimProfile, load_profile
 from agentsys.runs.settings import Settings
 
 
+class IntervalAlone(Unavailable):
+    """A cell of a victim of which an interval is known and no number: nothing of it is run.
+
+    Args:
+        message: As for `ConfigError`.
+        place: Name and version of the benchmark.
+        shifts: The lowest and the highest change of obeying, on the logit; None where nothing is attacked.
+    """
+
+    def __init__(self, message: str, *, place: tuple[str, str], shifts: tuple[float, float] | None) -> None:
+        super().__init__(message, needs="published runs")
+        self.place = place
+        self.shifts = shifts
+
+
 def victim_of(settings: Settings) -> VictimProfile | None:
     """The profile that a cell's model is fitted to; None where it is no victim."""
     name = settings.model.get("victim")
@@ -48,6 +63,12 @@ def check_forecast(settings: Settings, benchmark: Benchmark, attack: Attack, def
         known = ", ".join(profile.attacks)
         _refuse(profile, f"has runs of {known} alone: attack '{label}' cannot be forecast", "runs of it")
     _check_defense(profile, defense, settings.labels["defense"])
+    if isinstance(defense, Rewords) and kind_of(settings, defense) == FACTOR:
+        raise IntervalAlone(
+            _interval(profile, defense.logit_shifts, settings.labels["defense"]),
+            place=(benchmark.name, benchmark.version),
+            shifts=None if attack.kind is AttackKind.NONE else defense.logit_shifts,
+        )
 
 
 def _check_defense(profile: VictimProfile, defense: Defense, label: str) -> None:
@@ -59,8 +80,12 @@ def _check_defense(profile: VictimProfile, defense: Defense, label: str) -> None
             " are no runs",
             "published runs",
         )
-    if kind == FACTOR:
-        _refuse(profile, _interval(profile, defense, label), "published runs")
+    if kind == FACTOR and not isinstance(defense, Rewords):
+        _refuse(
+            profile,
+            f"cannot forecast defense '{label}': it only rewords, and models differ even in the sign of that",
+            "published runs",
+        )
     if kind != FITTED and STRUCTURAL not in profile.usable_for:
         _refuse(
             profile,
@@ -70,16 +95,14 @@ def _check_defense(profile: VictimProfile, defense: Defense, label: str) -> None
         )
 
 
-def _interval(profile: VictimProfile, defense: Defense, label: str) -> str:
+def _interval(profile: VictimProfile, shifts: tuple[float, float], label: str) -> str:
     """A defense that only rewords: what its shifts on other models would make of this one's ASR."""
-    if not isinstance(defense, Rewords):
-        return (
-            f"cannot forecast defense '{label}': it only rewords, and models differ even in the sign of that"
-        )
-    low, high = asr_range(profile, defense.logit_shifts)
+    low, high = asr_range(profile, shifts)
+    undefended, _ = asr_range(profile, (0.0, 0.0))
     return (
-        f"gives no number for defense '{label}', which only rewords: by what it did to other models, an ASR"
-        f" of {low:.0f} to {high:.0f}% (undefended {asr_range(profile, (0.0, 0.0))[0]:.0f}%)"
+        f"Victim '{profile.name}' gives no number for defense '{label}', which only rewords: by what it did"
+        f" to other models, an ASR of {low:.0f} to {high:.0f}% (undefended {undefended:.0f}%)"
+        " (docs/victims.md)."
     )
 
 

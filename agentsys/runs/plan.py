@@ -14,9 +14,10 @@ from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
+from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.planning.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
+from agentsys.runs.planning.applicable import LeftOut, Pair, Pairs, applicable, left_out, no_runs, nothing_left
 from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.store import Store
 
@@ -46,6 +47,8 @@ class Plan:
     """What attacks do not apply to, one per attack that leaves something out."""
     replaced: int = 0
     """Cases among `todo` whose record is kept aside first, as they are run anew."""
+    outlooks: tuple[Outlook, ...] = ()
+    """What a victim has no runs of, and so leaves out."""
 
 
 def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
@@ -65,7 +68,7 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """
     known: dict[tuple[Pair, ...], tuple[Pair, ...]] = {}
     sorted_out = [(cell, _in_common(_applicable(cell), known)) for cell in cells]
-    skipped = left_out(sorted_out)
+    skipped, outlooks = left_out(sorted_out), no_runs(sorted_out)
     _say_unmatched(cells)
     planned = Jobs(block for cell, pairs in sorted_out for block in _blocks(cell, pairs, known))
     jobs = Jobs(_each_once(planned.blocks))
@@ -74,11 +77,12 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     begun = Jobs(block for block in jobs.blocks if any(map(store.holds, block.pipelines)))
     if again:
         stored = sum((store.root / job.case.key).exists() for job in begun)
-        return Plan(jobs, jobs, 0, 0, (), skipped, stored)
+        return Plan(jobs, jobs, 0, 0, (), skipped, stored, outlooks)
     look = _Look(store)
     open_ = {id(block): block.where(look.is_open) for block in begun.blocks}
     todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
-    return Plan(jobs, todo, len(jobs) - len(todo), look.failed, tuple(look.corrupt), skipped)
+    finished, corrupt = len(jobs) - len(todo), tuple(look.corrupt)
+    return Plan(jobs, todo, finished, look.failed, corrupt, skipped, outlooks=outlooks)
 
 
 class _Look:

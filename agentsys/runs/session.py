@@ -14,10 +14,13 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
 from agentsys.named_module import import_from
+from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, RunOutcome, execute
+from agentsys.runs.forecast import IntervalAlone
+from agentsys.runs.outlooks import intervals
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.provenance.package_files import remember_code
@@ -45,6 +48,8 @@ class Session:
     """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
     oddities: tuple[str, ...] = ()
     """What the look at the models' servers found besides."""
+    outlooks: tuple[Outlook, ...] = ()
+    """What a victim says of cases that are not run."""
 
     @property
     def folders(self) -> list[Path]:
@@ -78,7 +83,7 @@ class Session:
             if self.again:
                 _check_alone(others, self.store)
                 set_aside(self.plan.jobs, self.store)
-            self.store.remember_plan(job.case for job in self.plan.jobs)
+            self.store.remember_plan((job.case for job in self.plan.jobs), self.outlooks)
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 remember_recipe(self.store, settings)
@@ -175,6 +180,9 @@ def prepare(
     cells, obstacles = _built(settings, builder)
     if len(obstacles) == len(settings):
         raise refusal(obstacles, len(settings))
+    beside = [one for one in obstacles if isinstance(one.missing, IntervalAlone)]
+    obstacles = [one for one in obstacles if one not in beside]
+    settings = [one for one in settings if all(one is not blocked.settings for blocked in beside)]
     _check_prices(cells)
     found = plan(cells, store, again=again)
     # What is finished needs nothing any more.
@@ -182,7 +190,15 @@ def prepare(
     obstacles += lacking(cell for cell in cells if id(cell) in waiting)
     if not again:
         check_searches(found.todo, store)
-    session = Session(tuple(settings), store, found, again, books, tuple(obstacles))
+    session = Session(
+        tuple(settings),
+        store,
+        found,
+        again,
+        books,
+        tuple(obstacles),
+        outlooks=(*intervals(beside, found.jobs), *found.outlooks),
+    )
     if rehearsal or not obstacles:
         return session
     if not skip_unavailable:

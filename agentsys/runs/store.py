@@ -15,7 +15,7 @@ from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord
-from agentsys.records.stored_plan import as_stored, plan_file
+from agentsys.records.stored_plan import Outlook, as_stored, plan_file
 from agentsys.storable import as_json
 
 OWN_FOLDER = ".agentsys"
@@ -145,13 +145,13 @@ class Store:
             raise self.unwritable(path, error) from None
         return path
 
-    def remember_plan(self, cases: Iterable[Case]) -> None:
+    def remember_plan(self, cases: Iterable[Case], outlooks: Iterable[Outlook] = ()) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
 
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = plan_file(self.root, as_stored(cases))
+        path, data = plan_file(self.root, as_stored(cases, outlooks))
         try:
             if not path.exists():
                 write_atomically(path, data)

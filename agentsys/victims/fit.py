@@ -105,6 +105,15 @@ def _check_known(rows: Sequence[CaseRow], ways: Ways) -> None:
             )
 
 
+def grid_of(runs: PublishedRuns) -> list[dict[str, str]]:
+    """The levels of every attacked case: the grid that truths which are known are drawn on."""
+    return [
+        {"suite": case.suite, "user": case.user, "injection": case.injection}
+        for case in runs.attacked
+        if case.injection is not None
+    ]
+
+
 def obey_points(cases: Iterable[Behaviour], ways: Ways) -> list[Point]:
     """What obeying is fitted to: exposed cases."""
     return [_obey_point(case, ways) for case in cases if case.met is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,24 +35,23 @@ class Recovery:
     """The same of the truth itself."""
 
 
-def recovered(points: Sequence[Point], runs: int = RUNS, *, seed: int = 0) -> Recovery:
-    """Draw truths on the grid of some cases, a run to fit and a second one to forecast.
+def recovered(grid: Sequence[Mapping[str, str]], runs: int = RUNS, *, seed: int = 0) -> Recovery:
+    """Draw truths on a grid of cases, a run to fit and a second one to forecast.
 
     Args:
-        points: Cases whose levels `suite`, `user` and `injection` make the grid; their outcomes play no part.
+        grid: The levels `suite`, `user` and `injection` of each case.
         runs: Truths to draw.
         seed: Seed of the draws.
     """
     rng = np.random.default_rng(seed)
-    told = np.array([_one(points, rng) for _ in range(runs)])
+    told = np.array([_one(grid, rng) for _ in range(runs)])
     near, user, injection, brier, ideal = told.mean(axis=0)
     return Recovery(runs, float(near), float(user), float(injection), float(brier), float(ideal))
 
 
-def _one(points: Sequence[Point], rng: np.random.Generator) -> tuple[float, ...]:
-    truth = _truth(points, rng)
-    first, second = (rng.random(len(points)) < truth for _ in range(2))
-    grid = [{name: p.levels[name] for name in ("suite", "user", "injection")} for p in points]
+def _one(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> tuple[float, ...]:
+    truth = _truth(grid, rng)
+    first, second = (rng.random(len(grid)) < truth for _ in range(2))
     block = fitted_block([Point(bool(hit), levels) for hit, levels in zip(first, grid, strict=True)])
     forecast = np.array([probability(block, levels, {}) for levels in grid])
     return (
@@ -64,12 +63,12 @@ def _one(points: Sequence[Point], rng: np.random.Generator) -> tuple[float, ...]
     )
 
 
-def _truth(points: Sequence[Point], rng: np.random.Generator) -> FloatArray:
-    logit = np.full(len(points), _MEAN)
+def _truth(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> FloatArray:
+    logit = np.full(len(grid), _MEAN)
     for factor, sd in (("suite", SUITE), ("user", USER), ("injection", INJECTION)):
-        levels = sorted({p.levels[factor] for p in points})
+        levels = sorted({case[factor] for case in grid})
         effects = dict(zip(levels, sd * rng.standard_normal(len(levels)), strict=True))
-        logit += np.array([effects[p.levels[factor]] for p in points])
+        logit += np.array([effects[case[factor]] for case in grid])
     return np.asarray(1 / (1 + np.exp(-logit)))
 
 

@@ -18,6 +18,7 @@ from agentsys.amounts import counted
 from agentsys.analysis.html_report.page import PageNumbers, numbers_page
 from agentsys.errors import ConfigError
 from agentsys.records.reading import Reading
+from agentsys.records.stored_plan import stored_outlooks
 from agentsys.records.unfinished import unfinished_in, unfinished_lines
 from agentsys.view.followed import FollowedRuns
 
@@ -108,7 +109,8 @@ def shown_numbers(reading: Reading, folders: Sequence[Path], so_far: bool) -> Sh
     from agentsys.analysis.html_report.build import page_numbers
     from agentsys.analysis.tables.report import report
 
-    numbers = page_numbers(reading, report(reading))
+    known = replace(reading, outlooks=stored_outlooks(folders))
+    numbers = page_numbers(known, report(known))
     if so_far:
         cases = counted(len(reading.cases), "case")
         note = f"Files are still being read: these are the numbers of the first {cases}."

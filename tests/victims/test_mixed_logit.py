@@ -94,7 +94,7 @@ def test_a_forecast_that_knows_the_tasks_beats_the_mean_rate() -> None:
 
 @pytest.mark.slow
 def test_a_known_truth_is_found_again() -> None:
-    found = recovered(grid(users=24, goals=7), runs=8)
+    found = recovered([p.levels for p in grid(users=24, goals=7)], runs=8)
     assert found.within >= 0.75
     assert found.user_sd >= 0.75
     assert found.brier <= found.ideal + 0.04

@@ -15,6 +15,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.exposure_notes import honesty_notes
+from agentsys.analysis.tables.forecast_kinds import outlook_notes
 from agentsys.analysis.tables.provenance_notes import replay_notes
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
@@ -51,6 +52,7 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         *unfinished_lines(reading.unfinished),
         *_simulated(filled.lines),
         *replay_notes(case for line in filled.lines for case in line.cases),
+        *outlook_notes(reading.outlooks),
         *_searched(filled),
         *_caused(filled, reading),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),

@@ -16,6 +16,7 @@ from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
+from agentsys.analysis.tables.forecast_kinds import HEADING, Kinds, marked_kinds, outlook_notes, outlook_rows
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
@@ -45,6 +46,17 @@ class Report:
 
     titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
     """Metric -> heading, in the order shown."""
+    forecasts: Kinds = field(default_factory=dict)
+    """Lines of a victim -> kind of forecast, as people read it; mostly empty."""
+
+    def forecast_text(self, sheet: Sheet, line: ResultsLine) -> list[str]:
+        """The kind of a line's forecast in a column of its own; no column where nothing is a forecast."""
+        return [self.forecasts.get((sheet.model, line.defense), "")] if self.forecasts else []
+
+    @property
+    def forecast_heading(self) -> list[str]:
+        """That column's heading."""
+        return [HEADING] if self.forecasts else []
 
     def unexposed_text(self, sheet: Sheet, line: ResultsLine) -> str:
         """Percent of a line's attacked cases in which no tool returned the payload; empty where unknown."""
@@ -78,6 +90,7 @@ def report(
         seed: Seed of the bootstrap's draws.
     """
     rows = measure(reading.cases, errors, own=own, replicates=replicates, seed=seed)
+    rows += outlook_rows(reading.outlooks)
     measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
     denied = denials(reading.cases, errors, replicates=replicates, seed=seed)
     # The most important first: a screen shows three of them.
@@ -86,6 +99,7 @@ def report(
         *_errored(reading.cases, errors),
         *_simulated(rows),
         *replay_notes(reading.cases),
+        *outlook_notes(reading.outlooks),
         *_fewer_suites(rows),
         *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
         *measured_notes(measured, reading.cases),
@@ -104,6 +118,7 @@ def report(
         fact_grids(reading.cases),
         denied,
         METRIC_TITLES | titles_of(own),
+        marked_kinds(reading.cases, reading.outlooks),
     )
 
 
@@ -152,7 +167,7 @@ def _alike(rows: Iterable[MetricRow]) -> Iterator[str]:
 def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
     for sheet in sheets(rows):
         for line in sheet.lines:
-            if line.suites != sheet.suites:
+            if line.suites and line.suites != sheet.suites:
                 yield f"{line.name}: overall covers {', '.join(line.suites)} only."
 
 

@@ -54,10 +54,16 @@ def _extra(sheet: Sheet, found: Report) -> list[Grid]:
 def _overall(sheet: Sheet, found: Report) -> Grid:
     counts = ("Benign cases", "Attacked cases", "Errors", "Payload never returned")
     rows = [
-        cells(*_names(line), *_numbers(line, sheet), *_counts(line), found.unexposed_text(sheet, line))
+        cells(
+            *_names(line),
+            *_numbers(line, sheet),
+            *_counts(line),
+            found.unexposed_text(sheet, line),
+            *found.forecast_text(sheet, line),
+        )
         for line in sheet.lines
     ]
-    header = ("Defense", "Attack", *sheet.titles.values(), *counts)
+    header = ("Defense", "Attack", *sheet.titles.values(), *counts, *found.forecast_heading)
     tight = (_overall_in_terminal(sheet, found),)
     return Grid("overall, in percent", header, rows, names=2, in_terminal=tight)
 
@@ -67,12 +73,16 @@ def _overall_in_terminal(sheet: Sheet, found: Report) -> Grid:
     shares = [found.unexposed_text(sheet, line) for line in sheet.lines]
     rows = [
         cells(
-            GridCell(*_names(line)), *_numbers(line, sheet), _cases(line), *([share] if any(shares) else [])
+            GridCell(*_names(line)),
+            *_numbers(line, sheet),
+            _cases(line),
+            *([share] if any(shares) else []),
+            *found.forecast_text(sheet, line),
         )
         for line, share in zip(sheet.lines, shares, strict=True)
     ]
     last = ["Payload never returned"] if any(shares) else []
-    header = ("Overall, %", *sheet.titles.values(), "Cases", *last)
+    header = ("Overall, %", *sheet.titles.values(), "Cases", *last, *found.forecast_heading)
     return Grid("overall, in percent", header, rows, names=1, wraps=frozenset({0}))
 
 

@@ -22,6 +22,7 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import BEST, MISSING, Document, Grid, GridCell, cells, interval_text
 from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.finding import BASELINE
+from agentsys.analysis.tables.forecast_kinds import UNTESTED_LEGEND, UNTESTED_MARK
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.analysis.tables.write_terminal import terminal_text
@@ -65,7 +66,7 @@ def results_screen(
         ending: Lines that are printed below it.
     """
     relative = relative_tokens(cases)
-    grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
+    grids = [(_title(sheet), _grid(sheet, relative, found)) for sheet in sheets(found.rows, found.titles)]
     bare = Document([(title, [grid]) for title, grid in grids], (), dense=True)
     room = LINES + max(sum(len(grid.rows) for _, grid in grids) - ROWS, 0) - ending - _lines(bare, width)
     notes = [_folded(note, width) for note in found.notes]
@@ -104,7 +105,7 @@ def _title(sheet: Sheet) -> str:
     return f"{sheet.title}{under}"
 
 
-def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
+def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float], found: Report) -> Grid:
     """All columns; in a narrow terminal without the interval of the quality, which is a product of two."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
@@ -117,11 +118,17 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
             line.counted,
             str(line.errors),
             _times(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack), math.nan)),
+            *found.forecast_text(sheet, line),
         )
         for line in lines
     ]
     titles = [_TITLES.get(metric, sheet.titles[metric]) for metric in metrics]
-    header = (*names, *titles, _N, _ERRORS, _TOKENS)
+    header = (*names, *titles, _N, _ERRORS, _TOKENS, *found.forecast_heading)
+    untested = (
+        any(UNTESTED_MARK in found.forecast_text(sheet, line)[0] for line in lines)
+        if found.forecasts
+        else False
+    )
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     # The quality goes first: the two numbers that it is made of stay.
     grid = Grid(
@@ -132,7 +139,7 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
         breaks=ends,
         beside=True,
         optional=(QUALITY, _TOKENS),
-        legend=_LEGEND,
+        legend=f"{_LEGEND[:-1]}; {UNTESTED_LEGEND}" if untested else _LEGEND,
     )
     tight = _without_interval(grid, QUALITY)
     tighter = _errors_behind_n(tight) if any(line.errors for line in lines) else tight
@@ -143,7 +150,7 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     """A value with its interval; marked if it is the best under the line's attack, and not all are alike."""
     number = line.numbers.get((metric, OVERALL))
     if number is None or math.isnan(number.value):
-        return GridCell(f"{MISSING} ")
+        return GridCell(f"{MISSING} ", interval_text(number, digits=0))
     rivals = [other.numbers.get((metric, OVERALL)) for other in lines if other.attack == line.attack]
     values = [round(one.value, 1) for one in rivals if one is not None and not math.isnan(one.value)]
     best = min(values) if metric == TARGETED_ASR else max(values)

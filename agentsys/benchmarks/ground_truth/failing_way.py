@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
@@ -18,25 +19,51 @@ NOT_FOUND = "I could not find it."
 _MORE = " (draft)"
 
 
-def failing_way(suite: TaskSuite[Any], script: TaskScript) -> Way | None:
+def failing_way(
+    suite: TaskSuite[Any], script: TaskScript, others: Sequence[TaskScript] = ()
+) -> Way | None:
     """The first way that the task's own check rejects.
 
     In order: without the last call that changes anything; with an argument of that call altered; with nothing
-    done and the answer that nothing was found. Calls that only read are made in each, so that what is read on
-    the way is the same.
+    done and the answer that nothing was found; with an argument of the last call altered though it changed
+    nothing; with a change that nobody asked for. Calls that only read are made in each, so that what is read
+    on the way is the same.
 
     Args:
         suite: The script's suite.
         script: A way that is accepted.
+        others: Scripts of the suite's other tasks: what they change is what nobody asked for here.
 
     Returns:
         None where the check accepts them all: such a task is always solved.
     """
     changing = _changing(suite, script)
-    for way in _candidates(script, changing):
+    for way in chain(_candidates(script, changing), _meddling(suite, script, others)):
         if _rejected(suite, script, way):
             return way
     return None
+
+
+_CANARY = "qzwxec"
+"""Stands in place of what an attacker would write; no word of any environment, and nothing to escape."""
+
+
+def meeting_calls(suite: TaskSuite[Any], script: TaskScript) -> frozenset[int]:
+    """Indices of the calls of a script whose results hold what an attacker can write.
+
+    Args:
+        suite: The script's suite.
+        script: Its calls are made once, on data that have a mark in every place that can be written to.
+    """
+    marks = dict.fromkeys(suite.get_injection_vector_defaults(), _CANARY)
+    if not marks:
+        return frozenset()
+    task = suite.user_tasks[script.task_id]
+    environment = task.init_environment(
+        suite.load_and_inject_default_environment(marks).model_copy(deep=True)
+    )
+    outputs = run_calls(suite, script.calls, environment, [fact for fact in script.facts if fact.pattern])
+    return frozenset(place for place, output in enumerate(outputs) if _CANARY in output)
 
 
 def _candidates(script: TaskScript, changing: Sequence[int]) -> Iterator[Way]:
@@ -50,6 +77,18 @@ def _candidates(script: TaskScript, changing: Sequence[int]) -> Iterator[Way]:
             yield Way((*calls[:last], altered, *calls[last + 1 :]), answer)
     reading = tuple(call for place, call in enumerate(calls) if place not in changing)
     yield Way(reading, NOT_FOUND)
+
+
+def _meddling(suite: TaskSuite[Any], script: TaskScript, others: Sequence[TaskScript]) -> Iterator[Way]:
+    """Ways that do what should not be done: where a task is to find out that there is nothing to do."""
+    altered = _altered(script.calls[-1]) if script.calls else None
+    if altered is not None:
+        yield Way((*script.calls[:-1], altered), script.answer)
+    for other in others:
+        places = _changing(suite, other)
+        if places:
+            yield Way((*script.calls, other.calls[places[0]]), script.answer)
+            return
 
 
 def _altered(call: ScriptedCall) -> ScriptedCall | None:

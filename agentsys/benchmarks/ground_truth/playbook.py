@@ -12,7 +12,7 @@ from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.abilities import KnowsWays
-from agentsys.benchmarks.ground_truth.failing_way import failing_way
+from agentsys.benchmarks.ground_truth.failing_way import failing_way, meeting_calls
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
 from agentsys.benchmarks.ground_truth.running import run_calls, scripted
@@ -33,7 +33,8 @@ def build_playbook(suites: Iterable[TaskSuite[Any]], *, failing: bool = False) -
 
     Args:
         suites: Suites of one benchmark version. Each is worked out once per process.
-        failing: Whether each user task gets a way on which its check fails (`failing_way`).
+        failing: Whether each user task gets a way on which its check fails (`failing_way`), and tells which
+            of its calls return what an attacker can write.
 
     Returns:
         A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
@@ -60,9 +61,12 @@ def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
 
 @lru_cache(maxsize=64)
 def _failing(suite: TaskSuite[Any]) -> tuple[TaskScript, ...]:
-    """The suite's user tasks with a way to fail each, where one is known."""
+    """The suite's user tasks with a way to fail each, where one is known, and what meets a payload."""
     scripts = _suite_scripts(suite).tasks
-    return tuple(replace(script, failing=failing_way(suite, script)) for script in scripts)
+    return tuple(
+        replace(script, failing=failing_way(suite, script, scripts), meets=meeting_calls(suite, script))
+        for script in scripts
+    )
 
 
 def _marked(script: GoalScript | None, task: BaseInjectionTask[Any]) -> GoalScript | None:

@@ -60,14 +60,14 @@ def fit(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(profile_yaml(profile), encoding="utf-8")
     if validate or against:
-        from agentsys.victims.fit import obey_points
+        from agentsys.victims.fit import grid_of
         from agentsys.victims.forecast import forecasts
         from agentsys.victims.recovery import recovered
         from agentsys.victims.validation_document import validation_output
 
         told = read_stored(against, names, whole_names=True).cases if against else ()
         rows_against = forecasts(profile, behaved, told, ways)
-        recovery = recovered(obey_points(behaved.exposed, ways)) if validate else None
+        recovery = recovered(grid_of(behaved)) if validate else None
         put(validation_output(profile, behaved, ways, recovery, rows_against), form)
     say(f"Wrote {path}: {profile.label}, {len(behaved.exposed)} exposed.", sys.stderr)
     say(f"Next: agentsys run model=simulated model.victim={shlex.quote(str(path))} ...", sys.stderr)

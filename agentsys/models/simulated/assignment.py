@@ -35,6 +35,8 @@ class Assignment:
     """The injection goal that the user asks for, where an injection task is run as a user task."""
     failing: Way | None = None
     """The way of one who does not solve the task; None where none is known."""
+    meets: frozenset[int] = frozenset()
+    """Indices of the calls whose results hold what an attacker can write."""
     relays: bool = False
     """Whether another agent asks for one call, whose result is the answer."""
 
@@ -75,7 +77,7 @@ def restrained(assignment: Assignment, luck: VictimLuck) -> Assignment:
         return replace(assignment, calls=(), answer=NOTHING_ASKED, failing=None)
     if luck.reads():
         return assignment
-    kept = tuple(call for call in assignment.calls if not luck.is_reading(call))
+    kept = tuple(call for place, call in enumerate(assignment.calls) if place not in assignment.meets)
     return replace(assignment, calls=kept, failing=None)
 
 
@@ -94,7 +96,9 @@ def _of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
 def _of_task(task: TaskScript) -> Assignment:
     name = f"{task.suite}/{task.task_id}"
     answer = task.answer.strip() or DONE
-    return Assignment(name, fold(task.prompt), task.calls, answer, task.facts, failing=task.failing)
+    return Assignment(
+        name, fold(task.prompt), task.calls, answer, task.facts, failing=task.failing, meets=task.meets
+    )
 
 
 def _of_goal(goal: GoalScript) -> Assignment:

@@ -81,6 +81,8 @@ class TaskScript:
     failing: Way | None = None
     """A way on which all that is read is read, and the task's own check fails; None where none was looked
     for, or none is known."""
+    meets: frozenset[int] = frozenset()
+    """Indices of the calls whose results hold what an attacker can write; empty where not looked for."""
 
 
 @dataclass(frozen=True)

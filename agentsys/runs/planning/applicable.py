@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
 from agentsys.models.simulated.victim.kinds import NO_RUNS
+from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
 from agentsys.runs.forecast import victim_of
 
@@ -110,6 +112,28 @@ def _without_runs(cells: Sequence[tuple[Cell, Pairs]]) -> list[LeftOut]:
             empty=not any(fitting for _, pairs in lost for fitting in pairs.fit.values()),
         )
     ]
+
+
+def no_runs(cells: Iterable[tuple[Cell, Pairs]]) -> tuple[Outlook, ...]:
+    """The same for tables: one per model and attack, whatever the defense."""
+    lost: Counter[tuple[str, str, str, str]] = Counter()
+    for cell, pairs in cells:
+        labels, benchmark = cell.settings.labels, cell.benchmark
+        key = benchmark.name, benchmark.version, labels["model"], labels["attack"]
+        lost[key] += len(pairs.without_runs) * cell.settings.epochs
+    return tuple(
+        Outlook(
+            benchmark=benchmark,
+            version=version,
+            model=model,
+            defense=None,
+            attack=attack,
+            kind=NO_RUNS,
+            cases=cases,
+        )
+        for (benchmark, version, model, attack), cases in lost.items()
+        if cases
+    )
 
 
 def _fitted_to(cell: Cell) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Scene
-from agentsys.models.simulated.playbook import GoalScript, ScriptedCall, TaskScript
+from agentsys.models.simulated.playbook import GoalScript, TaskScript
 from agentsys.models.simulated.sloppiness import Sloppiness
 from agentsys.models.simulated.victim.predict import probability
 from agentsys.models.simulated.victim.profile import BENIGN, HIJACKED, NOT_HIJACKED, VictimProfile
@@ -112,10 +112,6 @@ class VictimLuck:
         if self.scene.injection_task_id is None:
             return self._solving > 1 - rate and not self.solves(hijacked=False)
         return self._reading > 1 - rate and not self.reads()
-
-    def is_reading(self, call: ScriptedCall) -> bool:
-        """Whether a call is of a tool that returned payloads in the suite's runs."""
-        return f"{self.scene.suite}/{call.function}" in self.profile.obey.effects["tool"]
 
     @property
     def _user(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from agentsys.models.simulated.victim.predict import probability
 from agentsys.models.simulated.victim.profile import VictimProfile
@@ -24,7 +24,28 @@ def chances(profile: VictimProfile, shift: float = 0.0) -> Iterator[tuple[str, s
             yield suite, user, goal, read * probability(profile.obey, levels, {}, shift)
 
 
-def asr_range(profile: VictimProfile, shifts: tuple[float, float]) -> tuple[float, float]:
-    """Overall ASR, percent, under the lower and the upper of two shifts."""
-    low, high = ([chance for *_, chance in chances(profile, shift)] for shift in (min(shifts), max(shifts)))
-    return 100 * sum(low) / len(low), 100 * sum(high) / len(high)
+def asr_range(
+    profile: VictimProfile,
+    shifts: tuple[float, float],
+    pairs: Container[tuple[str, str, str]] | None = None,
+) -> tuple[float, float]:
+    """Mean ASR, percent, under the lower and the upper of two shifts.
+
+    Args:
+        profile: The victim.
+        shifts: On the logit.
+        pairs: (suite, user task, injection task) of those to average over, suite by suite and then the suites,
+            as tables do; None: all that the runs had, each alike.
+    """
+    low, high = (_mean(profile, shift, pairs) for shift in (min(shifts), max(shifts)))
+    return 100 * low, 100 * high
+
+
+def _mean(profile: VictimProfile, shift: float, pairs: Container[tuple[str, str, str]] | None) -> float:
+    found: dict[str, list[float]] = {}
+    for suite, user, goal, chance in chances(profile, shift):
+        if pairs is None:
+            found.setdefault("", []).append(chance)
+        elif (suite, user.partition("/")[2], goal.partition("/")[2]) in pairs:
+            found.setdefault(suite, []).append(chance)
+    return sum(sum(one) / len(one) for one in found.values()) / len(found)
