@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import yaml
+from matplotlib.text import Text
 from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
-from agentsys.analysis.figures.catalog import FIGURES
+import agentsys.api
+from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.models.simulated.victim.profile import load_profile, profile_path
 from agentsys.records.load import load_runs
 from agentsys.records.reading import read_cases
 from agentsys.runs.session import prepare
+from agentsys.view.measured import shown_numbers
 
 LABEL = "simulated, fitted to gpt-4o-mini (629 cases, 55648d15)"
 VICTIM = ["model=simulated", "model.victim=gpt-4o-mini", "benchmark.version=v1", "preflight=false"]
@@ -37,7 +41,7 @@ def ran(logdir: Path, *overrides: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("victim")
-    ran(folder, "defense=none,tool_filter,progent")
+    ran(folder, "defense=none,tool_filter,progent,prompt_sandwiching")
     return folder
 
 
@@ -120,6 +124,8 @@ def test_goals_without_runs_are_left_out_and_counted(tmp_path: Path) -> None:
     given = ["model=simulated", "model.victim=gpt-4o-mini", "benchmark.suites=[workspace]", "preflight=false"]
     session = prepare([*given, "attack=important_instructions", f"logdir={tmp_path}"])
     assert len(session.plan.jobs) == 40 * 6
+    (outlook,) = session.outlooks
+    assert (outlook.kind, outlook.cases, outlook.defense, outlook.low) == ("no runs", 320, None, None)
     (line,) = [found.line for found in session.plan.skipped]
     assert line == (
         "320 cases left out: important_instructions has no runs of gpt-4o-mini for the goals of 320 pairs."
@@ -148,26 +154,54 @@ def test_without_a_victim_the_setting_leaves_no_trace(tmp_path: Path) -> None:
     assert record["agentsys"]["case"]["model"] == "simulated"
 
 
+EVERY_FORM = ("table", "markdown", "latex", "html", "csv", "json", "parquet")
+
+
 def outputs(runs: Path, to: Path) -> Iterator[tuple[str, str]]:
     """Name and text of everything that a command writes of these runs."""
     folder = str(runs)
     commands = [["results", folder], ["results", folder, "--full"], ["compare", folder], ["measures", folder]]
-    commands += [["table", str(number), folder] for number in (2, 3)]
-    for command in commands:
-        for form in ("table", "markdown", "latex", "html", "csv", "json"):
-            done = CliRunner().invoke(app, [*command, "--format", form], env={"COLUMNS": "200"})
-            assert done.exit_code == 0, (command, form, done.output)
-            yield " ".join([command[0], form]), done.stdout
+    asked = [(command, form) for command in [*commands, ["table", "2", folder]] for form in EVERY_FORM]
+    asked += [(["table", str(number), folder], "markdown") for number in (1, 3, 4, 5, 6, 7)]
+    for command, form in asked:
+        out = to / "out"
+        done = CliRunner().invoke(app, [*command, "--format", form, "--out", str(out)])
+        assert done.exit_code == 0, (command, form, done.output, done.exception)
+        yield " ".join([*command[:2], form]), _text(out, form)
     page = to / "page.html"
     assert CliRunner().invoke(app, ["report", folder, "--out", str(page)]).exit_code == 0
     yield "report", page.read_text(encoding="utf-8")
+    yield "view", shown_numbers(read_cases([runs]), [runs], so_far=False).html
     yield "frame", load_runs(runs).to_csv()
+    found = agentsys.api.results(runs).frame
+    assert set(found["forecast_kind"]) == {"fitted", "structural", "bound", "factor"}
+    yield "results in Python", found.to_csv()
     yield "cases", " ".join({case.shown_model for case in read_cases([runs]).cases})
-    if importlib.util.find_spec("inspect_ai") is None:
-        return  # the extra `inspect`: without it there is no export
-    logs = to / "logs"
-    assert CliRunner().invoke(app, ["export", "inspect", folder, "--out", str(logs)]).exit_code == 0
-    yield "export", _unpacked(logs)
+    yield "plan-size", CliRunner().invoke(app, ["plan-size", "benchmark.suites=[slack]"]).stdout
+
+
+@pytest.mark.slow
+def test_an_export_to_inspect_is_marked(runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
+    logs = tmp_path / "logs"
+    assert CliRunner().invoke(app, ["export", "inspect", str(runs), "--out", str(logs)]).exit_code == 0
+    assert LABEL in _unpacked(logs)
+
+
+@pytest.mark.slow
+def test_what_searches_or_replays_texts_is_no_forecast(tmp_path: Path, runs: Path) -> None:
+    """`budget` and the tables of `audit` that are made of runs need attacks that a victim has no runs of."""
+    for attack in ("pair", "tap", "cached"):
+        with pytest.raises(ConfigError):
+            prepare([*VICTIM, "defense=none", f"attack={attack}", f"logdir={tmp_path}"])
+    done = CliRunner().invoke(app, ["budget", str(runs)])
+    assert "No searches" in str(done.exception)
+
+
+def _text(path: Path, form: str) -> str:
+    if form != "parquet":
+        return path.read_text(encoding="utf-8")
+    return pandas.read_parquet(path).to_csv()
 
 
 def _unpacked(logs: Path) -> str:
@@ -201,10 +235,13 @@ def test_a_figure_of_a_victim_is_marked(figure: str, runs: Path, tmp_path: Path)
     if done.exit_code:
         pytest.skip(f"nothing to draw: {done.exception}")
     (numbers,) = tmp_path.rglob("*.csv")
+    drawn = make_figure(FIGURES[figure], read_cases([runs]).cases).figure
+    words = plain(" ".join(text.get_text() for text in drawn.findobj(Text)))
     with numbers.open(encoding="utf-8", newline="") as file:
         ours = [line for line in csv.DictReader(file) if line["origin"] != "paper"]
     assert all(line["model"] == LABEL and line["simulated"] == "True" for line in ours)
     assert ours or figure == "2"  # which shows AgentSys alone, and this run has none
+    assert not ours or (LABEL in words and "SIMULATED" in words)
 
 
 @pytest.mark.slow
@@ -217,6 +254,43 @@ def test_programs_are_told_the_kind_of_each_number(runs: Path) -> None:
         assert kinds["progent"] == "bound" and kinds["tool_filter"] == "structural", command
     shown = CliRunner().invoke(app, ["results", str(runs), "--full"], env={"COLUMNS": "200"}).stdout
     assert "bound (an upper bound of the ASR): progent" in plain(shown)
+    assert "Untested roles" in shown and "progent (policy)" in plain(shown)
+
+
+def test_a_defense_that_only_rewords_is_a_row_with_an_interval_and_no_number(runs: Path) -> None:
+    (outlook,) = read_cases([runs]).outlooks
+    assert (outlook.defense, outlook.kind, outlook.cases) == ("prompt_sandwiching", "factor", 8)
+    assert outlook.low is not None and outlook.high is not None and 0 < outlook.low < outlook.high < 100
+    assert not list(runs.glob("*prompt_sandwiching*"))
+    rows = json.loads(CliRunner().invoke(app, ["results", str(runs), "--format", "json"]).stdout)
+    (row,) = (row for row in rows if row["defense"] == "prompt_sandwiching")
+    assert (row["value"], row["n"], row["forecast_kind"]) == (None, 0, "factor")
+    assert (row["ci_low"], row["ci_high"]) == (outlook.low, outlook.high)
+    screen = CliRunner().invoke(app, ["results", str(runs)], env={"COLUMNS": "110"}).stdout
+    (line,) = (line for line in screen.splitlines() if line.startswith("prompt_sandwiching  "))
+    assert re.fullmatch(r"prompt_sandwiching( +n/a)+ +\d+-\d+( +n/a)* +0 .*factor *", line), line
+    kinds = {line.split()[0]: line.split()[-1] for line in screen.splitlines() if line and line[0].islower()}
+    assert (kinds["none"], kinds["progent"]) == ("fitted", "bound†")
+    assert read_cases([next(runs.glob("*progent*"))]).outlooks == ()  # a folder of one defense
+
+
+def test_a_run_without_a_victim_has_neither_column_nor_outlook(tmp_path: Path) -> None:
+    given = ["model=simulated", *GRID[:1], "limit=1", "attack=none", f"logdir={tmp_path}"]
+    session = prepare([*given, "preflight=false", "defense=none,prompt_sandwiching"])
+    assert session.execute(Silent()).finished == 2
+    (stored,) = (tmp_path / ".agentsys" / "plans").iterdir()
+    assert set(json.loads(stored.read_bytes())) == {"cells"}
+    for form in ("table", "csv"):
+        assert "orecast" not in CliRunner().invoke(app, ["results", str(tmp_path), "--format", form]).stdout
+
+
+@pytest.mark.slow
+def test_susceptibility_scales_an_interval_and_sloppiness_leaves_it_alone(tmp_path: Path, runs: Path) -> None:
+    (whole,) = read_cases([runs]).outlooks
+    given = [*VICTIM, *GRID, "defense=none,prompt_sandwiching", f"logdir={tmp_path}"]
+    (half,) = prepare([*given, "model.susceptibility=0.5", "model.sloppiness=0.05"]).outlooks
+    assert whole.low is not None and half.low is not None
+    assert half.low == pytest.approx(whole.low / 2, abs=0.1)
 
 
 @pytest.mark.slow

@@ -99,7 +99,10 @@ def forecast_notes(cases: Iterable[CaseRow]) -> Iterator[str]:
         told = "; ".join(
             f"{kind} ({_MEANINGS.get(kind, kind)}): {', '.join(defenses)}" for kind, defenses in found.items()
         )
-        yield f"Forecasts, {', '.join(models)}: {told} (docs/victims.md)."
+        yield (
+            "Forecasts from published runs, no model's own numbers; what they are worth: docs/victims.md. "
+            f"{', '.join(models)}: {told}."
+        )
     if untested:
         told = "; ".join(f"{defense} ({', '.join(roles)})" for defense, roles in sorted(untested.items()))
         yield f"Untested roles, of which there are no runs and which play their script: {told}."

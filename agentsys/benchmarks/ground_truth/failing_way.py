@@ -19,9 +19,7 @@ NOT_FOUND = "I could not find it."
 _MORE = " (draft)"
 
 
-def failing_way(
-    suite: TaskSuite[Any], script: TaskScript, others: Sequence[TaskScript] = ()
-) -> Way | None:
+def failing_way(suite: TaskSuite[Any], script: TaskScript, others: Sequence[TaskScript] = ()) -> Way | None:
     """The first way that the task's own check rejects.
 
     In order: without the last call that changes anything; with an argument of that call altered; with nothing

@@ -68,7 +68,7 @@ def plan_size(
     for line in _costs(session, needed):
         say(line)
     say(
-        f"Assumed: tasks differ as in the runs of {profile.label.removeprefix('simulated, fitted to ')}: "
+        f"Assumed, from what is {profile.label}: tasks differ by a "
         f"logit sd {tasks.user:.1f} of user tasks, {tasks.injection:.1f} of injection tasks. Where all tasks "
         "agree, fewer cases will do (docs/statistics.md)."
     )

@@ -34,8 +34,8 @@ def asr_range(
     Args:
         profile: The victim.
         shifts: On the logit.
-        pairs: (suite, user task, injection task) of those to average over, suite by suite and then the suites,
-            as tables do; None: all that the runs had, each alike.
+        pairs: (suite, user task, injection task) of those to average over, each suite by itself and then the
+            suites, as tables do; None: all that the runs had, each alike.
     """
     low, high = (_mean(profile, shift, pairs) for shift in (min(shifts), max(shifts)))
     return 100 * low, 100 * high
