@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn
 
 from agentsys.abilities import Forecastable, Rewords
 from agentsys.contracts import Attack, AttackKind, Benchmark, Defense
 from agentsys.errors import Unavailable
+from agentsys.models.simulated.model import OTHER
+from agentsys.models.simulated.role import SimulatedOptions
 from agentsys.models.simulated.victim.kinds import FACTOR, FITTED, KINDS, STRUCTURAL
 from agentsys.models.simulated.victim.outlook import asr_range
 from agentsys.models.simulated.victim.profile import VictimProfile, load_profile
+from agentsys.records.case import Case
+from agentsys.records.stored_plan import Outlook
 from agentsys.runs.settings import Settings
 
 
@@ -108,3 +113,46 @@ def _interval(profile: VictimProfile, shifts: tuple[float, float], label: str) -
 
 def _refuse(profile: VictimProfile, why: str, needs: str) -> NoReturn:
     raise Unavailable(f"Victim '{profile.name}' {why} (docs/victims.md).", needs=needs)
+
+
+def intervals(blocked: Iterable[tuple[Settings, IntervalAlone]], cases: Iterable[Case]) -> Iterator[Outlook]:
+    """The interval of each attacked cell of a defense that only rewords.
+
+    Args:
+        blocked: The cells' settings, and why they are not run.
+        cases: What runs: the interval is of those that the same attack has there, so that it stands beside
+            their numbers.
+    """
+    listed = list(cases)
+    for settings, missing in blocked:
+        profile, labels = victim_of(settings), settings.labels
+        if profile is None or missing.shifts is None:
+            continue
+        pairs = {
+            (case.suite, case.user_task_id, case.injection_task_id or "")
+            for case in listed
+            if (case.model, case.attack) == (labels["model"], labels["attack"])
+        }
+        wording = profile.attacks[labels["attack"]].shift
+        shifts = wording + missing.shifts[0], wording + missing.shifts[1]
+        obeyed = _obedience(settings)
+        low, high = (obeyed * end for end in asr_range(profile, shifts, pairs or None))
+        benchmark, version = missing.place
+        yield Outlook(
+            benchmark=benchmark,
+            version=version,
+            model=labels["model"],
+            defense=labels["defense"],
+            attack=labels["attack"],
+            kind=FACTOR,
+            low=round(low, 1),
+            high=round(high, 1),
+            cases=len(pairs),
+        )
+
+
+def _obedience(settings: Settings) -> float:
+    """The factor of the probability to obey that the model's options ask for under the cell's attack."""
+    given = settings.model.get("susceptibility", 1.0)
+    by_attack = dict(given) if isinstance(given, Mapping) else {OTHER: given}
+    return SimulatedOptions(by_attack.pop(OTHER, 1.0), by_attack).obedience(settings.labels["attack"])

@@ -19,8 +19,7 @@ from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.execute import Listener, RunOutcome, execute
-from agentsys.runs.forecast import IntervalAlone
-from agentsys.runs.outlooks import intervals
+from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.provenance.package_files import remember_code
@@ -180,9 +179,9 @@ def prepare(
     cells, obstacles = _built(settings, builder)
     if len(obstacles) == len(settings):
         raise refusal(obstacles, len(settings))
-    beside = [one for one in obstacles if isinstance(one.missing, IntervalAlone)]
-    obstacles = [one for one in obstacles if one not in beside]
-    settings = [one for one in settings if all(one is not blocked.settings for blocked in beside)]
+    beside = [(one.settings, one.missing) for one in obstacles if isinstance(one.missing, IntervalAlone)]
+    obstacles = [one for one in obstacles if not isinstance(one.missing, IntervalAlone)]
+    settings = [one for one in settings if all(one is not blocked for blocked, _ in beside)]
     _check_prices(cells)
     found = plan(cells, store, again=again)
     # What is finished needs nothing any more.
@@ -197,7 +196,7 @@ def prepare(
         again,
         books,
         tuple(obstacles),
-        outlooks=(*intervals(beside, found.jobs), *found.outlooks),
+        outlooks=(*intervals(beside, (job.case for job in found.jobs)), *found.outlooks),
     )
     if rehearsal or not obstacles:
         return session
