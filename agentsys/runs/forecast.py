@@ -123,8 +123,9 @@ def intervals(blocked: Iterable[tuple[Settings, IntervalAlone]], cases: Iterable
         cases: What runs: the interval is of those that the same attack has there, so that it stands beside
             their numbers.
     """
-    listed = list(cases)
-    for settings, missing in blocked:
+    asked = list(blocked)
+    listed = list(cases) if asked else []
+    for settings, missing in asked:
         profile, labels = victim_of(settings), settings.labels
         if profile is None or missing.shifts is None:
             continue

@@ -17,7 +17,15 @@ from agentsys.records.case import safe_name
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.planning.applicable import LeftOut, Pair, Pairs, applicable, left_out, no_runs, nothing_left
+from agentsys.runs.planning.applicable import (
+    LeftOut,
+    Pair,
+    Pairs,
+    applicable,
+    left_out,
+    no_runs,
+    nothing_left,
+)
 from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.store import Store
 
