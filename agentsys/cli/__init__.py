@@ -47,6 +47,8 @@ COMMANDS = {
     ),
     "bundle": CommandSource("agentsys.cli.bundles.pack:bundle", "Pack runs into one file for reviewers."),
     "verify": CommandSource("agentsys.cli.bundles.check:verify", "Run a bundle again, offline, and compare."),
+    "pack": CommandSource("agentsys.cli.pack:pack", "Put a run's records into one file (a shard)."),
+    "unpack": CommandSource("agentsys.cli.pack:unpack", "Give every record in a shard its file again."),
     "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
     "doctor": CommandSource(
         "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."

@@ -221,7 +221,7 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     from agentsys.records.short_names import with_short_names
     from agentsys.records.unfinished import unfinished_in
 
-    folders = [folder for folder in session.folders if folder.is_dir()]
+    folders = [folder for folder in session.folders if session.store.holds(folder.name)]
     if not folders:
         return ""
     read = read_cases(folders)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from inspect_ai.log import EvalError, EvalSample
@@ -25,6 +24,7 @@ from agentsys.inspect_logs.usage import of_role, total
 from agentsys.records.case_row import CaseRow
 from agentsys.records.formats.agentsys import stored_block
 from agentsys.records.schema import StoredBlock
+from agentsys.records.shards.either import is_stored, stamp_of
 from agentsys.records.stored_file import json_of
 from agentsys.records.unreadable import UnreadableRecord
 
@@ -37,7 +37,7 @@ def sample_id(case: CaseRow) -> str:
 def stored_of(case: CaseRow) -> Mapping[str, Any]:
     """The file's JSON object; empty for a row of a results file, and where the file is gone."""
     try:
-        return mapping(json_of(case.source)) if Path(case.source).is_file() else {}
+        return mapping(json_of(case.source)) if is_stored(case.source) else {}
     except UnreadableRecord:
         return {}
 
@@ -47,8 +47,8 @@ def began(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
     try:
         return datetime.fromisoformat(name(stored.get("evaluation_timestamp"))).replace(tzinfo=UTC)
     except ValueError:
-        path = Path(case.source)
-        return datetime.fromtimestamp(path.stat().st_mtime if path.is_file() else 0.0, UTC)
+        written_ns = stamp_of(case.source).mtime_ns if is_stored(case.source) else 0
+        return datetime.fromtimestamp(written_ns / 1e9, UTC)
 
 
 def eval_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSample:

@@ -5,6 +5,7 @@ Files with many cases each (ASB's results) are listed apart, as they have no pla
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from operator import attrgetter
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.formats.asb import is_asb_result
+from agentsys.records.shards.either import is_stored, shards_above
+from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
 
 FolderId = tuple[int, int]
 """Device and inode: the same for every path that leads to a folder."""
@@ -53,20 +56,24 @@ def listed(root: Path) -> Listing:
     Raises:
         ConfigError: If there is nothing at this path.
     """
+    sharded = _Sharded(str(root))
     if not root.exists():
-        raise ConfigError(f"No folder '{root}'. Give the log folder of a run, e.g. results/runs.")
+        if is_stored(str(root)):
+            return Listing(str(root), {_made_up(str(root)): [str(root)]}, sharded.damaged, {})
+        if not any(sharded.inside(str(root))):
+            raise ConfigError(f"No folder '{root}'. Give the log folder of a run, e.g. results/runs.")
     if root.is_file():
         status = root.stat()
         alone = {(status.st_dev, status.st_ino): [str(root)]}
         if root.suffix == ".csv" and is_asb_result(str(root)):
             return Listing(str(root), {}, [], alone)
         return Listing(str(root), alone, [], {})
-    found = Listing(str(root), {}, [], {})
+    found = Listing(str(root), {}, sharded.damaged, {})
     waiting = [str(root)]
     while waiting:
         folder = waiting.pop()
         try:
-            subfolders = _visit(folder, found)
+            subfolders = _visit(folder, found, sharded)
         except OSError as error:
             found.unlisted.append(Skipped(folder, f"cannot be read ({error.strerror})"))
         else:
@@ -74,9 +81,56 @@ def listed(root: Path) -> Listing:
     return found
 
 
-def _visit(folder: str, found: Listing) -> list[str]:
+def is_listed(root: Path) -> bool:
+    """Say whether `listed` finds anything at this path."""
+    return root.exists() or is_stored(str(root)) or any(_Sharded(str(root)).inside(str(root)))
+
+
+class _Sharded:
+    """The folders and records of a walk that are in shards."""
+
+    def __init__(self, root: str) -> None:
+        self._homes: list[tuple[str, str, ShardFolder]] = []
+        self.damaged: list[Skipped] = []
+        """Parts of shards that no record can be read from; it grows with the walk."""
+        self._enter(root)
+
+    def inside(self, folder: str) -> tuple[list[str], list[str]]:
+        """The subfolders and the records of a folder, by their paths, sorted."""
+        if os.path.isdir(os.path.join(folder, SHARDS)):  # noqa: PTH112, PTH118
+            self._enter(folder)
+        for top, below, shards in reversed(self._homes):
+            if folder == top or folder.startswith(os.path.join(top, "")):  # noqa: PTH118
+                parts = [below, folder[len(top) :].strip("/")]
+                names = shards.tree.get("/".join(filter(None, parts)), ([], []))
+                folders, files = ([os.path.join(folder, name) for name in some] for some in names)  # noqa: PTH118
+                return folders, files
+        return [], []
+
+    def _enter(self, folder: str) -> None:
+        found = None if any(top == folder for top, _, _ in self._homes) else shards_above(folder)
+        if found is not None:
+            shards, below = found
+            self._homes.append((folder, below, shards.refresh()))
+            self.damaged += [Skipped(str(part.shard), part.line) for part in shards.damaged]
+
+
+def _made_up(folder: str) -> FolderId:
+    """What stands for the identity of a folder all of whose records are in shards."""
+    path = os.path.abspath(folder)  # noqa: PTH100
+    return -1, int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big")
+
+
+def _visit(folder: str, found: Listing, sharded: _Sharded) -> list[str]:
     """Enters a folder's files, unless it was visited before, and gives its subfolders, sorted."""
-    status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
+    more_folders, more_files = sharded.inside(folder)
+    try:
+        status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
+    except FileNotFoundError:
+        if not more_folders and not more_files:
+            raise
+        found.folders[_made_up(folder)] = more_files
+        return more_folders
     identity = (status.st_dev, status.st_ino)
     if identity in found.folders:
         return []
@@ -87,11 +141,11 @@ def _visit(folder: str, found: Listing) -> list[str]:
     found.unlisted.extend(Skipped(path, "a pipe or a device, no file") for path in endless)
     files = [entry.path for entry in shown if entry.path not in endless]
     own = {path for path in files if path.endswith(".json")}.difference(subfolders)
-    found.folders[identity] = sorted(own)
+    found.folders[identity] = sorted(own.union(more_files))
     tables = [path for path in files if path.endswith(".csv") and is_asb_result(path)]
     if tables:
         found.results[identity] = sorted(tables)
-    return subfolders
+    return sorted({*subfolders, *more_folders}) if more_folders else subfolders
 
 
 def _holds_attempts(entry: os.DirEntry[str]) -> bool:

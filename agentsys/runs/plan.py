@@ -84,7 +84,7 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
         raise ConfigError(nothing_left(skipped))
     begun = Jobs(block for block in jobs.blocks if any(map(store.holds, block.pipelines)))
     if again:
-        stored = sum((store.root / job.case.key).exists() for job in begun)
+        stored = sum(store.look(job.case).status != "missing" for job in begun)
         return Plan(jobs, jobs, 0, 0, (), skipped, stored, outlooks)
     look = _Look(store)
     open_ = {id(block): block.where(look.is_open) for block in begun.blocks}

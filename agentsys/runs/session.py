@@ -79,6 +79,7 @@ class Session:
             others = claims.others()
             if others:
                 listener.joined([process.pid for process in others])
+            self.store.mend_shards()
             if self.again:
                 _check_alone(others, self.store)
                 set_aside(self.plan.jobs, self.store)
@@ -96,6 +97,7 @@ class Session:
             )
             for stack in {id(job.cell.stack): job.cell.stack for job in todo}.values():
                 stack.settle_batches()
+            self.store.close()
             return outcome
 
     def without(self, obstacles: Sequence[BlockedCell]) -> Session:
@@ -171,9 +173,9 @@ def prepare(
     settings = compose(overrides, config_dirs)
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
-    if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
-        raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
-    store = Store(settings[0].logdir)
+    if len({(s.budget, s.preflight, s.cache, s.store) for s in settings}) > 1:
+        raise ConfigError("budget, preflight, cache and store hold for a whole run; give each one value.")
+    store = Store(settings[0].logdir, settings[0].store)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
     cells, obstacles = _built(settings, builder)
@@ -237,7 +239,8 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
         StoreError: If a file cannot be moved. Those moved before stay where they are now.
     """
     stored = list(dict.fromkeys(path for path in _stored(jobs, store) if path.exists()))
-    if not stored:
+    keys = [job.case.key for job in jobs if store.in_shards(job.case.key)]
+    if not stored and not keys:
         return None
     folder = _new_folder(store)
     try:
@@ -246,6 +249,7 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # another process was faster
                 path.rename(target)
+        store.move_out(keys, folder)
     except OSError as error:
         raise StoreError(
             f"Cannot keep the old records aside in {folder}: {error.strerror}. Give another logdir=..."

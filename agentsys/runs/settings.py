@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -116,6 +116,8 @@ class Settings(BaseModel):
     logdir: Path
     budget: Budget = Budget()
     cache: CacheSettings = CacheSettings()
+    store: Literal["files", "shards"] = "files"
+    """How records are written; both are read."""
     preflight: bool = True
     """Whether each model is asked one small question before the first case."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -15,6 +16,10 @@ from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord
+from agentsys.records.shards.pack import set_torn_aside
+from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
+from agentsys.records.shards.shard_line import ShardLine
+from agentsys.records.shards.shard_writer import ShardWriter
 from agentsys.records.stored_plan import Outlook, as_stored, plan_file
 from agentsys.storable import as_json
 
@@ -22,6 +27,9 @@ OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
 REPLIES = "cache"
 """Folder in it for models' replies, unless `cache.dir` names another."""
+
+Layout = Literal["files", "shards"]
+"""How records are written: a file each, or one after the other into a shard of each process."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +48,9 @@ class Version(NamedTuple):
 
     changed_ns: int
     inode: int
+    """In a shard: the offset."""
     size: int
+    in_shard: bool
 
 
 class StoreError(ConfigError):
@@ -52,14 +62,16 @@ class Store:
 
     Args:
         root: The folder; made if it is not there.
+        layout: How records are written; both layouts are read.
 
     Raises:
         StoreError: If it cannot be made or written.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, layout: Layout = "files") -> None:
         self.root = root
         self.own = root / OWN_FOLDER
+        self._layout, self._shards, self._writer = layout, ShardFolder(root), ShardWriter(root)
         self.marker: Path | None = None
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
         self._looked: dict[str, Version] = {}
@@ -72,25 +84,28 @@ class Store:
             raise StoreError(
                 f"Cannot write to {root}: {error.strerror}. Give another folder: logdir=..."
             ) from None
+        self._shards.refresh()
 
     def holds(self, pipeline: str) -> bool:
         """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
-        return (self.root / pipeline).exists()
+        return pipeline in self._shards.tree or (self.root / pipeline).exists()
 
     def look(self, case: Case) -> Stored:
         """Say whether the case is finished. A file that does not parse counts as not run."""
-        path = self.root / case.key
-        version = _version(path)
+        key = case.key
+        version = self._version(key)
         if version is None:
             return Stored("missing")
-        found = self.look_at(path)
+        entry = self._shards.find(key) if version.in_shard else None
+        found = self.look_at(self.root / key) if entry is None else Stored(entry.status, entry.config_hash)
         if found.status != "ok":
-            self._looked[case.key] = version
+            self._looked[key] = version
         return found
 
     def renewed(self, case: Case) -> bool:
         """Say whether somebody has stored the case since this process saw that it was not finished."""
-        now = _version(self.root / case.key)
+        self._shards.refresh()
+        now = self._version(case.key)
         return now is not None and now != self._looked.get(case.key)
 
     def check_there(self) -> None:
@@ -122,7 +137,7 @@ class Store:
             return Stored("corrupt")
 
     def write(self, record: CaseRecord, agentdojo: Mapping[str, Any]) -> Path:
-        """Store a record; the file is either the old one or the whole new one, never half.
+        """Store a record; what is there is either the old one or the whole new one, never half.
 
         Args:
             record: Our block.
@@ -140,10 +155,56 @@ class Store:
         data = as_json({**agentdojo, "agentsys": block}, indent=True)
         try:
             self._keep_aside_if_corrupt(path)
-            write_atomically(path, data)
+            # Attempts keep their files: a search reads them one by one, and in parts of folders.
+            if self._layout == "files" or record.attempt is not None:
+                write_atomically(path, data)
+            else:
+                self._append(key_of(record), record, data)
         except OSError as error:
             raise self.unwritable(path, error) from None
         return path
+
+    def move_out(self, keys: Iterable[str], folder: Path) -> int:
+        """Move those of some records that stand in shards into files under a folder.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            OSError: If the disk does not take them.
+        """
+        moved = 0
+        for key in keys:
+            entry = self._shards.find(key)
+            if entry is not None:
+                if not (folder / key).exists():  # a file of the same case counted, and is there now
+                    write_atomically(folder / key, self._shards.read(entry).file.encode())
+                self._writer.take_back(key)
+                moved += 1
+        self._shards.refresh()
+        return moved
+
+    def in_shards(self, key: str) -> bool:
+        """Say whether a record stands in a shard."""
+        return self._shards.find(key) is not None
+
+    def mend_shards(self) -> None:
+        """Keep half records, which processes left that were killed, in files aside.
+
+        Raises:
+            StoreError: If the disk does not take them.
+        """
+        try:
+            for path in set_torn_aside(self.root):
+                _log.warning(
+                    "A shard ended in half a record; it was kept as %s, and its case is run again", path
+                )
+        except OSError as error:
+            raise self.unwritable(self.root / SHARDS, error) from None
+
+    def close(self) -> None:
+        """Close the shard that was written to, if any."""
+        self._writer.close()
 
     def remember_plan(self, cases: Iterable[Case], outlooks: Iterable[Outlook] = ()) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
@@ -172,6 +233,26 @@ class Store:
             return None
         return found if isinstance(found, dict) else None
 
+    def _version(self, key: str) -> Version | None:
+        try:
+            found = (self.root / key).stat()
+        except OSError:
+            entry = self._shards.find(key)
+            return entry and Version(entry.written_ns, entry.offset, entry.length, in_shard=True)
+        return Version(found.st_mtime_ns, found.st_ino, found.st_size, in_shard=False)
+
+    def _append(self, key: str, record: CaseRecord, data: bytes) -> None:
+        before = self._shards.find(key)
+        line = ShardLine(
+            key=key,
+            written_ns=max(time.time_ns(), 0 if before is None else before.written_ns + 1),
+            status=record.status,
+            config_hash=record.config_hash,
+            file=data.decode(),
+        )
+        self._writer.append([line])
+        (self.root / key).unlink(missing_ok=True)  # of an earlier try: a file would count before a shard
+
     def _keep_aside_if_corrupt(self, path: Path) -> None:
         if path.exists() and self.look_at(path).status == "corrupt":
             aside = path.with_suffix(".json.corrupt")
@@ -186,11 +267,3 @@ def key_of(record: CaseRecord) -> str:
         return record.case.key
     case, number = record.case, attempt.number
     return case.suite_attempt_key(number) if attempt.suite_wide else case.attempt_key(number)
-
-
-def _version(path: Path) -> Version | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return Version(found.st_mtime_ns, found.st_ino, found.st_size)

@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from agentsys import __version__
@@ -15,6 +14,8 @@ from agentsys.analysis.html_report.page import Live, PageContent, data_block, pa
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.html_report.trajectory import stored_json, trajectory_view
 from agentsys.analysis.tables.escaping import plain
+from agentsys.records.shards.either import content_of
+from agentsys.records.unreadable import UnreadableRecord
 from agentsys.view.followed import FollowedRuns
 from agentsys.view.measured import MeasuredRuns
 
@@ -119,8 +120,8 @@ class PageAnswers:
 
 def _holds(source: str, sought: set[bytes]) -> bool:
     try:
-        content = Path(source).read_bytes().lower()
-    except (OSError, ValueError):
+        content = content_of(source).lower()
+    except (OSError, ValueError, UnreadableRecord):
         return False
     return any(text in content for text in sought)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +14,10 @@ from agentsys.analysis.html_report.case_index import IndexRow, in_reading_order,
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.formats.asb import asb_rows
-from agentsys.records.listing import Listing, Skipped, listed
+from agentsys.records.listing import Listing, Skipped, is_listed, listed
 from agentsys.records.names_file import Names
 from agentsys.records.reading import Reading, counted, files_once
+from agentsys.records.shards.either import FileStamp, stamp_of
 from agentsys.records.short_names import with_short_names
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unreadable import UnreadableRecord
@@ -30,19 +30,11 @@ _PUBLISHED_AFTER_S = 0.3
 """While many files are read: when those read so far are shown first; then after twice as long, and so on."""
 
 
-class Stamp(NamedTuple):
-    """The marks by which a file is known to be the one that was read."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-
-
 @dataclass(frozen=True)
 class FileCases:
     """What a file held when it was last read."""
 
-    stamp: Stamp
+    stamp: FileStamp
     rows: tuple[CaseRow, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
@@ -232,7 +224,7 @@ def _as_shown(
 
 
 def _listed(folder: Path) -> Listing | None:
-    return listed(folder) if folder.exists() else None
+    return listed(folder) if is_listed(folder) else None
 
 
 def _results(listings: Sequence[Listing]) -> list[str]:
@@ -242,15 +234,14 @@ def _results(listings: Sequence[Listing]) -> list[str]:
     )
 
 
-def _stamp(path: str) -> Stamp | None:
+def _stamp(path: str) -> FileStamp | None:
     try:
-        status = os.stat(path)  # noqa: PTH116  no Path for each of ten thousand files
+        return stamp_of(path)
     except OSError:
         return None
-    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _read(path: str, stamp: Stamp) -> FileCases:
+def _read(path: str, stamp: FileStamp) -> FileCases:
     if path.endswith(".csv"):
         lines = list(asb_rows(path))
         rows = tuple(line.case for line in lines if line.case is not None)
