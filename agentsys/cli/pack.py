@@ -43,8 +43,8 @@ def _alone(folder: Path, do: Callable[[Path], Packed]) -> Packed:
             return do(folder)
         except OSError as error:
             raise ConfigError(
-                f"Cannot write {error.filename or folder}: {error.strerror}. No record is lost; make room and "
-                "give the same command again."
+                f"Cannot write {error.filename or folder}: {error.strerror}. No record is lost: make room, "
+                "then give the same command again."
             ) from None
 
 

@@ -2,8 +2,9 @@
 
 The index is a cache and nothing else. It holds one line per JSON file under the folder, skipped ones and
 other ones included, each with the size and the time of change it was read at: a file for which both still
-hold is not read again. An index that is damaged, or that another version of this code wrote, is made
-anew; deleting it is safe at any time.
+hold is not read again. New lines are added in a part of their own, beside the others, so that a folder of a
+million records is not written anew for one more. An index that is damaged, or that another version of this
+code wrote, is made anew; deleting it is safe at any time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +47,11 @@ _MARK = b"agentsys.index"
 _TOO_YOUNG_NS = 2_000_000_000
 """A file changed so shortly before it was read may change again within one tick of the file system's
 clock, unnoticed; it is not taken from the index but read again next time."""
+
+_AT_ONCE = 5000
+"""Records that are in memory at a time while they are read, and added to the index together."""
+_MOST_PARTS = 32
+"""Parts that an index may have before it is written whole."""
 
 NAME = "index.parquet"
 OWN = ".agentsys"
@@ -84,21 +91,38 @@ def indexed(listing: Listing) -> pa.Table:
     root, started = Path(listing.root), time.time_ns()
     files = listing.files
     stamps = stamps_of(files, listing.root)
-    known = _read(root)
+    index = _read(root)
+    known = index.lines
     known_stamps = Stamps(*(known.column(name).to_pylist() for name in Stamps._fields))
     if known_stamps == stamps:
         return known
     places = {stamp: at for at, stamp in enumerate(zip(*known_stamps, strict=True))}
     order = [places.get(stamp) for stamp in zip(*stamps, strict=True)]
     new = [at for at, place in enumerate(order) if place is None]
-    fresh = parsed([files[at] for at in new], stamps.only(new))
     _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
+    fresh, written = [], list[Path]()
+    for some in (new[at : at + _AT_ONCE] for at in range(0, len(new), _AT_ONCE)):
+        fresh.append(parsed([files[at] for at in some], stamps.only(some)))
+        lasting = _worth_keeping(fresh[-1], started)
+        if len(lasting):
+            written.append(_part(root, index.sound or bool(written)))
+            _write(written[-1], lasting)
     after = itertools.count(len(known))
-    found = pa.concat_tables([known, fresh]).take([next(after) if at is None else at for at in order])
-    kept = _worth_keeping(found, started)
-    if not kept.select(Stamps._fields).equals(known.select(Stamps._fields)):
-        _write(root, kept)
+    found = pa.concat_tables([known, *fresh]).take([next(after) if at is None else at for at in order])
+    _tidy(root, index, written, len(new), found, started)
     return found
+
+
+def _tidy(
+    root: Path, index: _Index, written: list[Path], lines: int, found: pa.Table, started_ns: int
+) -> None:
+    """Write the index whole where it is in many parts, or mostly of files that are no more."""
+    stale = len(index.lines) + lines - len(found)
+    if stale > len(found) // 2 or len(index.parts) + len(written) > _MOST_PARTS:
+        _write(index_place(root), _worth_keeping(found, started_ns))
+        _remove(_parts(index_place(root))[1:])
+    elif not index.sound:
+        _remove(set(_parts(index_place(root))[1:]).difference(index.parts, written))
 
 
 def stamps_of(files: Sequence[str], root: str) -> Stamps:
@@ -163,26 +187,61 @@ def _worth_keeping(table: pa.Table, started_ns: int) -> pa.Table:
     return table.filter(pc.and_(old, pc.not_equal(table.column("kind"), SKIPPED)))
 
 
-def _read(root: Path) -> pa.Table:
+class _Index(NamedTuple):
+    """What the parts of an index hold."""
+
+    lines: pa.Table
+    parts: list[Path]
+    """Those that can be used."""
+    sound: bool
+    """Whether the first one is among them."""
+
+
+def _read(root: Path) -> _Index:
     """The index of a folder; empty where there is none that can be used."""
     for place in dict.fromkeys((index_place(root), beside(root))):
-        try:
-            with pq.ParquetFile(place, page_checksum_verification=True) as file:
-                found = file.read()
-        except FileNotFoundError:
-            continue
-        except (OSError, pa.ArrowException) as error:
-            _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
-            continue
-        if found.schema.equals(_SCHEMA) and (found.schema.metadata or {}).get(_MARK) == _fingerprint():
-            return found
-        _log.debug("Index %s is of another version; it is made anew", place)
-    return _SCHEMA.empty_table()
+        read = {part: table for part in _parts(place) if (table := _read_part(part)) is not None}
+        if read:
+            return _Index(
+                pa.concat_tables(read.values()), list(read), place == index_place(root) and place in read
+            )
+    return _Index(_SCHEMA.empty_table(), [], sound=False)
 
 
-def _write(root: Path, table: pa.Table) -> None:
-    """Written in full beside its place, then moved there: readers see the old one or the new one."""
+def _parts(place: Path) -> list[Path]:
+    """The index and what was added to it since it was last written whole, in order."""
+    return [place, *sorted(place.parent.glob(f"{place.stem}-*{place.suffix}"))]
+
+
+def _part(root: Path, sound: bool) -> Path:
+    """The place of the next lines: a part of their own where there is an index to be added to."""
     place = index_place(root)
+    return place.with_name(f"{place.stem}-{time.time_ns()}-{os.getpid()}{place.suffix}") if sound else place
+
+
+def _remove(parts: Iterable[Path]) -> None:
+    for part in parts:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _read_part(place: Path) -> pa.Table | None:
+    try:
+        with pq.ParquetFile(place, page_checksum_verification=True) as file:
+            found = file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException) as error:
+        _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
+        return None
+    if found.schema.equals(_SCHEMA) and (found.schema.metadata or {}).get(_MARK) == _fingerprint():
+        return found
+    _log.debug("Index %s is of another version; it is made anew", place)
+    return None
+
+
+def _write(place: Path, table: pa.Table) -> None:
+    """Written in full beside its place, then moved there: readers see the old one or the new one."""
     half = place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -229,7 +288,7 @@ def _fingerprint() -> bytes:
     return digest.hexdigest().encode()
 
 
-_ELSEWHERE = ("payload_lines.py", "declared_facts.py")
+_ELSEWHERE = ("atomic_file.py", "payload_lines.py", "declared_facts.py")
 """What rows depend on outside this room, from the package's folder."""
 
 _SCHEMA = pa.schema([*_FILE_FIELDS, *ROW_FIELDS])

@@ -68,6 +68,30 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
     assert first.attrs == second.attrs
 
 
+def test_new_lines_are_added_and_the_index_is_written_whole_now_and_then(
+    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "_AT_ONCE", 2)
+    monkeypatch.setattr(index, "_MOST_PARTS", 4)
+    names = [f"suite_{number}" for number in range(9)]
+    parts = []
+    for at in range(0, 9, 3):
+        _runs(tmp_path, *names[at : at + 3])
+        assert _same_as_files(tmp_path)
+        parts.append(len(list((tmp_path / index.OWN).glob("*.parquet"))))
+    assert parts == [2, 4, 1]
+    assert len(read) == 9
+    (tmp_path / case_of(suite="suite_0").key).unlink()
+    before = index.beside(tmp_path).read_bytes()
+    assert _same_as_files(tmp_path)
+    assert index.beside(tmp_path).read_bytes() == before
+    for name in names[1:6]:
+        (tmp_path / case_of(suite=name).key).unlink()
+    assert _same_as_files(tmp_path)
+    assert index.beside(tmp_path).stat().st_size < len(before)
+    assert len(read) == 9
+
+
 def test_only_new_and_changed_files_are_parsed_and_deleted_ones_vanish(
     tmp_path: Path, read: list[str]
 ) -> None:

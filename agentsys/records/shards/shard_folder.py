@@ -7,10 +7,11 @@ and not entered (its process was killed in between) is found by reading the shar
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -148,12 +149,11 @@ class ShardFolder:
         whole = lines[: lines.rfind(b"\n") + 1]
         followed.index_at += len(whole)
         for line in whole.splitlines():
-            try:
-                key, offset, length, written_ns, status, config_hash = orjson.loads(line)
-            except ValueError:  # damaged: the shard itself is read instead
-                continue
-            followed.later[offset] = offset + length
-            self._enter(key, ShardEntry(written_ns, name, offset, length, status, config_hash))
+            told = _checked(line)
+            if told is not None:  # damaged: the shard itself is read instead
+                key, offset, length, written_ns, status, config_hash = told
+                followed.later[offset] = offset + length
+                self._enter(key, ShardEntry(written_ns, name, offset, length, status, config_hash))
         self._advance(followed)
 
     def _take_rest(self, shard: Path, followed: _Followed, size: int) -> None:
@@ -187,6 +187,19 @@ class ShardFolder:
             )
             self._entries[key] = told
             self._tree = None
+
+
+def index_line(key: str, entry: ShardEntry) -> bytes:
+    """A record's line in the index beside its shard: a sum of what follows, and where the record is."""
+    place = [key, entry.offset, entry.length, entry.written_ns, entry.status, entry.config_hash]
+    told = orjson.dumps(place)
+    return b"%08x %s\n" % (zlib.crc32(told), told)
+
+
+def _checked(line: bytes) -> list[Any] | None:
+    """The fields of such a line; None if it is damaged."""
+    total, _, told = line.partition(b" ")
+    return orjson.loads(told) if total == b"%08x" % zlib.crc32(told) else None
 
 
 def owner_of(shard: str) -> Process | None:

@@ -8,10 +8,8 @@ import threading
 import time
 from pathlib import Path
 
-import orjson
-
 from agentsys.atomic_file import Process
-from agentsys.records.shards.shard_folder import INDEX, SHARDS, SUFFIX
+from agentsys.records.shards.shard_folder import INDEX, SHARDS, SUFFIX, ShardEntry, index_line
 from agentsys.records.shards.shard_line import GONE, ShardLine
 
 
@@ -51,8 +49,8 @@ class ShardWriter:
         os.fsync(shard)  # not under the lock: the disk takes what several threads wrote in one go
         entered = bytearray()
         for line, member in found:
-            place = [line.key, start, len(member), line.written_ns, line.status, line.config_hash]
-            entered += orjson.dumps(place) + b"\n"
+            place = (start, len(member), line.status, line.config_hash)
+            entered += index_line(line.key, ShardEntry(line.written_ns, self.shard.name, *place))
             start += len(member)
         with self._lock:
             _write(index, bytes(entered))
