@@ -22,6 +22,7 @@ from agentsys.models.wrappers.reply_archive import reply_files
 from agentsys.models.wrappers.reply_store import CacheMode
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.schema import OWN_KEY
+from agentsys.records.shards.shard_folder import SHARDS
 from agentsys.records.unfinished import unfinished_in
 from agentsys.runs.cell import model_node
 from agentsys.runs.instantiate import instantiate
@@ -101,6 +102,10 @@ def _stored_in(logdir: Path) -> list[_Stored]:
     """
     if not (logdir / OWN_FOLDER).is_dir():
         raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
+    if (logdir / SHARDS).is_dir():
+        raise ConfigError(
+            f"'{logdir}' holds records in shards; give them files first: agentsys unpack {logdir}"
+        )
     found = []
     for path in sorted(logdir.rglob("*.json")):
         if any(part.startswith(".") for part in path.relative_to(logdir).parts):

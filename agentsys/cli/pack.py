@@ -14,7 +14,7 @@ from agentsys.cli.output import say
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agentsys.records.shards.pack import Packed
+    from agentsys.records.shards.pack import MovedRecords
 
 _Where = Annotated[Path, typer.Argument(metavar="FOLDER", help="A log folder, e.g. results/runs.")]
 
@@ -37,7 +37,7 @@ def unpack(folder: _Where) -> None:
     say(f"{folder}: {counted(done.records, 'record')} unpacked.{rest}")
 
 
-def _alone(folder: Path, do: Callable[[Path], Packed]) -> Packed:
+def _alone(folder: Path, do: Callable[[Path], MovedRecords]) -> MovedRecords:
     with _claimed(folder):
         try:
             return do(folder)

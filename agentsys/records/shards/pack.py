@@ -28,7 +28,7 @@ _AT_ONCE = 200
 """Records that are held in memory and put on the disk together."""
 
 
-class Packed(NamedTuple):
+class MovedRecords(NamedTuple):
     """What was done to a log folder."""
 
     records: int
@@ -37,7 +37,7 @@ class Packed(NamedTuple):
     """Files that are no record of ours (published ones, damaged ones), or records that are damaged."""
 
 
-def pack(logdir: Path) -> Packed:
+def pack(logdir: Path) -> MovedRecords:
     """Put the records that have files into one new shard; attempts of searches keep theirs.
 
     Nobody may be writing to the folder.
@@ -56,10 +56,10 @@ def pack(logdir: Path) -> Packed:
         moved, left = moved + len(read), left + len(paths) - len(read)
     writer.close()
     _remove_empty(logdir)
-    return Packed(moved, left)
+    return MovedRecords(moved, left)
 
 
-def unpack(logdir: Path) -> Packed:
+def unpack(logdir: Path) -> MovedRecords:
     """Give every record in a shard its file again. Nobody may be writing to the folder.
 
     Raises:
@@ -80,7 +80,7 @@ def unpack(logdir: Path) -> Packed:
         moved += 1
     if folder.folder.is_dir():
         _put_away(folder, keep=bool(left or folder.damaged))
-    return Packed(moved, left)
+    return MovedRecords(moved, left)
 
 
 def set_torn_aside(logdir: Path) -> list[Path]:
