@@ -23,7 +23,8 @@ from agentsys.records.case import ATTEMPTS, Case
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
-from agentsys.runs.execute import Listener, execute
+from agentsys.runs.executors.outcome import Listener
+from agentsys.runs.executors.threads import execute
 from agentsys.runs.plan import Job
 from agentsys.runs.references import with_content
 from agentsys.runs.settings import Settings

@@ -20,7 +20,7 @@ from agentsys.bundles.rerun import PLACES, Rerun, importing, prepared
 from agentsys.bundles.trusted import check_trust
 from agentsys.models.errors import ErrorKind
 from agentsys.records.schema import OWN_KEY
-from agentsys.runs.execute import Listener
+from agentsys.runs.executors.outcome import Listener
 from agentsys.runs.plan import Job
 
 

@@ -24,7 +24,7 @@ from agentsys.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentsys.runs.execute import RunOutcome
+    from agentsys.runs.executors.outcome import RunOutcome
     from agentsys.runs.session import Session
 
 

@@ -35,6 +35,30 @@ class RunBudgetReached(BaseException):
     """The run may spend no more. A BaseException: no defense may take it for a failure of the model."""
 
 
+@dataclass(frozen=True)
+class MeterReading:
+    """What some part of a run has spent, and how it waits."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    retries: int = 0
+    waiting: int = 0
+
+    def __add__(self, other: MeterReading) -> MeterReading:
+        return MeterReading(
+            self.usd + other.usd,
+            self.tokens + other.tokens,
+            self.retries + other.retries,
+            self.waiting + other.waiting,
+        )
+
+    def __sub__(self, other: MeterReading) -> MeterReading:
+        return self + MeterReading(-other.usd, -other.tokens, -other.retries, -other.waiting)
+
+
+NOTHING_SPENT = MeterReading()
+
+
 @dataclass
 class Meter:
     """Counts what a run has spent so far. Used from many threads."""
@@ -58,6 +82,20 @@ class Meter:
         with self._lock:
             self.usd += cost_usd or 0.0
             self.tokens += usage.prompt + usage.completion
+
+    @property
+    def reading(self) -> MeterReading:
+        """All of it at this moment."""
+        with self._lock:
+            return MeterReading(self.usd, self.tokens, self.retries, self.waiting)
+
+    def add_elsewhere(self, more: MeterReading) -> None:
+        """Count what other processes of the same run have spent."""
+        with self._lock:
+            self.usd += more.usd
+            self.tokens += more.tokens
+            self.retries += more.retries
+            self.waiting += more.waiting
 
     @contextmanager
     def wait(self, *, retry: bool) -> Iterator[None]:

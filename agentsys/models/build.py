@@ -1,8 +1,9 @@
 """The only place where a model and its wrappers are put together.
 
-`Recorded(ByRole(Blamed(Retried(Cached(Booked(provider))))))`: what the defense sees is booked once, roles may
-go to different models, a bug in an adapter is not taken for the defense's, a hit of the cache is no attempt,
-and every request that is sent is in the ledger. With `batch`, `Batched` stands around the provider.
+`Recorded(ByRole(Blamed(Retried(Cached(Booked(Paced(provider)))))))`: what the defense sees is booked once,
+roles may go to different models, a bug in an adapter is not taken for the defense's, a hit of the cache is no
+attempt, every request that is sent is in the ledger, and none is sent faster than its server takes them. With
+`batch`, `Batched` stands around the provider.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from agentsys.models.provider import build_provider, identity
 from agentsys.models.wrappers.batched import Batched
 from agentsys.models.wrappers.booked import Booked
 from agentsys.models.wrappers.cache import Cached, RequestKeys, digest
+from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.models.wrappers.recorded import Recorded
 from agentsys.models.wrappers.reply_store import CacheMode, ReplyStore
 from agentsys.models.wrappers.retry import ONCE, Gate, Retried, RetryPolicy
@@ -102,6 +104,7 @@ class _Part:
     model_id: str = ""
     """The provider's id of it; empty where it has none (scripted models)."""
     gate: Gate = field(default_factory=Gate)
+    pacer: Pacer = field(default_factory=Pacer)
     collector: Collector | None = None
     """Where requests go that are sent in batches; None: each is sent by itself."""
 
@@ -110,7 +113,7 @@ class _Part:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
         if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
             return None
-        return Blamed(Retried(Booked(self.provider), _BRIEFLY, gate=self.gate))
+        return Blamed(Retried(Booked(Paced(self.provider, self.pacer)), _BRIEFLY, gate=self.gate))
 
     def for_scene(self, scene: Scene) -> ChatModel:
         scripted = isinstance(self.provider, SceneModel)
@@ -130,7 +133,7 @@ class _Part:
 
     def _sending(self, provider: ChatModel, keys: RequestKeys, scene: Scene) -> ChatModel:
         if self.collector is None or self.card.batch is None or not isinstance(provider, Batchable):
-            return provider
+            return provider if isinstance(self.provider, SceneModel) else Paced(provider, self.pacer)
         alone = scene if self.store is None else None
         return Batched(provider, self.collector, self.card.batch.price, keys, alone)
 
@@ -233,6 +236,7 @@ def build_stack(
     load_model: Callable[[str], Mapping[str, Any]],
     finish: Callable[[ChatModel], ChatModel] = _as_it_is,
     batches: BatchRoom | None = None,
+    rates: Path | None = None,
 ) -> ModelStack:
     """Build a model from its YAML.
 
@@ -243,6 +247,7 @@ def build_stack(
         load_model: Gives the YAML of another model by name, for `roles`.
         finish: Applied to each provider once it is built (hands a playbook to the simulated model).
         batches: For models with `batch`; None: their requests go out one by one all the same.
+        rates: The folder in which processes share how fast each model may be asked; None: they do not.
 
     Raises:
         ConfigError: If anything in a YAML is wrong or a key is missing.
@@ -250,14 +255,16 @@ def build_stack(
     store = None
     if cache_dir is not None and cache_mode is not CacheMode.OFF:
         store = ReplyStore(cache_dir, read_only=cache_mode is CacheMode.READ_ONLY)
-    main = _part(node, store, finish, batches)
+    main = _part(node, store, finish, batches, rates)
     if main.card.batch is not None and not isinstance(main.provider, Batchable):
         raise ConfigError(
             f"Model '{main.card.name}' has no batches: only OpenAI's and Anthropic's models have; "
             "set model.batch=null."
         )
     wanted = sorted(set(main.card.roles.values()))
-    others = {name: _part(_as_main(load_model(name), main.card), store, finish, batches) for name in wanted}
+    others = {
+        name: _part(_as_main(load_model(name), main.card), store, finish, batches, rates) for name in wanted
+    }
     return ModelStack(main, {role: others[name] for role, name in main.card.roles.items()})
 
 
@@ -271,6 +278,7 @@ def _part(
     store: ReplyStore | None,
     finish: Callable[[ChatModel], ChatModel],
     batches: BatchRoom | None,
+    rates: Path | None,
 ) -> _Part:
     fields = plain_node(node)
     card = model_card(fields)
@@ -280,8 +288,16 @@ def _part(
     provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
     known = identity(fields)
-    part = _Part(card, provider, known, store if card.cache or read_only else None, asked)
+    pacer = Pacer(None if rates is None else rates / f"{_server_digest(fields)}.json", card.rate)
+    part = _Part(card, provider, known, store if card.cache or read_only else None, asked, pacer=pacer)
     if card.batch is None or batches is None or not isinstance(provider, Batchable):
         return part
     journal = BatchJournal(batches.folder / digest(known)[:16])
     return replace(part, collector=Collector(provider.batch_door(), card.batch, journal, batches.crew))
+
+
+def _server_digest(fields: Mapping[str, Any]) -> str:
+    """One word for what a rate holds for: a model of a server, asked with one key."""
+    return digest([fields.get(name) for name in ("_target_", "base_url", "model_id", "api_key_env", "name")])[
+        :16
+    ]

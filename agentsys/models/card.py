@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agentsys.errors import ConfigError
 from agentsys.models.batches.door import BatchPolicy
 from agentsys.models.price import Price
+from agentsys.models.wrappers.paced import RatePolicy
 from agentsys.models.wrappers.retry import RetryPolicy
 
 
@@ -33,6 +34,8 @@ class ModelCard(BaseModel):
     """None: cost is not known (or, for a model of your own, nothing)."""
     retry: RetryPolicy | None = None
     """None: the default policy (scripted models: none at all)."""
+    rate: RatePolicy | None = None
+    """Most requests and tokens per minute; None: as many as the server takes."""
     cache: bool = False
     """Whether replies are kept on disk, so that a repeated call costs nothing."""
     batch: BatchPolicy | None = None

@@ -158,6 +158,7 @@ class CellBuilder:
                 batches=None
                 if self._books is None
                 else BatchRoom(self._store.own / "batches", self._books.crew),
+                rates=None if self._books is None else self._store.own / "rates",
             )
         stack: ModelStack = self._built[key]
         return stack

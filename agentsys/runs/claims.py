@@ -33,9 +33,12 @@ class Claims:
     Args:
         store: The log folder.
         patience_s: See `PATIENCE_S`.
+        cleans: Whether what killed processes left behind is removed at the beginning: all of the folder is
+            walked through for it.
     """
 
-    def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, store: Store, patience_s: float = PATIENCE_S, *, cleans: bool = True) -> None:
+        self._cleans = cleans
         self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s
         self._owner = f"{Process.here().mark}-{secrets.token_hex(4)}"
         self._held: dict[str, Path] = {}
@@ -46,7 +49,9 @@ class Claims:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._heartbeat.touch()
-            self._clean()
+            if self._cleans:
+                self.remove_dead()
+                remove_left_behind(self._store.root)
         except OSError as error:
             raise self._store.unwritable(self._folder, error) from None
         self._store.marker = self._heartbeat
@@ -163,15 +168,14 @@ class Claims:
             return False
         return time.monotonic() - since > self._patience_s
 
-    def _clean(self) -> None:
-        """Remove what processes that were killed left in the log folder."""
+    def remove_dead(self) -> None:
+        """Remove the claims of processes that were killed."""
         for heartbeat in self._folder.glob(f"*{_BEAT}"):
             if self._is_dead(heartbeat.stem):
                 heartbeat.unlink(missing_ok=True)
         for claim in self._folder.iterdir():
             if claim.suffix != _BEAT:
                 self._removed(claim)
-        remove_left_behind(self._store.root)
 
 
 def _mark_of(owner: str) -> str:

@@ -56,6 +56,19 @@ def lost_case(job: Job, error: BaseException) -> FinishedJob:
     return _of_run(run)
 
 
+def deadly_case(job: Job, how: str) -> FinishedJob:
+    """Make what is stored of a case that ended the process it ran in, twice.
+
+    Args:
+        job: The case.
+        how: What became of the second process.
+    """
+    run = new_run(job)
+    run.error_kind = "worker_died"
+    run.error = f"Two workers ended while they ran this case; the second ran nothing else: {how}"
+    return _of_run(run)
+
+
 def _of_run(run: CaseRun) -> FinishedJob:
     record, fields = record_of(run), agentdojo_fields(run)
     return FinishedJob(

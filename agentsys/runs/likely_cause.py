@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentsys.catalog import known
-from agentsys.runs.execute import Trouble
+from agentsys.runs.executors.outcome import Trouble
 from agentsys.runs.settings import Settings
 
 _MENDS = {

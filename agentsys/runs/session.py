@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentsys.atomic_file import Process
@@ -18,7 +18,8 @@ from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
-from agentsys.runs.execute import Listener, RunOutcome, execute
+from agentsys.runs.executors.outcome import Listener, RunOutcome
+from agentsys.runs.executors.start import Places, check_travels, start_run
 from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
@@ -49,6 +50,8 @@ class Session:
     """What the look at the models' servers found besides."""
     outlooks: tuple[Outlook, ...] = ()
     """What a victim says of cases that are not run."""
+    places: Places = field(default_factory=Places)
+    """Where the user's own configs and modules are."""
 
     @property
     def folders(self) -> list[Path]:
@@ -89,13 +92,17 @@ class Session:
                 remember_recipe(self.store, settings)
             if self.plan.todo:
                 remember_code(self.store)
-            workers = self.settings[0].executor.workers
-            meter = None if self.books is None else self.books.meter
             todo = self.plan.todo
-            outcome = execute(
-                todo, workers=workers, store=self.store, claims=claims, listener=listener, meter=meter
+            outcome = start_run(
+                todo,
+                self.settings[0],
+                self.places,
+                store=self.store,
+                claims=claims,
+                listener=listener,
+                meter=None if self.books is None else self.books.meter,
             )
-            for stack in {id(job.cell.stack): job.cell.stack for job in todo}.values():
+            for stack in {id(cell.stack): cell.stack for cell in todo.cells}.values():
                 stack.settle_batches()
             self.store.close()
             return outcome
@@ -175,6 +182,8 @@ def prepare(
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
     if len({(s.budget, s.preflight, s.cache, s.store) for s in settings}) > 1:
         raise ConfigError("budget, preflight, cache and store hold for a whole run; give each one value.")
+    for one in settings:
+        check_travels(one)
     store = Store(settings[0].logdir, settings[0].store)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
@@ -199,6 +208,7 @@ def prepare(
         books,
         tuple(obstacles),
         outlooks=(*intervals(beside, (job.case for job in found.jobs)), *found.outlooks),
+        places=Places(tuple(config_dirs), tuple(plugin_paths)),
     )
     if rehearsal or not obstacles:
         return session

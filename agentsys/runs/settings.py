@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import agentsys
 from agentsys.benchmarks.fixes.catalog import expanded
@@ -32,6 +33,7 @@ NOT_IDENTITY = {
         "price",
         "project_env",
         "prompt_cache",
+        "rate",
         "retry",
         "send_role",
         "simulated",
@@ -66,13 +68,42 @@ def not_in_name(group: str, node: Mapping[str, Any]) -> set[str]:
     return not_identity(group, node) | (_NOT_IN_NAME if group == "model" else set())
 
 
+class ExecutorKind(StrEnum):
+    """Where cases are run."""
+
+    THREADS = "threads"
+    """In this process."""
+    PROCESSES = "processes"
+    """In processes of this machine."""
+    RAY = "ray"
+    """In processes on the nodes of a Ray cluster."""
+
+
 class Executor(BaseModel):
-    """Setting of how cases are run side by side."""
+    """Setting of how cases are run side by side. No part of any case's identity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    kind: ExecutorKind = ExecutorKind.THREADS
     workers: int = Field(ge=1, le=1024)
-    """Cases under way at once."""
+    """Cases under way at once, in all processes together; the same number in each, rounded up."""
+    processes: int = Field(default=1, ge=1, le=256)
+    """Processes that they are spread over."""
+    address: str | None = None
+    """Of a Ray cluster that is up (`auto`: the one of this machine); None: one is started for the run."""
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Executor:
+        if self.kind is ExecutorKind.THREADS and self.processes > 1:
+            raise ValueError("threads are in one process: executor=processes has several")
+        if self.kind is not ExecutorKind.RAY and self.address is not None:
+            raise ValueError("only executor=ray has an address")
+        return self
+
+    @property
+    def threads(self) -> int:
+        """Cases under way at once in each process."""
+        return -(-self.workers // self.processes)
 
 
 class CacheSettings(BaseModel):

@@ -43,6 +43,13 @@ class Stored:
     config_hash: str = ""
 
 
+class KeptCase(NamedTuple):
+    """A case's record as it was read."""
+
+    record: CaseRecord
+    error: str | None
+
+
 class Version(NamedTuple):
     """Mark of one writing of a file."""
 
@@ -101,6 +108,15 @@ class Store:
         if found.status != "ok":
             self._looked[key] = version
         return found
+
+    def seen(self, case: Case) -> Version | None:
+        """The record as it was when this process saw that it was not finished; None: there was none."""
+        return self._looked.get(case.key)
+
+    def saw(self, case: Case, version: Version | None) -> None:
+        """Take over what another process saw of a record when it looked."""
+        if version is not None:
+            self._looked[case.key] = version
 
     def renewed(self, case: Case) -> bool:
         """Say whether somebody has stored the case since this process saw that it was not finished."""
@@ -205,6 +221,17 @@ class Store:
     def close(self) -> None:
         """Close the shard that was written to, if any."""
         self._writer.close()
+
+    def read(self, case: Case) -> KeptCase | None:
+        """The stored record of a case; None if there is none that can be read."""
+        try:
+            entry = self._shards.find(case.key)
+            path = self.root / case.key
+            found = path.read_bytes() if entry is None or path.exists() else self._shards.read(entry).file
+            fields = orjson.loads(found)
+            return KeptCase(CaseRecord.model_validate(fields["agentsys"]), fields.get("error"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def remember_plan(self, cases: Iterable[Case], outlooks: Iterable[Outlook] = ()) -> None:
         """Keep what a run is to do, so that readers can name what is missing.

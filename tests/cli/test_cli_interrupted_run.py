@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.runs.execute import Listener, RunOutcome
+from agentsys.runs.executors.outcome import Listener, RunOutcome
 from agentsys.runs.session import Session
 
 

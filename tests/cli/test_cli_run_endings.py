@@ -9,7 +9,7 @@ from paid_server import calls, paid_model, paid_server, says
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.runs.execute import Trouble
+from agentsys.runs.executors.outcome import Trouble
 from agentsys.runs.likely_cause import likely_cause
 from agentsys.runs.session import prepare
 

@@ -15,7 +15,7 @@ from agentsys.models.budget import Books, Budget, Meter, RunBudgetReached
 from agentsys.models.chat import ChatRequest, Usage, user
 from agentsys.models.trace import Tracer, tracing
 from agentsys.models.wrappers.booked import Booked
-from agentsys.runs.execute import RunOutcome
+from agentsys.runs.executors.outcome import RunOutcome
 from agentsys.runs.session import prepare
 
 SLACK = ["benchmark.suites=[slack]", "defense=none"]

@@ -213,7 +213,8 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
             raise KeyboardInterrupt
 
     release, ended = threading.Event(), list[bool]()
-    monkeypatch.setattr("agentsys.runs.execute.finish_case", lambda *_: ended.append(release.wait(60)))
+    finish = "agentsys.runs.executors.stored_case.finish_case"
+    monkeypatch.setattr(finish, lambda *_: ended.append(release.wait(60)))
     try:
         with pytest.raises(KeyboardInterrupt):
             planned(tmp_path, [*SMALL, "executor.workers=2"]).execute(Impatient())

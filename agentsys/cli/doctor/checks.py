@@ -212,7 +212,7 @@ def self_check() -> Finding:
 
 
 class _Collector:
-    """Keeps the records of a run (a listener of `agentsys.runs.execute`)."""
+    """Keeps the records of a run (a listener of `agentsys.runs.executors`)."""
 
     def __init__(self) -> None:
         self.records: list[CaseRecord] = []

@@ -134,25 +134,3 @@ class Jobs(Sequence[Job]):
     def _at(self, place: int) -> Job:
         block = bisect_right(self._ends, place)
         return self.blocks[block][place - (self._ends[block - 1] if block else 0)]
-
-
-class JobLine:
-    """Jobs waiting in a line; each is made when it comes first."""
-
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._rest = iter(jobs)
-        self._first = next(self._rest, None)
-
-    def __bool__(self) -> bool:
-        return self._first is not None
-
-    @property
-    def first(self) -> Job:
-        """The one that is next; there must be one."""
-        assert self._first is not None
-        return self._first
-
-    def pop(self) -> Job:
-        """Take it out of the line."""
-        job, self._first = self.first, next(self._rest, None)
-        return job

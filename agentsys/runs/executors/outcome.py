@@ -1,0 +1,84 @@
+"""What a run tells while it goes on (`Listener`) and how it ended (`RunOutcome`)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentsys.records.schema import CaseRecord
+
+
+class Listener(Protocol):
+    """Is told how a run goes (the progress display, for one). Called from the calling thread only.
+
+    Where cases run in other processes, the spans of the records that it is told of are cut to one line.
+    """
+
+    def finished(self, record: CaseRecord) -> None:
+        """A case was stored."""
+
+    def attempted(self, record: CaseRecord) -> None:
+        """An attempt of a search was stored."""
+
+    def joined(self, processes: Sequence[int]) -> None:
+        """Other processes (their numbers) are at work in the same log folder."""
+
+    def elsewhere(self) -> None:
+        """Another process stored a case of this plan."""
+
+    def tick(self) -> None:
+        """Time passed; nothing new. Called about once a second."""
+
+    def stopping(self, why: str, running: int) -> None:
+        """No new case is started; `running` ones are being finished."""
+
+
+@dataclass(frozen=True)
+class EndedCell:
+    """A cell every further case of which would have failed alike."""
+
+    labels: tuple[str, str, str]
+    """Of model, defense and attack."""
+    why: str
+    left: int
+    """Cases that were not started."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One kind of error of a run."""
+
+    kind: str
+    cases: int
+    message: str
+    """Of the first of them."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended."""
+
+    finished: int
+    """Cases stored, errored ones included."""
+    errors: int
+    """Cases stored as errors."""
+    fatal: str | None = None
+    """Why the run stopped early (a bad key, a full disk); None otherwise."""
+    interrupted: bool = False
+    """Whether the user, or the system, stopped it."""
+    signal: int = signal.SIGINT
+    """By which signal, if so."""
+    elsewhere: int = 0
+    """Cases of the plan that other processes stored meanwhile."""
+    tracebacks: tuple[str, ...] = ()
+    """Of code that broke: one for each error kind and message, the first few."""
+    budget: str | None = None
+    """Which budget ended it; None: none did."""
+    ended_cells: tuple[EndedCell, ...] = ()
+    """The cells that were given up."""
+    troubles: tuple[Trouble, ...] = ()
+    """What errors there were, the most frequent first."""
+    no_text: int = 0
+    """Those of `errors` whose attack's search had no attacker to speak of."""

@@ -1,0 +1,100 @@
+"""`start_run`: the executor that a run's settings name, with what it needs."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentsys.errors import ConfigError
+from agentsys.models.budget import Meter
+from agentsys.runs.claims import Claims
+from agentsys.runs.executors.driver import Crowd, run_by_workers
+from agentsys.runs.executors.messages import Orders
+from agentsys.runs.executors.outcome import Listener, RunOutcome
+from agentsys.runs.executors.processes import ProcessStaff
+from agentsys.runs.executors.staff import Staff
+from agentsys.runs.executors.threads import execute
+from agentsys.runs.plan import Job
+from agentsys.runs.settings import ExecutorKind, Settings
+from agentsys.runs.store import Store
+
+_LOGGERS = ("agentsys", "baselines")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a user's own files are."""
+
+    config_dirs: tuple[Path, ...] = ()
+    plugin_paths: tuple[Path, ...] = ()
+
+
+def start_run(
+    jobs: Iterable[Job],
+    settings: Settings,
+    places: Places,
+    *,
+    store: Store,
+    claims: Claims,
+    listener: Listener,
+    meter: Meter | None,
+) -> RunOutcome:
+    """Run every job as `executor` says.
+
+    Raises:
+        Unavailable: If the executor's extra is not installed.
+    """
+    chosen = settings.executor
+    if chosen.kind is ExecutorKind.THREADS:
+        workers = chosen.workers
+        return execute(jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
+    crowd = Crowd(chosen.processes, chosen.threads)
+    staff = _staff(settings, _orders(settings, places, store))
+    return run_by_workers(
+        jobs, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
+    )
+
+
+def check_travels(settings: Settings) -> None:
+    """Refuse settings that mean nothing in another process.
+
+    Raises:
+        ConfigError: Naming the setting.
+    """
+    executor = settings.executor.kind
+    if executor is ExecutorKind.THREADS:
+        return
+    if settings.model.get("batch"):
+        raise ConfigError(
+            f"model.batch collects requests in one process: use executor=threads with it, not {executor}"
+            " (waiting for a batch costs nothing; executor.workers may be 1024)."
+        )
+    if settings.attack.get("name") == "manual":
+        raise ConfigError("attack=manual asks in this terminal: use executor=threads with it.")
+    for group, node in settings:
+        try:
+            pickle.dumps(node)
+        except Exception as error:  # noqa: BLE001 - whatever an object of the user's raises
+            raise ConfigError(
+                f"Setting '{group}' holds what cannot be handed to another process"
+                f" ({type(error).__name__}: {error}); use executor=threads."
+            ) from None
+
+
+def _orders(settings: Settings, places: Places, store: Store) -> Orders:
+    return Orders(
+        logdir=store.root.resolve(),
+        here=Path.cwd(),
+        threads=settings.executor.threads,
+        config_dirs=tuple(path.resolve() for path in places.config_dirs),
+        plugin_paths=tuple(path.resolve() for path in places.plugin_paths),
+        budget=settings.budget,
+        log_levels=tuple((name, logging.getLogger(name).level) for name in _LOGGERS),
+    )
+
+
+def _staff(settings: Settings, orders: Orders) -> Staff:
+    return ProcessStaff(orders)

@@ -1,0 +1,133 @@
+"""Jobs -> records, on a pool of threads; what is finished is on disk before anything else happens."""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import signal
+import time
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from agentsys.errors import StopRequested
+from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.parsing_threads import parse_in_turns
+from agentsys.records.schema import CaseRecord
+from agentsys.runs.claims import Claims
+from agentsys.runs.executors.outcome import Listener, RunOutcome
+from agentsys.runs.executors.stored_case import CaseEnd, run_and_store
+from agentsys.runs.executors.tally import RunTally
+from agentsys.runs.plan import Job
+from agentsys.runs.search.searches import CellSearches
+from agentsys.runs.store import Store, StoreError
+
+_LOOK_AGAIN_S = 0.5
+
+
+def execute(
+    jobs: Iterable[Job],
+    *,
+    workers: int,
+    store: Store,
+    claims: Claims,
+    listener: Listener,
+    meter: Meter | None = None,
+) -> RunOutcome:
+    """Run every job and store its record; a job that another process has claimed is left to it.
+
+    Such a job is waited for, and taken over should its process die: at the end all are done.
+
+    A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
+    let through, unless it is a `StopRequested`. An error that every further case would meet stops the
+    run the same way, and so does a budget; one that every further case of its cell would meet gives up
+    that cell.
+
+    Args:
+        jobs: The cases to run.
+        workers: Cases under way at once.
+        store: Where records go.
+        claims: Of this run, in the same folder.
+        listener: Is told of each record, in the calling thread.
+        meter: What the run spends and may spend; None: it has no budget.
+    """
+    state = _State(RunTally(jobs, listener, meter), store, claims)
+    # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
+    parse_in_turns()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
+    try:
+        state.fill(pool, workers)
+        while state.running or state.tally.waiting:
+            try:
+                state.collect(timeout_s=1.0)
+                state.fill(pool, workers)
+            except StopRequested as asked:
+                state.tally.interrupt(asked.number, len(state.running))
+            except KeyboardInterrupt:
+                state.tally.interrupt(signal.SIGINT, len(state.running))
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return state.tally.outcome
+
+
+class _State:
+    """The run under way: what is running in which thread."""
+
+    def __init__(self, tally: RunTally, store: Store, claims: Claims) -> None:
+        self.tally, self.store, self.claims = tally, store, claims
+        self.running: dict[Future[CaseEnd | None], Job] = {}
+        self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
+        self.searches = CellSearches(store, self.attempts.put, lambda: tally.stopped, claims)
+
+    def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
+        # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
+        self.tally.go_round()
+        while len(self.running) < workers:
+            job = self.tally.next(self.running.values())
+            if job is None:
+                return
+            try:
+                if not self._ours(job):
+                    continue
+            except StoreError as error:
+                self.tally.stop(str(error), len(self.running))
+                return
+            # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
+            run = contextvars.Context().run
+            future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
+            self.running[future] = job
+
+    def _ours(self, job: Job) -> bool:
+        """Whether the job is claimed for this run, to be run now."""
+        taken = self.claims.take(job.case.key)
+        # Looked at under the claim: nobody stores it from here on.
+        if self.store.renewed(job.case):
+            self.claims.release(job.case.key)
+            self.tally.found_stored()
+            return False
+        if not taken:
+            self.tally.put_off(job)
+        return taken
+
+    def collect(self, timeout_s: float) -> None:
+        if not self.running:
+            time.sleep(min(timeout_s, _LOOK_AGAIN_S))  # all that is left is under way in other processes
+        done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+        while not self.attempts.empty():
+            self.tally.listener.attempted(self.attempts.get())
+        for future in done:
+            self._book(future, self.running.pop(future))
+        self.tally.listener.tick()
+
+    def _book(self, future: Future[CaseEnd | None], job: Job) -> None:
+        try:
+            end = future.result()
+        except StoreError as error:
+            self.tally.stop(str(error), len(self.running))
+            return
+        except RunBudgetReached:
+            self.tally.end_by_budget(len(self.running))
+            return
+        if end is not None:
+            self.tally.book(job, end, len(self.running))

@@ -1,0 +1,176 @@
+"""Cases in worker processes: the same records as on threads; nothing lost or doubled when one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paid_server import USD, calls, paid_model, paid_server, says
+from small_runs import Silent, errors_in, records_in
+from worker_model import asked, own_model
+
+from agentsys.runs.session import prepare
+
+TWO = ["executor=processes", "executor.processes=2", "executor.workers=6"]
+SLACK = ["benchmark.suites=[slack]", "attack=none"]
+
+
+def ran(folder: Path, *overrides: str, listener: Any = None, **places: Any) -> tuple[Any, Silent]:
+    listener = listener or Silent()
+    outcome = prepare([*overrides, f"logdir={folder}"], **places).execute(listener)
+    return outcome, listener
+
+
+@pytest.mark.slow
+def test_records_do_not_depend_on_threads_or_processes(tmp_path: Path) -> None:
+    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=3"]
+    found = []
+    for number, executor in enumerate(
+        (
+            ["executor.workers=1"],
+            ["executor.workers=8"],
+            ["executor.workers=32"],
+            ["executor=processes", "executor.workers=16", "executor.processes=4"],
+        )
+    ):
+        outcome, listener = ran(tmp_path / str(number), *plan, *executor)
+        assert (outcome.errors, outcome.fatal) == (0, None)
+        assert outcome.finished == len(listener.records) == 48
+        found.append(records_in(tmp_path / str(number)))
+    assert len(found[0]) == 48
+    assert found[1] == found[0] and found[2] == found[0] and found[3] == found[0]
+
+
+class Killing(Silent):
+    """Kills the process that asked first, as soon as some cases are stored."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.killed = folder, 0
+        self.stored: list[str] = []
+
+    def tick(self) -> None:
+        if len(self.records) >= 4 and not self.killed:
+            self.stored = sorted(records_in(self.folder / "runs"))
+            self.killed = asked(self.folder)[0][0]
+            os.kill(self.killed, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_nothing_and_what_it_stored_is_not_run_again(tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=0.3)
+    places = {"config_dirs": [conf], "plugin_paths": [plugins]}
+    listener = Killing(tmp_path)
+    outcome, _ = ran(tmp_path / "runs", "model=own", *SLACK, *TWO, listener=listener, **places)
+    assert listener.killed and (outcome.errors, outcome.fatal, outcome.finished) == (0, None, 21)
+    assert sorted(record.case.key for record in listener.records) == sorted(records_in(tmp_path / "runs"))
+    times = Counter(question for _, question in asked(tmp_path))
+    first = {question: process for process, question in reversed(asked(tmp_path))}
+    again = [question for question, number in times.items() if number > 1]
+    assert len(times) == 21 and all(first[question] == listener.killed for question in again)
+    assert len(again) <= 3 and max(times.values()) <= 2  # its threads had three cases under way
+    records = records_in(tmp_path / "runs")
+    assert len(records) == 21 and not errors_in(records) and set(listener.stored) <= set(records)
+    assert not list((tmp_path / "runs/.agentsys/claims").iterdir())
+
+
+@pytest.mark.slow
+def test_a_case_that_ends_two_workers_becomes_an_error_and_the_others_are_run(tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, deadly="Alice")
+    places = {"config_dirs": [conf], "plugin_paths": [plugins]}
+    one = ["executor=processes", "executor.processes=1", "executor.workers=2"]
+    outcome, listener = ran(tmp_path / "runs", "model=own", *SLACK, *one, "user_tasks=[0,1,2,3]", **places)
+    deadly = Counter(q for _, q in asked(tmp_path) if "Alice" in q)
+    assert set(deadly.values()) == {2} and outcome.fatal is None
+    errors = errors_in(records_in(tmp_path / "runs"))
+    assert len(errors) == len(deadly) == outcome.errors > 0
+    assert all(text.startswith("worker_died: Two workers ended") for text in errors.values())
+    assert all("was killed by signal 9" in text for text in errors.values())
+    assert outcome.finished == len(listener.records) == 4
+    assert {trouble.kind for trouble in outcome.troubles} == {"worker_died"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "workers", [TWO, ["executor=processes", "executor.processes=4", "executor.workers=8"]]
+)
+def test_equal_requests_are_paid_for_once_over_all_processes(tmp_path: Path, workers: list[str]) -> None:
+    """All cases of a user task begin with the same request."""
+    plan = ["model=paid", "benchmark.suites=[slack]", "attack=direct", "user_tasks=[0,1]", "limit=8"]
+
+    def answer(_: int, body: dict[str, Any]) -> Any:
+        time.sleep(0.05)
+        return calls("get_channels", "{}") if len(body["messages"]) < 4 else says()
+
+    billed = {}
+    for name, executor in (("one", ["executor.workers=1"]), ("many", workers)):
+        with paid_server(answer) as server:
+            outcome, _ = ran(
+                tmp_path / name, *plan, *executor, config_dirs=[paid_model(tmp_path / name, server.url)]
+            )
+        assert (outcome.errors, outcome.finished) == (0, 8)
+        billed[name] = server.billed
+    assert billed["many"] == billed["one"] < 16
+
+
+@pytest.mark.slow
+def test_a_budget_holds_for_all_processes_together(tmp_path: Path) -> None:
+    with paid_server(lambda *_: says()) as server:
+        conf = paid_model(tmp_path, server.url)
+        outcome, listener = ran(
+            tmp_path / "runs", "model=paid", *SLACK, *TWO, "budget.usd=12", config_dirs=[conf]
+        )
+        assert outcome.budget is not None and "budget.usd=12" in outcome.budget
+        assert 12 - USD <= server.billed * USD <= 12 + USD
+        assert (outcome.errors, len(listener.records)) == (0, server.billed - 1)  # one for the look before
+        outcome, rest = ran(tmp_path / "runs", "model=paid", *SLACK, *TWO, config_dirs=[conf])
+    assert (outcome.budget, len(listener.records) + len(rest.records)) == (None, 21)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return f"/proc/{pid}/stat" and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_once_finishes_what_runs_and_twice_ends_the_workers(tmp_path: Path, presses: int) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=2.0 if presses == 1 else 600.0)
+    command = [sys.executable, "-m", "agentsys", "run", "model=own", *SLACK, *TWO]
+    own = ["--config-dir", str(conf), "--plugin-path", str(plugins), f"logdir={tmp_path / 'runs'}"]
+    with subprocess.Popen(
+        [*command, *own, "preflight=false"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that were started in the background ignore it, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        deadline = time.monotonic() + 240
+        while len(asked(tmp_path)) < 4:  # so both workers are at it
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        if presses == 2:
+            time.sleep(1.0)
+            process.send_signal(signal.SIGINT)
+        said, complained = process.communicate(timeout=240)
+    assert process.returncode == 130, said + complained
+    assert "Traceback" not in complained
+    questions = len(asked(tmp_path))
+    assert questions < 21
+    assert len(records_in(tmp_path / "runs")) == (questions if presses == 1 else 0)
+    deadline = time.monotonic() + 60
+    while any(_alive(pid) for pid, _ in asked(tmp_path)):
+        assert time.monotonic() < deadline, "a worker outlived its run"
+        time.sleep(0.1)

@@ -1,0 +1,53 @@
+"""A model of one's own for runs in several processes: writes down who asks what, and may end its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
+
+
+class WorkerModel:
+    """Answers at once or after a while.
+
+    Args:
+        name: Its name.
+        log: File that gets a line for each question: process and question.
+        sleep_s: Seconds that an answer takes.
+        deadly: A question with these words ends the process that asks it.
+    """
+
+    def __init__(self, name: str, log: str, sleep_s: float = 0.0, deadly: str = "") -> None:
+        self.name, self._log, self._sleep_s, self._deadly = name, Path(log), sleep_s, deadly
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        asked = next(text_of(message) for message in request.messages if message["role"] == "user")
+        with self._log.open("a") as log:
+            log.write(json.dumps([os.getpid(), asked]) + "\n")
+        if self._deadly and self._deadly in asked:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self._sleep_s)
+        return ChatReply(assistant("done", None), Usage(1, 1), cost_usd=0.0)
+
+
+def own_model(folder: Path, **fields: object) -> tuple[Path, Path]:
+    """A config folder with `model=own`, whose class lies in a plug-in folder; the two folders."""
+    conf, plugins = folder / "conf", folder / "plugins"
+    (conf / "model").mkdir(parents=True, exist_ok=True)
+    plugins.mkdir(exist_ok=True)
+    source = Path(__file__).read_text()
+    (plugins / "model_of_ones_own.py").write_text(source)
+    node = {"_target_": "model_of_ones_own.WorkerModel", "name": "own", "prose_name": "O"}
+    log = folder / "asked"
+    log.touch()
+    (conf / "model" / "own.yaml").write_text(json.dumps({**node, "log": str(log), **fields}))
+    return conf, plugins
+
+
+def asked(folder: Path) -> list[tuple[int, str]]:
+    """(process, question) of everything that was asked so far."""
+    return [tuple(json.loads(line)) for line in (folder / "asked").read_text().splitlines()]
