@@ -307,7 +307,7 @@ def test_a_wrong_executor_is_one_line(overrides: list[str], message: str, tmp_pa
 
 
 def test_settings_that_mean_nothing_elsewhere_are_refused(session: Session) -> None:
-    elsewhere = {"kind": "processes", "workers": 4, "processes": 2}
+    elsewhere: dict[str, Any] = {"kind": "processes", "workers": 4, "processes": 2}
     settings = session.settings[0]
     away = settings.model_copy(update={"executor": type(settings.executor)(**elsewhere)})
     check_travels(away)
