@@ -178,12 +178,7 @@ def prepare(
     """
     import_from(plugin_paths)
     settings = compose(overrides, config_dirs)
-    if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
-        raise ConfigError("logdir and executor hold for a whole run; give each one value.")
-    if len({(s.budget, s.preflight, s.cache, s.store) for s in settings}) > 1:
-        raise ConfigError("budget, preflight, cache and store hold for a whole run; give each one value.")
-    for one in settings:
-        check_travels(one)
+    _check_run(settings)
     store = Store(settings[0].logdir, settings[0].store)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
@@ -215,6 +210,16 @@ def prepare(
     if not skip_unavailable:
         raise refusal(obstacles, len(settings))
     return session.without(obstacles)
+
+
+def _check_run(settings: Sequence[Settings]) -> None:
+    """What holds for a whole run must be the same in all of its cells."""
+    if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
+        raise ConfigError("logdir and executor hold for a whole run; give each one value.")
+    if len({(s.budget, s.preflight, s.cache, s.store) for s in settings}) > 1:
+        raise ConfigError("budget, preflight, cache and store hold for a whole run; give each one value.")
+    for one in settings:
+        check_travels(one)
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:
