@@ -64,7 +64,7 @@ class CaseWorker:
         import_from(orders.plugin_paths)
         parse_in_turns()
         self._tell = tell
-        self._store = Store(orders.logdir)
+        self._store = Store(orders.logdir, orders.layout)
         self._meter = Meter(orders.budget)
         self._elsewhere = MeterReading()
         books = Books(self._meter, Ledger(self._store.own / FILE))
@@ -96,6 +96,7 @@ class CaseWorker:
         self._drains = True
         self._pool.shutdown()
         self._ended.set()
+        self._store.close()
         self._tell(WorkerSpent(self._own))
         self._claims.__exit__(kind, error, trace)
 
