@@ -54,6 +54,9 @@ def serve(
     at_once: Annotated[
         int, typer.Option(min=1, max=10_000, help="Agents: conversations under way at once.")
     ] = 256,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Agents: rounds of calls that clients take; then it answers.")
+    ] = None,
     config_dir: Annotated[
         list[Path] | None, typer.Option("--config-dir", help="Agents: folder with your own configs.")
     ] = None,
@@ -106,7 +109,7 @@ def tokens_of(variable: str | None) -> Sequence[str]:
     return tokens
 
 
-_OF_AGENTS = ("idle_s", "at_once", "config_dir", "plugin_path")
+_OF_AGENTS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
 _OF_BOTH = ("overrides", "host", "port", "token_env")
 
 
@@ -130,7 +133,7 @@ def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Seque
         host=given["host"],
         port=given["port"],
         tokens=tokens,
-        limits=DeskLimits(at_once=given["at_once"], idle_s=given["idle_s"]),
+        limits=DeskLimits(at_once=given["at_once"], idle_s=given["idle_s"], rounds=given["rounds"]),
     ) as served:
         say(agent_banner(served))
         sys.stdout.flush()

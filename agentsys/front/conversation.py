@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -21,12 +21,13 @@ from agentsys.front.place import RequestPlace, ToolAnswer, mark_of
 from agentsys.models.chat import ChatRequest, Usage, assistant
 from agentsys.models.errors import ModelError
 from agentsys.models.serving.callers import Refused, TracedReply
-from agentsys.models.serving.wire import Problem
+from agentsys.models.serving.wire import Problem, WireRequest
 
 _LOG = logging.getLogger(__name__)
 
 THREAD = "conversation"
 """Beginning of the names of conversations' threads."""
+_GONE_ON = "the conversation has gone on since; continue it from its last reply"
 _NO_MORE_CALLS = "The client takes no further tool calls; answer with what there is."
 
 
@@ -42,6 +43,8 @@ class Position:
     """Mark of the request that led here: the same request is given the same reply."""
     rest: str = ""
     """Mark of that request and the reply to it: what the client's next one begins with."""
+    reply_id: str = ""
+    """Id of that reply, for clients that go on from it without resending what was said."""
 
 
 class ClientConversation:
@@ -53,6 +56,7 @@ class ClientConversation:
         keep: Stores it after every turn, before the client has the answer.
         idle_s: Seconds that it waits for a client's results.
         room: Room for turns under way, of all conversations together.
+        rounds: Rounds of calls that the client takes in one turn; None: any number.
     """
 
     def __init__(
@@ -62,14 +66,18 @@ class ClientConversation:
         keep: Callable[[Dialogue], None],
         idle_s: float,
         room: threading.BoundedSemaphore,
+        rounds: int | None = None,
     ) -> None:
         self.agent, self.owner, self.keep, self.idle_s, self.room = agent, owner, keep, idle_s, room
+        self.rounds = rounds
         self.dialogue = Dialogue()
         self.position = Position()
         self.touched = time.monotonic()
         """When its client was last heard of."""
         self.ids: list[str] = []
         """Ids of all calls that it has handed out."""
+        self.reply_ids: list[str] = []
+        """Ids of all replies that it has given."""
         self._told = ""
         self._taken = threading.Lock()
         self._handover = Handover(idle_s)
@@ -78,6 +86,7 @@ class ClientConversation:
         self._failure: ModelError | None = None
         self._reported = Usage()
         self._may_call = True
+        self._rounds = 0
         self._early: dict[str, list[ToolAnswer]] = {}
 
     @property
@@ -106,10 +115,10 @@ class ClientConversation:
             self.touched = time.monotonic()
             if self._reply is not None and place.mark == self.position.came_by:
                 pass  # Sent once more: the first results count, and these are not read.
-            elif place.called:
-                self._resume(place, request)
+            elif (here := self._from_here(place)).called:
+                self._resume(here, request)
             else:
-                self._begin_turn(place, request)
+                self._begin_turn(here, request)
             assert self._reply is not None
             if isinstance(self._reply, Exception):
                 raise self._reply
@@ -124,10 +133,20 @@ class ClientConversation:
         if self._thread is not None:
             self._thread.join(timeout)
 
+    def _from_here(self, place: RequestPlace) -> RequestPlace:
+        """A place that is told by a reply's id, as the whole transcript would have told it."""
+        if not place.after:
+            return place
+        if place.replies:
+            raise self._refused("a request that goes on from a response brings no words of an assistant")
+        if place.after != self.position.reply_id:
+            raise self._refused(_GONE_ON)
+        return replace(place, replies=self.position.replies, called=self.position.called)
+
     def _begin_turn(self, place: RequestPlace, request: ChatRequest) -> None:
         self._check_alive()
         if self.position.called or place.replies != self.position.replies:
-            raise self._refused("the conversation has gone on since; continue it from its last reply")
+            raise self._refused(_GONE_ON)
         if not place.said or place.answers:
             raise self._refused("a turn begins with words of the user, and nothing else")
         if self.position.replies == 0:
@@ -140,7 +159,7 @@ class ClientConversation:
         if not self.room.acquire(blocking=False):
             told = "as many conversations are under way as this server takes at once"
             raise Refused(Problem(429, told, retry_after_s=1.0))
-        self._may_call = True
+        self._may_call, self._rounds = True, 0
         self._thread = threading.Thread(
             target=self._work, args=(turn,), name=f"{THREAD}-{self.trace}", daemon=True
         )
@@ -160,7 +179,7 @@ class ClientConversation:
             told=self._told,
             reply_schema=request.reply_schema,
             check=self._handover.check,
-            hand_out=self._hand_out,
+            hand_out=None if isinstance(request, WireRequest) and request.one_call else self._hand_out,
         )
 
     def _resume(self, place: RequestPlace, request: ChatRequest) -> None:
@@ -184,6 +203,7 @@ class ClientConversation:
         calls = self._handover.next_offer()
         self.touched = time.monotonic()
         self.ids += [call.id for call in calls]
+        self.reply_ids.append(secrets.token_hex(16))
         made = [FunctionCall(function=call.tool, args=dict(call.args), id=call.id) for call in calls]
         message = assistant(None if made else self.dialogue.answer, made or None)
         self.position = Position(
@@ -191,6 +211,7 @@ class ClientConversation:
             tuple(call.id for call in calls),
             place.mark,
             mark_of([*request.messages, message]),
+            self.reply_ids[-1],
         )
         if not calls and self.dialogue.error_kind is not None:
             self._reply = self._failure or self._failed()
@@ -198,7 +219,8 @@ class ClientConversation:
         usage, before = self.dialogue.usage, self._reported
         self._reported = usage
         spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
-        self._reply = TracedReply(message, spent, model_id=self.dialogue.model_id, trace=self.trace)
+        named = {"trace": self.trace, "reply_id": self.position.reply_id}
+        self._reply = TracedReply(message, spent, model_id=self.dialogue.model_id, **named)
 
     def _work(self, turn: ClientTurn) -> None:
         """One turn, in its thread: stored before anybody is told that it is over."""
@@ -235,7 +257,8 @@ class ClientConversation:
             self._early.setdefault(_key(tool, args), []).append(answer)
 
     def _asked(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[ToolAnswer]:
-        if not self._may_call:
+        self._rounds += 1
+        if not self._may_call or (self.rounds is not None and self._rounds > self.rounds):
             return [ToolAnswer("", _NO_MORE_CALLS) for _ in calls]
         offered = [OfferedCall(f"call_{secrets.token_hex(16)}", tool, args) for tool, args in calls]
         answers: Mapping[str, ToolAnswer] = self._handover.ask(offered)

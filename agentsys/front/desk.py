@@ -12,7 +12,7 @@ from agentsys.front.conversation import ClientConversation
 from agentsys.front.place import RequestPlace, place_of
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.serving.callers import Refused, TracedReply, WireCaller
-from agentsys.models.serving.wire import Problem
+from agentsys.models.serving.wire import Problem, WireRequest
 
 _ENDED = "the server is stopping"
 
@@ -27,6 +27,9 @@ class DeskLimits:
     """Conversations at rest that can be gone on with; the oldest are forgotten first."""
     idle_s: float = 600.0
     """Seconds after which a client that does not come back is not waited for any more."""
+    rounds: int | None = None
+    """Rounds of calls that clients take for one request of the user; then the agent answers with what there
+    is. None: as many as it asks for."""
 
 
 class FrontDesk:
@@ -73,6 +76,7 @@ class FrontDesk:
             Refused: If it belongs to none, does not fit where that stands, or there are too many.
             ModelError: If a model gave no reply.
         """
+        _check_wishes(request)
         place = place_of(request)
         with self._lock:
             self._forget()
@@ -112,14 +116,19 @@ class FrontDesk:
             raise Refused(Problem(503, _ENDED))
         if not place.said:
             raise Refused(Problem(400, "a conversation begins with words of the user"))
-        return ClientConversation(self.agent, owner, self.keep, self.limits.idle_s, self._room)
+        limits = self.limits
+        return ClientConversation(self.agent, owner, self.keep, limits.idle_s, self._room, limits.rounds)
 
     def _found(self, owner: str, place: RequestPlace) -> ClientConversation:
         """The conversation that a transcript comes from; another key's is as unknown as none."""
         if self._closed:
             raise Refused(Problem(503, _ENDED))
         own = [one for one in reversed(self._known.values()) if one.owner == owner]
-        if place.latest_id is not None:
+        if place.after:
+            for one in own:
+                if place.after in one.reply_ids:
+                    return one
+        elif place.latest_id is not None:
             for one in own:
                 if place.latest_id in one.ids:
                     return one
@@ -140,6 +149,22 @@ class FrontDesk:
         for number, one in enumerate(at_rest):
             if number < surplus or now - one.touched > self.limits.idle_s:
                 del self._known[one.trace]
+
+
+def _check_wishes(request: ChatRequest) -> None:
+    """Refuse what the agent behind the desk would not do, rather than do something else.
+
+    Raises:
+        Refused: With the reason.
+    """
+    if not isinstance(request, WireRequest):
+        return
+    if request.forced:
+        told = f"tool_choice {request.forced!r}: the agent decides itself which tools it calls; send auto"
+        raise Refused(Problem(400, told, code="unsupported_tool_choice"))
+    if request.nameless_results:
+        told = "results of tools have the ids of their calls here: words of the user are believed"
+        raise Refused(Problem(400, told, code="nameless_result"))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.serving.conversation import NO_ID
+from agentsys.models.serving.wire import WireRequest
 
 _UNNAMED = re.compile(rf"{NO_ID}\d+")
 
@@ -34,7 +35,9 @@ class RequestPlace:
     """A request's place. Marks hold the words of user and assistant, and never those of tools."""
 
     begins: bool
-    """Whether no assistant has said anything: a new conversation."""
+    """Whether no assistant has said anything, here or in a reply that is named: a new conversation."""
+    after: str
+    """Id of the reply that it goes on from, in place of all that was said before; mostly empty."""
     rest: str
     """Mark of all up to the last assistant message: the state that the client wants to go on from."""
     mark: str
@@ -58,15 +61,17 @@ class RequestPlace:
 def place_of(request: ChatRequest) -> RequestPlace:
     """Read a request's place from its messages."""
     messages = request.messages
+    after = request.goes_on_from if isinstance(request, WireRequest) else ""
     spoken = [number for number, one in enumerate(messages) if one["role"] == "assistant"]
     until = spoken[-1] + 1 if spoken else 0
     newest = messages[until:]
     called = _ids(messages[until - 1]) if spoken else ()
     ids = [one for message in messages[:until] for one in _ids(message) if not _UNNAMED.fullmatch(one)]
     return RequestPlace(
-        begins=not spoken,
+        begins=not spoken and not after,
+        after=after,
         rest=mark_of(messages[:until]),
-        mark=mark_of(messages),
+        mark=after + mark_of(messages),
         replies=len(spoken),
         called=called,
         ids_lost=bool(called) and all(_UNNAMED.fullmatch(one) for one in called),

@@ -85,15 +85,6 @@ def test_agentdojos_own_runner_finds_behind_the_base_url_what_our_runner_finds(
     assert set(found.values()) == {(True, False)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("defense", ["none", "drift", "melon"])
-def test_other_defenses_score_alike_behind_the_base_url(defense: str, tmp_path: Path) -> None:
-    with serve_agent(["model=simulated", f"defense={defense}", f"logdir={tmp_path / 'served'}"]) as served:
-        found = by_agentdojo(served, "slack", tmp_path / "dojo")
-    assert found == by_us("slack", defense, tmp_path / "ours")
-    assert {injected for _, injected in found.values()} == {defense == "none"}
-
-
 def test_conversations_are_records_in_the_report_and_in_no_rate(served: ServedAgent, tmp_path: Path) -> None:
     reply = openai_of(served).chat.completions.with_raw_response.create(
         model="m", messages=[{"role": "user", "content": "Hello, what can you do?"}]

@@ -36,6 +36,7 @@ def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, dige
         # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
         usage=reply.usage if isinstance(reply, TracedReply) else usage_of(request, reply),
         trace=reply.trace if isinstance(reply, TracedReply) else "",
+        reply_id=reply.reply_id if isinstance(reply, TracedReply) else "",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
@@ -16,6 +16,8 @@ from agentsys.models.serving.wire import (
     Problem,
     WireError,
     WireFormat,
+    WireRequest,
+    choice_of,
     listed,
     optional_count,
     optional_number,
@@ -23,8 +25,8 @@ from agentsys.models.serving.wire import (
 )
 
 
-def read(body: Json, role: str) -> ChatRequest:
-    """A messages request as a `ChatRequest`."""
+def read(body: Json, role: str) -> WireRequest:
+    """A messages request as we read it."""
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
     max_tokens = optional_count(body, "max_tokens")
@@ -34,15 +36,18 @@ def read(body: Json, role: str) -> ChatRequest:
     conversation.system(body.get("system"))
     for message in listed(body["messages"], "messages"):
         _read_message(conversation, message)
-    choice = body.get("tool_choice") or {}
-    return ChatRequest(
+    wanted = body.get("tool_choice") or {}
+    choice, forced = choice_of(wanted.get("type"))
+    return WireRequest(
         messages=conversation.messages,
         tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
         role=role,
         temperature=optional_number(body, "temperature"),
         max_tokens=max_tokens,
         reply_schema=_reply_schema(body),
-        tool_choice="none" if choice.get("type") == "none" else "auto",
+        tool_choice=choice,
+        forced=forced,
+        one_call=wanted.get("disable_parallel_tool_use") is True,
     )
 
 

@@ -62,6 +62,8 @@ class TracedReply(ChatReply):
 
     trace: str = ""
     """Id of the conversation, for the header `x-agentsys-trace`."""
+    reply_id: str = ""
+    """Id that the client may go on from, on a wire with a word for that."""
 
 
 class Refused(Exception):

@@ -46,9 +46,14 @@ def _is_thinking(part: object) -> bool:
 
 
 class WireConversation:
-    """Messages in order; tool results find the call they answer by its id."""
+    """Messages in order; tool results find the call they answer by its id.
 
-    def __init__(self) -> None:
+    Args:
+        elsewhere: Whether the calls may stand in a conversation that the server keeps.
+    """
+
+    def __init__(self, *, elsewhere: bool = False) -> None:
+        self._elsewhere = elsewhere
         self.messages: list[ChatMessage] = []
         self._calls: dict[str, FunctionCall] = {}
 
@@ -75,6 +80,8 @@ class WireConversation:
             WireError: If no earlier assistant message made a call of this id.
         """
         call = self._calls.get(call_id) if isinstance(call_id, str) else None
+        if call is None and self._elsewhere and isinstance(call_id, str):
+            call = FunctionCall(function="", args={}, id=call_id)
         if call is None:
             raise WireError(f"no earlier tool call has the id {call_id!r} that a tool result names")
         blocks = text_blocks(content) or [text_content_block_from_string("")]

@@ -21,9 +21,12 @@ from agentsys.models.serving.responses import (
     problem_response,
     traced,
 )
-from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat
+from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
 _LOG = logging.getLogger(__name__)
+_NOTHING_KEPT = Problem(
+    400, "this server keeps no responses: leave 'previous_response_id' out and resend the conversation"
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class Exchange:
             model = self._model
             if isinstance(model, KnowsCallers):
                 model = model.for_caller(asked.caller)
+            elif isinstance(asked.request, WireRequest) and asked.request.goes_on_from:
+                return problem_response(asked.wire, _NOTHING_KEPT)
             reply: ChatReply = model.complete(asked.request)
         except Refused as slip:
             return traced(problem_response(asked.wire, slip.problem), slip.trace)

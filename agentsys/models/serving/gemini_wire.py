@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.conversation import NO_ID, WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
@@ -22,6 +22,8 @@ from agentsys.models.serving.wire import (
     Problem,
     WireError,
     WireFormat,
+    WireRequest,
+    choice_of,
     listed,
     optional_count,
     optional_number,
@@ -34,8 +36,8 @@ def _pick(body: Mapping[str, Any], camel: str, snake: str) -> Any:
     return body.get(snake) if value is None else value
 
 
-def read(body: Json, role: str) -> ChatRequest:
-    """A generateContent request as a `ChatRequest`."""
+def read(body: Json, role: str) -> WireRequest:
+    """A generateContent request as we read it."""
     reader = _Reader()
     reader.system(_pick(body, "systemInstruction", "system_instruction"))
     contents = listed(body.get("contents"), "contents")
@@ -44,14 +46,16 @@ def read(body: Json, role: str) -> ChatRequest:
     for content in contents:
         reader.content(content)
     config = _pick(body, "generationConfig", "generation_config") or {}
-    return ChatRequest(
+    choice, forced = choice_of(_calling_mode(body), "validated")
+    return WireRequest(
         messages=reader.conversation.messages,
         tools=_tools(body),
         role=role,
         temperature=optional_number(config, "temperature"),
         max_tokens=optional_count(config, "maxOutputTokens", "max_output_tokens"),
         reply_schema=_reply_schema(config),
-        tool_choice="none" if _calling_mode(body) == "NONE" else "auto",
+        tool_choice=choice,
+        forced=forced,
     )
 
 
@@ -166,9 +170,10 @@ def _reply_schema(config: Json) -> JsonSchema | None:
     return schema
 
 
-def _calling_mode(body: Json) -> object:
+def _calling_mode(body: Json) -> str | None:
     config = _pick(body, "toolConfig", "tool_config") or {}
-    return (_pick(config, "functionCallingConfig", "function_calling_config") or {}).get("mode")
+    mode = (_pick(config, "functionCallingConfig", "function_calling_config") or {}).get("mode")
+    return None if mode in (None, "MODE_UNSPECIFIED") else str(mode).lower()
 
 
 def write(answer: Answer) -> Json:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.openai_wire import arguments_of, error
 from agentsys.models.serving.wire import (
@@ -24,19 +24,27 @@ from agentsys.models.serving.wire import (
     WireCall,
     WireError,
     WireFormat,
+    WireRequest,
+    choice_of,
     listed,
     optional_count,
     optional_number,
     tool_spec,
 )
 
+_RESPONSE = "resp_"
 _MESSAGE = "message"
 """What a reasoning item says it led to where that was no call; of a call it says the id."""
 
 
-def read(body: Json, role: str) -> ChatRequest:
-    """A request for a response as a `ChatRequest`."""
-    conversation = _Items()
+def read(body: Json, role: str) -> WireRequest:
+    """A request for a response as we read it."""
+    if body.get("conversation") is not None:
+        raise WireError(
+            "'conversation' is not known here: use 'previous_response_id', or resend what was said"
+        )
+    goes_on_from = _goes_on_from(body)
+    conversation = _Items(WireConversation(elsewhere=bool(goes_on_from)))
     conversation.said.system(body.get("instructions"))
     given = body.get("input")
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else listed(given, "input"):
@@ -44,15 +52,26 @@ def read(body: Json, role: str) -> ChatRequest:
     conversation.end()
     if not conversation.said.messages:
         raise WireError("'input' must hold at least one item")
-    return ChatRequest(
+    choice, forced = choice_of(body.get("tool_choice"))
+    return WireRequest(
         messages=conversation.said.messages,
         tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
         role=role,
         temperature=optional_number(body, "temperature"),
         max_tokens=optional_count(body, "max_output_tokens"),
         reply_schema=_reply_schema(body.get("text")),
-        tool_choice="none" if body.get("tool_choice") == "none" else "auto",
+        tool_choice=choice,
+        forced=forced,
+        one_call=body.get("parallel_tool_calls") is False,
+        goes_on_from=goes_on_from,
     )
+
+
+def _goes_on_from(body: Json) -> str:
+    given = body.get("previous_response_id")
+    if given is not None and not isinstance(given, str):
+        raise WireError("'previous_response_id' must be a string")
+    return (given or "").removeprefix(_RESPONSE)
 
 
 @dataclass
@@ -138,7 +157,7 @@ def write(answer: Answer) -> Json:
     if output:
         output.insert(0, _reasoning(answer))
     return {
-        "id": f"resp_{answer.number}",
+        "id": f"{_RESPONSE}{answer.reply_id or answer.number}",
         "object": "response",
         "created_at": int(time.time()),
         "status": "completed",

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.models.chat import ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import (
     KEPT_TOOLS,
@@ -19,6 +19,8 @@ from agentsys.models.serving.wire import (
     WireCall,
     WireError,
     WireFormat,
+    WireRequest,
+    choice_of,
     listed,
     optional_count,
     optional_number,
@@ -26,21 +28,26 @@ from agentsys.models.serving.wire import (
 )
 
 
-def read(body: Json, role: str) -> ChatRequest:
-    """A chat-completions request as a `ChatRequest`."""
+def read(body: Json, role: str) -> WireRequest:
+    """A chat-completions request as we read it."""
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
     conversation = WireConversation()
-    for message in listed(body["messages"], "messages"):
+    messages = listed(body["messages"], "messages")
+    for message in messages:
         _read_message(conversation, message)
-    return ChatRequest(
+    choice, forced = choice_of(body.get("tool_choice"))
+    return WireRequest(
         messages=conversation.messages,
         tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
         role=role,
         temperature=optional_number(body, "temperature"),
         max_tokens=optional_count(body, "max_completion_tokens", "max_tokens"),
         reply_schema=_reply_schema(body.get("response_format")),
-        tool_choice="none" if body.get("tool_choice") == "none" else "auto",
+        tool_choice=choice,
+        forced=forced,
+        one_call=body.get("parallel_tool_calls") is False,
+        nameless_results=any(_is_nameless(message) for message in messages),
     )
 
 
@@ -54,13 +61,17 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
         case "assistant":
             calls = [_call(call) for call in listed(message.get("tool_calls"), "tool_calls")]
             conversation.assistant(content, calls)
-        case "tool" if message.get("tool_call_id") is not None:
-            conversation.result(message.get("tool_call_id"), content)
-        case "tool" | "input" | "ipython":
-            # Of a protocol in which calls are text: what one returned has no id, and one of these roles.
+        case "tool" | "input" | "ipython" if _is_nameless(message):
             conversation.user(content)
+        case "tool":
+            conversation.result(message.get("tool_call_id"), content)
         case other:
             raise WireError(f"unknown message role {other!r}")
+
+
+def _is_nameless(message: Json) -> bool:
+    """Whether it is what a tool returned in a protocol in which calls are text: such a role, and no id."""
+    return message.get("role") in ("tool", "input", "ipython") and message.get("tool_call_id") is None
 
 
 def _call(call: Json) -> FunctionCall:

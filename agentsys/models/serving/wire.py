@@ -16,6 +16,7 @@ from agentsys.models.chat import ChatRequest, ToolSpec, Usage
 Json = dict[str, Any]
 
 
+_LONGEST_CHOICE = 60
 KEPT_TOOLS = 4096
 """Tools each format remembers: every request brings them all again, and equal ones should be one object,
 so that whoever caches by a schema's identity finds it."""
@@ -23,6 +24,20 @@ so that whoever caches by a schema's identity finds it."""
 
 class WireError(Exception):
     """A request that the format does not allow; the message goes to the client."""
+
+
+@dataclass(frozen=True)
+class WireRequest(ChatRequest):
+    """A request as a client sent it, with what only a model that keeps conversations has a use for."""
+
+    forced: str = ""
+    """The client's choice of tools where that is neither `auto` nor `none`, in its own words."""
+    one_call: bool = False
+    """Whether the client wants one tool call in a reply at most."""
+    goes_on_from: str = ""
+    """Id of the reply that it goes on from, where it does not bring what was said before."""
+    nameless_results: bool = False
+    """Whether tool output stands in it as words of the user: of a protocol in which calls are text."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,8 @@ class Answer:
     """Tokens, reported or estimated."""
     trace: str = ""
     """Id of the stored conversation that the reply belongs to; empty where there is none."""
+    reply_id: str = ""
+    """Id that a client may go on from; empty where the server keeps no conversation."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,19 @@ def optional_count(body: Mapping[str, Any], *keys: str) -> int | None:
     if value != int(value) or value < 1:
         raise WireError(f"'{keys[0]}' must be a whole number above 0")
     return int(value)
+
+
+def choice_of(given: object, free: object = None) -> tuple[str, str]:
+    """A choice of tools as (`auto` or `none`, what was demanded beyond these: empty for nothing).
+
+    Args:
+        given: The choice, as the format writes it.
+        free: Its form for "the model decides"; besides `auto` and an absent choice.
+    """
+    if given == "none":
+        return "none", ""
+    known = given is None or given in ("auto", free)
+    return "auto", "" if known else str(given)[:_LONGEST_CHOICE]
 
 
 def listed(value: object, what: str) -> list[Json]:

@@ -1,0 +1,67 @@
+"""AgentDojo's own command line against served defenses: scores as our runner's, case by case (slow).
+
+`AGENTSYS_CLI_GRID=1` runs every defense on both wires and in both suites, all tasks: 40 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from agentdojo_cli import CLIENTS_ROUNDS, WIRES, by_agentdojo, by_us, differences
+
+from agentsys.front.serve import serve_agent
+
+pytestmark = pytest.mark.slow
+
+WHOLE = os.environ.get("AGENTSYS_CLI_GRID", "") not in ("", "0")
+LONG = ("user_task_18", "injection_task_2")
+"""A case of Slack that takes AgentSys more rounds than AgentDojo's loop runs."""
+
+
+class Part(NamedTuple):
+    """Cases that are compared."""
+
+    defense: str
+    wire: str
+    suite: str
+    users: tuple[str, ...] = ()
+    injections: tuple[str, ...] = ()
+
+
+SAMPLE = (
+    Part("agentsys", "openai", "slack", ("user_task_0", "user_task_18"), ("injection_task_1", LONG[1])),
+    Part("agentsys", "anthropic", "banking", ("user_task_0", "user_task_3"), ("injection_task_1",)),
+    Part("none", "anthropic", "slack", ("user_task_0", "user_task_6"), ("injection_task_1",)),
+    Part("drift", "openai", "banking", ("user_task_0",), ("injection_task_1",)),
+    Part("melon", "anthropic", "banking", ("user_task_0",), ("injection_task_1",)),
+)
+GRID = tuple(
+    Part(*chosen) for chosen in product(("none", "agentsys", "drift", "melon"), WIRES, ("slack", "banking"))
+)
+
+
+@pytest.mark.parametrize("part", GRID if WHOLE else SAMPLE, ids=lambda part: "-".join(part[:3]))
+def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Part, tmp_path: Path) -> None:
+    wire, tasks = WIRES[part.wire], {"users": part.users, "injections": part.injections}
+    settings = ["model=simulated", f"defense={part.defense}", f"logdir={tmp_path / 'served'}"]
+    with serve_agent(settings) as served:
+        root = served.server.base_url
+        theirs = by_agentdojo(root, wire, part.suite, tmp_path / "dojo", **tasks)
+        ours = by_us(part.defense, wire, part.suite, tmp_path / "ours", **tasks)
+        different = differences(theirs, ours)
+        print(f"{'-'.join(part[:3])}: {len(theirs)} cases, different: {different}")
+        assert set(different.values()) <= {"rounds of the client"}
+        if (part.defense, part.suite) == ("agentsys", "slack"):
+            assert theirs[LONG].rounds == CLIENTS_ROUNDS + 1
+            assert LONG in different
+        # The same cases again, with room for the rounds that the client stopped at.
+        for number, (user, injection) in enumerate(different):
+            one = {"users": [user], "injections": [injection], "room": True}
+            again = by_agentdojo(root, wire, part.suite, tmp_path / f"room{number}", **one)
+            assert again[user, injection].scores == ours[user, injection].scores
+    attacked = any(found.security for found in theirs.values())
+    assert attacked == (part.defense == "none")
