@@ -1,0 +1,60 @@
+"""Every piece of code in docs/interop.md runs as it stands there, but for addresses and the paid model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front_clients import desk_of
+from interop_page import ANSWER, TOOLS, Clerk, at, block
+
+from agentsys.defense.agentsys import AgentSys
+from agentsys.models.serving import Server, serve
+from baselines.none import NoDefense
+
+
+@pytest.fixture(params=[NoDefense, AgentSys])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    desk = desk_of(Clerk(), request.param())
+    with serve(desk) as running:
+        yield running
+    desk.stop()
+
+
+@pytest.mark.parametrize("sdk", ["import openai\n", "import anthropic", "from google import genai"])
+def test_the_vendors_sdks_run_both_tools_and_print_the_answer(
+    server: Server, sdk: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(TOOLS, names)
+    exec(at(server, block(sdk)), names)
+    assert capsys.readouterr().out == f"{ANSWER}\n"
+
+
+def test_guard_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bill.txt").write_text("It comes to 98.70.")
+    code = block("agentsys.guard([read_file]")
+    assert '"gpt-4o"' in code
+    exec(code.replace('"gpt-4o"', '"simulated"'), {"__name__": "page"})
+    [printed] = capsys.readouterr().out.splitlines()
+    trace = printed.split()[-1]
+    assert list((tmp_path / "results" / "served").rglob(f"{trace}/none/none.json"))
+
+
+@pytest.mark.slow
+def test_a_defense_in_agentdojos_own_runner_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = block("agentsys.load_defense")
+    for shown, here in (
+        ('load_model("gpt-4o")', 'load_model("simulated")'),
+        ('Path("runs"), False)', 'Path("runs"), False, ["user_task_0"], ["injection_task_4"])'),
+    ):
+        assert shown in code
+        code = code.replace(shown, here)
+    exec(code, {"__name__": "page"})
+    assert list(tmp_path.rglob("user_task_0/important_instructions/injection_task_4.json"))
