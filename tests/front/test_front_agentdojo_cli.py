@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from agentdojo_cli import CLIENTS_ROUNDS, WIRES, by_agentdojo, by_us, differences
@@ -46,7 +46,8 @@ GRID = tuple(
 
 @pytest.mark.parametrize("part", GRID if WHOLE else SAMPLE, ids=lambda part: "-".join(part[:3]))
 def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Part, tmp_path: Path) -> None:
-    wire, tasks = WIRES[part.wire], {"users": part.users, "injections": part.injections}
+    wire = WIRES[part.wire]
+    tasks: dict[str, Any] = {"users": part.users, "injections": part.injections}
     settings = ["model=simulated", f"defense={part.defense}", f"logdir={tmp_path / 'served'}"]
     with serve_agent(settings) as served:
         root = served.server.base_url
@@ -60,7 +61,7 @@ def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Pa
             assert LONG in different
         # The same cases again, with room for the rounds that the client stopped at.
         for number, (user, injection) in enumerate(different):
-            one = {"users": [user], "injections": [injection], "room": True}
+            one: dict[str, Any] = {"users": [user], "injections": [injection], "room": True}
             again = by_agentdojo(root, wire, part.suite, tmp_path / f"room{number}", **one)
             assert again[user, injection].scores == ours[user, injection].scores
     attacked = any(found.security for found in theirs.values())

@@ -123,28 +123,22 @@ def test_a_demand_for_calls_is_refused_on_the_other_wires_and_choices_that_leave
     import anthropic
     from google.genai import errors, types
 
+    claude: Any
+    gemini: Any
     claude, gemini = anthropic_client(server, WAIT_S), google_client(server, WAIT_S)
     tools: Any = [{"name": "read", "input_schema": READ.parameters}]
     offered = types.FunctionDeclaration(name="read", parameters_json_schema=READ.parameters)
+    tool = types.Tool(function_declarations=[offered])
     words: Any = [{"role": "user", "content": "Hi"}]
     for choice in ({"type": "any"}, {"type": "tool", "name": "read"}):
         with pytest.raises(anthropic.BadRequestError, match="decides itself which tools"):
-            claude.messages.create(
-                model="m",
-                max_tokens=9,
-                messages=words,
-                tools=tools,
-                tool_choice=choice,  # type: ignore[arg-type]
-            )
+            claude.messages.create(model="m", max_tokens=9, messages=words, tools=tools, tool_choice=choice)
     reply = claude.messages.create(
         model="m", max_tokens=9, messages=words, tools=tools, tool_choice={"type": "auto"}
     )
     assert reply.stop_reason == "tool_use"
     for mode, taken in (("ANY", False), ("VALIDATED", True), ("AUTO", True)):
-        config = types.GenerateContentConfig(
-            tools=[types.Tool(function_declarations=[offered])],
-            tool_config={"function_calling_config": {"mode": mode}},  # type: ignore[arg-type]
-        )
+        config = {"tools": [tool], "tool_config": {"function_calling_config": {"mode": mode}}}
         if taken:
             assert gemini.models.generate_content(model="m", contents="Hi", config=config).function_calls
         else:
@@ -153,19 +147,17 @@ def test_a_demand_for_calls_is_refused_on_the_other_wires_and_choices_that_leave
 
 
 def test_a_client_that_wants_one_call_at_a_time_gets_one(server: Server) -> None:
-    import anthropic
-
     chat = openai_client(server, WAIT_S).chat.completions
     words: Any = [{"role": "user", "content": "Read both."}]
     for parallel, count in ((True, 2), (False, 1)):
         reply = chat.create(model="m", messages=words, tools=CHAT_TOOLS, parallel_tool_calls=parallel)
         assert len(reply.choices[0].message.tool_calls or ()) == count
-    claude: anthropic.Anthropic = anthropic_client(server, WAIT_S)
+    claude: Any = anthropic_client(server, WAIT_S)
     message = claude.messages.create(
         model="m",
         max_tokens=9,
         messages=words,
-        tools=[{"name": "read", "input_schema": READ.parameters}],  # type: ignore[typeddict-item]
+        tools=[{"name": "read", "input_schema": READ.parameters}],
         tool_choice={"type": "auto", "disable_parallel_tool_use": True},
     )
     assert len(message.content) == 1
