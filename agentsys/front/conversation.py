@@ -29,6 +29,7 @@ THREAD = "conversation"
 """Beginning of the names of conversations' threads."""
 _GONE_ON = "the conversation has gone on since; continue it from its last reply"
 _NO_MORE_CALLS = "The client takes no further tool calls; answer with what there is."
+_NOT_OFFERED = "The client does not offer this tool any more."
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ClientConversation:
         self._reply: TracedReply | ModelError | Refused | None = None
         self._failure: ModelError | None = None
         self._reported = Usage()
-        self._may_call = True
+        self._offered: frozenset[str] = frozenset()
         self._rounds = 0
         self._early: dict[str, list[ToolAnswer]] = {}
 
@@ -159,7 +160,7 @@ class ClientConversation:
         if not self.room.acquire(blocking=False):
             told = "as many conversations are under way as this server takes at once"
             raise Refused(Problem(429, told, retry_after_s=1.0))
-        self._may_call, self._rounds = True, 0
+        self._offered, self._rounds = offered_by(request), 0
         self._thread = threading.Thread(
             target=self._work, args=(turn,), name=f"{THREAD}-{self.trace}", daemon=True
         )
@@ -193,7 +194,7 @@ class ClientConversation:
         answers = {ids.get(one, ""): answer for one, answer in place.answers}
         if set(answers) != set(waiting) or len(place.answers) != len(waiting):
             raise self._refused("each of the calls that wait takes one result, all in one request")
-        self._may_call = request.tool_choice != "none"
+        self._offered = offered_by(request)
         if not self._handover.answer(answers):
             raise self._gone()
         self._wait(place, request)
@@ -219,8 +220,13 @@ class ClientConversation:
         usage, before = self.dialogue.usage, self._reported
         self._reported = usage
         spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
-        named = {"trace": self.trace, "reply_id": self.position.reply_id}
-        self._reply = TracedReply(message, spent, model_id=self.dialogue.model_id, **named)
+        self._reply = TracedReply(
+            message,
+            spent,
+            model_id=self.dialogue.model_id,
+            trace=self.trace,
+            reply_id=self.position.reply_id,
+        )
 
     def _work(self, turn: ClientTurn) -> None:
         """One turn, in its thread: stored before anybody is told that it is over."""
@@ -258,11 +264,12 @@ class ClientConversation:
 
     def _asked(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[ToolAnswer]:
         self._rounds += 1
-        if not self._may_call or (self.rounds is not None and self._rounds > self.rounds):
+        if not self._offered or (self.rounds is not None and self._rounds > self.rounds):
             return [ToolAnswer("", _NO_MORE_CALLS) for _ in calls]
-        offered = [OfferedCall(f"call_{secrets.token_hex(16)}", tool, args) for tool, args in calls]
-        answers: Mapping[str, ToolAnswer] = self._handover.ask(offered)
-        return [answers[call.id] for call in offered]
+        made = [OfferedCall(f"call_{secrets.token_hex(16)}", tool, args) for tool, args in calls]
+        taken = [call for call in made if call.tool in self._offered]
+        answers: Mapping[str, ToolAnswer] = self._handover.ask(taken) if taken else {}
+        return [answers.get(call.id, ToolAnswer("", _NOT_OFFERED)) for call in made]
 
     def _check_alive(self) -> None:
         if self.dialogue.error_kind is not None:
@@ -284,6 +291,11 @@ class ClientConversation:
 
     def _refused(self, why: str) -> Refused:
         return Refused(Problem(400, why, code="out_of_place"), self.trace)
+
+
+def offered_by(request: ChatRequest) -> frozenset[str]:
+    """The tools that a request lets the agent call."""
+    return frozenset(() if request.tool_choice == "none" else (tool.name for tool in request.tools))
 
 
 def _key(tool: str, args: Mapping[str, Any]) -> str:

@@ -180,6 +180,23 @@ def test_a_desk_asked_without_a_wire_takes_no_offence_at_plain_requests() -> Non
         desk.answer("me", WireRequest([user("Hi.")], [READ, SEND], forced="required"))
 
 
+def test_tools_that_a_client_leaves_out_beside_results_are_called_no_more() -> None:
+    send = calls(("send", {"to": "a", "text": "b"}))
+    read = calls(("read", {"page": "1"}))
+    model = Scripted(read, send, read, send, says("Read, and not sent."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    client.say("Read, then send.")
+    client.run_calls()
+    client.specs = [READ]
+    [call] = client.send().message["tool_calls"] or []
+    assert call.function == "read"
+    assert "not offer this tool" in str(model.asked[2].messages[-1]["error"])  # type: ignore[typeddict-item]
+    client.run_calls()
+    client.specs = []
+    assert text_of(client.send().message) == "Read, and not sent."
+    assert "no further tool calls" in str(model.asked[-1].messages[-1]["error"])  # type: ignore[typeddict-item]
+
+
 def test_after_the_clients_rounds_the_agent_answers_with_what_there_is() -> None:
     turns = [calls(("read", {"page": str(number)})) for number in range(4)]
     model = Scripted(*turns, says("As far as I came."), *turns[:1], says("Read."))
