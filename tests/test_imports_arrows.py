@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.contracts",
         "agentsys.abilities",
         "agentsys.benchmarks",
+        "agentsys.attacks",
         "agentsys.runs",
         "agentsys.catalog",
     },

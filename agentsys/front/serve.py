@@ -11,12 +11,44 @@ from agentsys.errors import ConfigError
 from agentsys.front.agent import DefendedAgent
 from agentsys.front.desk import DeskLimits, FrontDesk
 from agentsys.front.stored_dialogue import keeper
+from agentsys.front.target import AttackTarget
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.serving import Server, serve
+from agentsys.models.serving.callers import WireCaller
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.compose import compose
 from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class FrontDoor:
+    """Answers names of cases as a target of attacks, and every other name in conversations."""
+
+    desk: FrontDesk
+    target: AttackTarget
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        return self.desk.name
+
+    def for_caller(self, caller: WireCaller) -> ChatModel:
+        """The agent, or a case, as one caller sees it.
+
+        Raises:
+            Refused: If the caller asks for a case that there is not.
+        """
+        return (self.target if self.target.means(caller.model) else self.desk).for_caller(caller)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer a request of nobody in particular, in a conversation."""
+        return self.desk.complete(request)
+
+    def listed(self, under: str) -> Sequence[str]:
+        """The agent and a case of every suite, or the cases under a suite's name."""
+        return [*([] if under else [self.name]), *self.target.listed(under)]
 
 
 @dataclass(frozen=True)
@@ -25,6 +57,7 @@ class ServedAgent:
 
     server: Server
     desk: FrontDesk
+    target: AttackTarget
     cell: Cell
     folder: Path
     """The log folder that conversations are stored in."""
@@ -33,6 +66,7 @@ class ServedAgent:
         """End every conversation, wait for their threads, and stop listening."""
         self.desk.stop()
         self.server.stop()
+        self.target.stop()
 
     def __enter__(self) -> ServedAgent:
         return self
@@ -93,6 +127,12 @@ def serve_agent(
         ConfigError: If something cannot be built, used or listened on.
     """
     agent, cell, store = built_agent(overrides, config_dirs)
-    labels = cell.settings.labels
+    labels, limits = cell.settings.labels, limits or DeskLimits()
     desk = FrontDesk(agent, f"{labels['model']}+{labels['defense']}", keeper(store, cell), limits)
-    return ServedAgent(serve(desk, host=host, port=port, tokens=tokens), desk, cell, store.root)
+    target = AttackTarget(cell, store, limits.at_once)
+    try:
+        server = serve(FrontDoor(desk, target), host=host, port=port, tokens=tokens)
+    except ConfigError:
+        target.stop()
+        raise
+    return ServedAgent(server, desk, target, cell, store.root)

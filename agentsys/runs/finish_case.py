@@ -8,7 +8,7 @@ from typing import Any
 
 from agentsys.attacks.attacker import ROLES
 from agentsys.attacks.search_options import PER_CASE
-from agentsys.records.schema import CaseRecord
+from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import (
@@ -90,7 +90,7 @@ def _searched(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
     run.search = found[0].facts
     stored = _own_attempt(job, store, found[0])
     if stored is not None:
-        return FinishedJob(_final(stored, found[0]), stored.fields)
+        return FinishedJob(final_record(stored, found[0].facts), stored.fields)
     guarded(run, lambda: _play(run, found[0]))
     return _of_run(run)
 
@@ -114,16 +114,17 @@ def _own_attempt(job: Job, store: Store, found: Found) -> StoredAttempt | None:
     return stored_attempt(store, job, found.attempt)
 
 
-def _final(stored: StoredAttempt, found: Found) -> CaseRecord:
-    """The attempt's record as the case's own. What the attacker cost stays with the attempts.
+def final_record(stored: StoredAttempt, facts: SearchFacts) -> CaseRecord:
+    """An attempt's record as the case's own, with what its search came to.
 
-    So a case costs what its agent did, whichever way its text was found.
+    What the attacker cost stays with the attempts: so a case costs what its agent did, whichever
+    way its text was found.
     """
     record = stored.record
     return record.model_copy(
         update={
             "attempt": None,
-            "search": found.facts,
+            "search": facts,
             "usage": {role: usage for role, usage in record.usage.items() if role not in ROLES},
             "spans": [span for span in record.spans if span.kind not in ROLES],
         }

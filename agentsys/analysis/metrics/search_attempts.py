@@ -145,8 +145,8 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
             f" {len(skipped)} files could not be used, the first being {skipped[0].path}." if skipped else ""
         )
         raise ConfigError(
-            f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap:"
-            " agentsys budget DIR"
+            f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap,"
+            " or of a served target: agentsys budget DIR"
         )
     return StoredSearches(tuple(found.values()), tuple(skipped), repeated)
 
@@ -206,10 +206,12 @@ def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, on: Case, *,
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
     none = final.fault if final is not None else None
     gaps = lost or facts[-1].number != len(facts)
-    # A query that was cut short is no error: the search was interrupted in it.
-    failed = attempts[-1].status == "error" and attempts[-1].error_kind != UNFINISHED
+    # A query that was cut short is no error: the search was interrupted in it. Where several are made at once
+    # (a client's), it need not be the last one that failed.
+    open_ = [block for block in attempts if block.status == "error"]
+    failed = any(block.error_kind != UNFINISHED for block in open_)
     broken = found is None and (gaps or failed)
-    over = final is not None and attempts[-1].status == "ok"
+    over = final is not None and not open_
     return Search(
         case=on,
         simulated=any(is_simulated(block) for block in attempts),

@@ -56,6 +56,23 @@ class KnowsCallers(ChatModel, Protocol):
         ...
 
 
+@runtime_checkable
+class ListsModels(Protocol):
+    """What stands behind a server where it answers to several names."""
+
+    def listed(self, under: str) -> Sequence[str]:
+        """Names of models for GET /v1/models.
+
+        Args:
+            under: The path behind it: a name, or the beginning of names up to a `/`; `""` for those that a
+                client is shown first.
+
+        Returns:
+            None of them where there is nothing under that path.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class TracedReply(ChatReply):
     """A reply that belongs to a stored conversation."""

@@ -9,7 +9,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +23,7 @@ from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
 from agentsys.models.serving.batch_desk import BatchDesk
 from agentsys.models.serving.batch_routes import BatchRoutes
-from agentsys.models.serving.callers import Doorkeeper, KnowsCallers, WireCaller, owner_of
+from agentsys.models.serving.callers import Doorkeeper, KnowsCallers, ListsModels, WireCaller, owner_of
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.gemini_wire import GEMINI, GEMINI_STREAMED
@@ -35,7 +35,7 @@ from agentsys.models.serving.wire import Problem, WireFormat
 _LOG = logging.getLogger(__name__)
 
 MODELS_PATH = "/v1/models"
-"""GET lists the one model, in OpenAI's format."""
+"""GET lists the models, in OpenAI's format; of several names, a path below it those that begin with it."""
 MAX_BODY = 64 * 2**20
 """Bytes of a request body; more is refused with 413."""
 
@@ -62,8 +62,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(_dialect(self._path(), self.headers), problem.status, problem.message)
         if found := self.server.batches.get(self._path(), owner_of(self.path, self.headers)):
             return self._deliver(found)
-        if self._path() == MODELS_PATH:
-            return self._send(Response(200, orjson.dumps(models(self.server.model_name))))
+        if names := self.server.listed(self._path()):
+            return self._send(Response(200, orjson.dumps(models(names))))
         return self._refuse(_dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
 
     def do_POST(self) -> None:
@@ -196,7 +196,7 @@ class HttpListener(ThreadingHTTPServer):
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.exchange = Exchange(model, plan)
-        self.model_name = model.name
+        self._model = model
         self.latency_s = latency_s
         self.doorkeeper = doorkeeper
         self.hold_s = plan.faults.hold_s
@@ -211,6 +211,15 @@ class HttpListener(ThreadingHTTPServer):
 
     def _desk(self, delay_s: float) -> BatchDesk:
         return BatchDesk(self.exchange, delay_s, self.stopping)
+
+    def listed(self, path: str) -> Sequence[str]:
+        """Names of the models that a GET of this path lists; none where it is not one that does."""
+        below = path.removeprefix(MODELS_PATH)
+        if path != MODELS_PATH and not (below != path and below.startswith("/")):
+            return ()
+        if isinstance(self._model, ListsModels):
+            return self._model.listed(unquote(below[1:]))
+        return () if below else (self._model.name,)
 
     def server_bind(self) -> None:
         """Bind without the base class's reverse look-up of the host's name, which may take seconds."""

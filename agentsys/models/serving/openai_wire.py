@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -145,10 +146,10 @@ def error(problem: Problem) -> Json:
     return {"error": {"message": problem.message, "type": kind, "param": None, "code": code}}
 
 
-def models(name: str) -> Json:
-    """The reply to GET /v1/models: the one model behind this server."""
-    entry = {"id": name, "object": "model", "created": 0, "owned_by": "agentsys"}
-    return {"object": "list", "data": [entry]}
+def models(names: Iterable[str]) -> Json:
+    """The reply to GET /v1/models."""
+    about = {"object": "model", "created": 0, "owned_by": "agentsys"}
+    return {"object": "list", "data": [{"id": name, **about} for name in names]}
 
 
 def stream(completion: Json) -> bytes:

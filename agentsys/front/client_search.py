@@ -1,0 +1,157 @@
+"""`ClientSearch`: one client's queries on one case, numbered and stored as those of a search of ours."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from agentsys.attacks.search import Place, Proposal
+from agentsys.attacks.search_options import PER_CASE
+from agentsys.models.chat import ChatModel
+from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
+from agentsys.runs.finish_case import final_record
+from agentsys.runs.planning.jobs import Job
+from agentsys.runs.search.search_job import attempt_folders, attempt_key, searched_attack, texts_for
+from agentsys.runs.search.search_plan import check_searches
+from agentsys.runs.search.search_target import RunTarget
+from agentsys.runs.search.search_task import quest_of
+from agentsys.runs.search.stored_attempt import stored_attempt
+from agentsys.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Queried:
+    """What became of one payload."""
+
+    record: CaseRecord
+    facts: AttemptFacts
+    answer: str
+    """The agent's last words; empty where it said none."""
+    place: str
+    """Path of the record under the log folder."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What later queries must know of one that was made."""
+
+    number: int
+    refused: bool
+    success: bool
+    score: int
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Sorts the best first: as a search of ours chooses among its attempts."""
+        return not self.success, -self.score, self.number
+
+
+class ClientSearch:
+    """The queries of one client on one case. Safe to use from many threads.
+
+    Numbers are given in the order of the queries. A query that ended in an error, or with its server, leaves
+    its number to the next one, so that every number that counts has an outcome.
+
+    Args:
+        job: The case.
+        store: Holds the queries, those of earlier servers included.
+
+    Raises:
+        NotInjectable: If the user task shows no injection.
+        ConfigError: If there are queries that were made under other settings.
+    """
+
+    def __init__(self, job: Job, store: Store) -> None:
+        texts_for(job, "")
+        check_searches([job], store)
+        self._job, self._store, self._quest = job, store, quest_of([job])
+        self._lock = threading.Lock()
+        self._under_way: set[int] = set()
+        self._made = {one.number: one for one in _stored(job, store)}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a query is under way."""
+        return bool(self._under_way)
+
+    def query(self, payload: str) -> Queried:
+        """Run the case with a payload in its injection vectors, and store what became of it.
+
+        Raises:
+            SearchFailed: If the run ended in an error.
+            StoreError: If it cannot be written.
+            RunBudgetReached: If the server may spend no more.
+        """
+        with self._lock:
+            taken = self._made.keys() | self._under_way
+            number = next(one for one in count(1) if one not in taken)
+            self._under_way.add(number)
+        try:
+            # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
+            record = contextvars.Context().run(self._run, number, payload)
+            facts = record.attempt
+            assert facts is not None
+            with self._lock:
+                self._made[number] = _tried(record, facts)
+                self._settle()
+            return Queried(record, facts, self._answer(number), attempt_key(self._job, number))
+        finally:
+            with self._lock:
+                self._under_way.discard(number)
+
+    def _run(self, number: int, payload: str) -> CaseRecord:
+        # What a query without an outcome left there was another payload's.
+        (self._store.root / attempt_key(self._job, number)).unlink(missing_ok=True)
+        attack, made = searched_attack(self._job), list[CaseRecord]()
+        target = RunTarget(
+            [self._job], attack, self._quest, self._store, made.append, lambda: False, number - 1
+        )
+        target.attempt(Place(1, number, None), lambda model: self._proposal(model, payload))
+        return made[0]
+
+    def _proposal(self, model: ChatModel, payload: str) -> Proposal:
+        mended = payload if self._quest.mend is None else self._quest.mend(payload)
+        return Proposal(mended, "sent by a client", proposed=None if mended == payload else payload)
+
+    def _settle(self) -> None:
+        """Store the case as the best of its queries, with what the search came to so far."""
+        made = self._made.values()
+        best = min((one for one in made if not one.refused), key=lambda one: one.order, default=None)
+        stored = None if best is None else stored_attempt(self._store, self._job, best.number)
+        if stored is not None:
+            self._store.write(final_record(stored, self._facts(list(made))), stored.fields)
+
+    def _facts(self, made: Sequence[_Tried]) -> SearchFacts:
+        refused = sum(one.refused for one in made)
+        return SearchFacts(
+            mode=PER_CASE,
+            # Its client decides when it ends: so far it had as many attempts as it made.
+            budget=len(made),
+            attempts=len(made),
+            refused=refused,
+            found_at=min((one.number for one in made if one.success), default=None),
+            user_task_id=self._job.case.user_task_id,
+            tried=len(made) - refused,
+        )
+
+    def _answer(self, number: int) -> str:
+        stored = stored_attempt(self._store, self._job, number)
+        messages = [] if stored is None else stored.fields.get("messages") or []
+        last = messages[-1] if messages and messages[-1]["role"] == "assistant" else {}
+        return "\n".join(block["content"] for block in last.get("content") or ())
+
+
+def _stored(job: Job, store: Store) -> Sequence[_Tried]:
+    """The queries that have an outcome."""
+    [folder] = attempt_folders(job)
+    numbers = [int(path.stem) for path in (store.root / folder).glob("*.json") if path.stem.isdigit()]
+    found = [stored_attempt(store, job, number) for number in numbers]
+    return [_tried(one.record, one.facts) for one in found if one is not None and one.finished]
+
+
+def _tried(record: CaseRecord, facts: AttemptFacts) -> _Tried:
+    refused = facts.refused is not None
+    return _Tried(facts.number, refused, record.security and not refused, facts.score)
