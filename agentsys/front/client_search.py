@@ -13,7 +13,7 @@ from agentsys.attacks.search_options import PER_CASE
 from agentsys.models.chat import ChatModel
 from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
 from agentsys.runs.finish_case import final_record
-from agentsys.runs.planning.jobs import Job
+from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.search.search_job import attempt_folders, attempt_key, searched_attack, texts_for
 from agentsys.runs.search.search_plan import check_searches
 from agentsys.runs.search.search_target import RunTarget
@@ -66,7 +66,7 @@ class ClientSearch:
 
     def __init__(self, job: Job, store: Store) -> None:
         texts_for(job, "")
-        check_searches([job], store)
+        check_searches(_alone(job), store)
         self._job, self._store, self._quest = job, store, quest_of([job])
         self._lock = threading.Lock()
         self._under_way: set[int] = set()
@@ -142,6 +142,12 @@ class ClientSearch:
         messages = [] if stored is None else stored.fields.get("messages") or []
         last = messages[-1] if messages and messages[-1]["role"] == "assistant" else {}
         return "\n".join(block["content"] for block in last.get("content") or ())
+
+
+def _alone(job: Job) -> Jobs:
+    """A plan of one attacked case."""
+    case = job.case
+    return Jobs([Block(job.cell, case.suite, ((case.user_task_id, case.injection_task_id),), range(1))])
 
 
 def _stored(job: Job, store: Store) -> Sequence[_Tried]:
