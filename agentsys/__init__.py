@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         load_defense,
         load_model,
     )
+    from agentsys.front.mcp_tools import mcp_tools
     from agentsys.records.load import load_runs
     from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 
@@ -39,6 +40,7 @@ __all__ = [
     "load_defense",
     "load_model",
     "load_runs",
+    "mcp_tools",
     "report",
     "results",
     "run",
@@ -46,7 +48,11 @@ __all__ = [
 ]
 
 _GUARDED = ("GuardFailed", "GuardedTools", "GuardedAnswer", "guard", "load_defense", "load_model")
-_ELSEWHERE = {"load_runs": "records.load", **dict.fromkeys(_GUARDED, "front.guarded")}
+_ELSEWHERE = {
+    "load_runs": "records.load",
+    "mcp_tools": "front.mcp_tools",
+    **dict.fromkeys(_GUARDED, "front.guarded"),
+}
 """Public name -> the module it is in, where that is neither `api` nor `shown`."""
 
 __version__ = "0.1.0"

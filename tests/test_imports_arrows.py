@@ -29,7 +29,13 @@ FOUNDATION = {
 PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
-    "agentsys": {"agentsys.api", "agentsys.shown", "agentsys.records.load", "agentsys.front.guarded"},
+    "agentsys": {
+        "agentsys.api",
+        "agentsys.shown",
+        "agentsys.records.load",
+        "agentsys.front.guarded",
+        "agentsys.front.mcp_tools",
+    },
     "agentsys.shown": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
     "agentsys.api": FOUNDATION | {"agentsys.shown", "agentsys.records", "agentsys.analysis", "agentsys.runs"},
     "agentsys.plugins": FOUNDATION

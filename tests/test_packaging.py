@@ -129,7 +129,7 @@ def test_setup_installs_once_and_again_only_after_its_inputs_changed(project: Pa
     os.utime(project / "constraints.txt", (future, future))
     make("setup", cwd=project)
     assert installs(project) == 2
-    wanted = "install -c constraints.txt -e .[dev,docs,litellm,middleware,notebooks,z3]"
+    wanted = "install -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks,z3]"
     assert wanted in (project / "calls").read_text()
 
 

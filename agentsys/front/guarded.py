@@ -76,7 +76,7 @@ class GuardedTools:
 
 
 def guard(
-    tools: Iterable[Callable[..., Any]],
+    tools: Iterable[Callable[..., Any] | Function],
     *,
     model: str = "simulated",
     defense: str = "agentsys",
@@ -84,10 +84,11 @@ def guard(
     settings: Sequence[str] = (),
     logdir: str | os.PathLike[str] = "results/served",
 ) -> GuardedTools:
-    """Put a defense around plain Python functions.
+    """Put a defense around plain Python functions, or around the tools of an MCP session (`mcp_tools`).
 
     Args:
-        tools: Functions with type hints; their docstrings say what they do. Names are the tools' names.
+        tools: Functions with type hints; their docstrings say what they do. Names are the tools' names. Tools
+            that are AgentDojo's `Function`s are taken as they are.
         model: A model, as for a run.
         defense: A defense, as for a run.
         system_message: What the agent is told about itself; empty: nothing.
@@ -97,7 +98,7 @@ def guard(
     Raises:
         ConfigError: If a function cannot be a tool, or model or defense cannot be built here.
     """
-    functions = [python_tool(tool) for tool in tools]
+    functions = [tool if isinstance(tool, Function) else python_tool(tool) for tool in tools]
     chosen = [f"model={model}", f"defense={defense}", *settings, f"logdir={os.fspath(logdir)}"]
     agent, cell, store = built_agent(chosen)
     return GuardedTools(agent, functions, system_message, keeper(store, cell))
