@@ -24,7 +24,8 @@ async def mcp_tools(session: ClientSession) -> list[Function]:
     """The tools that a session's server offers now, to be given to `guard`.
 
     The server runs them; arguments are checked by its own schemas first. Calls go through the event loop that
-    this was awaited in, so a request has to be worked on in another thread: `asyncio.to_thread(agent.ask, ...)`.
+    this was awaited in, so a request has to be worked on in another
+    thread: `asyncio.to_thread(agent.ask, ...)`.
 
     Args:
         session: An initialized `mcp.ClientSession`.

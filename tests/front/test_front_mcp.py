@@ -51,7 +51,7 @@ def test_tools_of_all_pages_are_offered_and_run_by_the_server() -> None:
         assert await asyncio.to_thread(tools["total"].run, account="x") == '{"total":3}'
         with pytest.raises(ToolFailed, match="the disk is gone"):
             await asyncio.to_thread(tools["broken"].run)
-        with pytest.raises(ConfigError, match="asyncio.to_thread"):
+        with pytest.raises(ConfigError, match=r"asyncio\.to_thread"):
             tools["read_file"].run(file_path="a.txt")
 
     with_session(work)
