@@ -1,8 +1,8 @@
-"""Rows <-> Arrow table -> data frame. A column's type follows from its annotation on `CaseRow`."""
+"""Rows <-> Arrow table; table -> data frame. A column's type follows from its annotation on `CaseRow`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from types import SimpleNamespace
@@ -42,6 +42,28 @@ def row_arrays(rows: Sequence[CaseRow | None]) -> list[pa.Array]:
     """
     whole = [_NO_CASE if row is None else row for row in rows]
     return [_array([*map(attrgetter(field.name), whole)], field) for field in ROW_FIELDS]
+
+
+def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
+    """The rows of a table, which share texts and mappings that are equal.
+
+    Args:
+        table: The rows with at least the fields of `ROW_FIELDS`, and no line of nulls.
+        sources: The path of each.
+    """
+    columns = [sources if name == "source" else _values(table.column(name), name) for name in _ANNOTATIONS]
+    return [*map(CaseRow, *columns)]
+
+
+def _values(column: pa.ChunkedArray, name: str) -> Iterable[Any]:
+    """A column as Python's values, each different text made, or parsed, once."""
+    if not pa.types.is_string(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    coded = column.combine_chunks().dictionary_encode()
+    texts: list[str | None] = [*coded.dictionary.to_pylist(), None]
+    made = _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts
+    return map(made.__getitem__, coded.indices.fill_null(len(texts) - 1).to_pylist())
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:

@@ -6,6 +6,7 @@ The one place where meaning is read out of a name: AgentDojo's form has no field
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 NO_DEFENSE = "none"
@@ -66,6 +67,7 @@ def victim_of(name: str) -> PublishedName:
     return PublishedName(found["model"], _ENDINGS[found["defense"].lower()])
 
 
+@lru_cache(maxsize=4096)
 def settled_victim(folder: str, stored: PublishedName) -> PublishedName:
     """Settle what folder and file say together: where they disagree, the folder decides.
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
@@ -70,17 +71,11 @@ def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = No
     skipped = [skip for listing in listings for skip in listing.unlisted]
     rows: list[CaseRow] = []
     seen, other = len(skipped), 0
-    for path in files_once(listings):
-        seen += 1
-        try:
-            row = read_stored(path)
-        except UnreadableRecord as fault:
-            skipped.append(Skipped(path, str(fault)))
-            continue
-        if row is None:
-            other += 1
-        else:
-            rows.append(row)
+    for read in _files_read(listings):
+        seen += len(read.rows) + len(read.skipped) + read.other
+        rows += read.rows
+        skipped += read.skipped
+        other += read.other
     for line in result_rows(listings):
         seen += 1
         if line.case is None:
@@ -103,6 +98,64 @@ def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = No
 
 def _is_below(logdir: Path, roots: Iterable[Path]) -> bool:
     return any(logdir.absolute().is_relative_to(root.absolute()) for root in roots)
+
+
+_WORTH_AN_INDEX = 1000
+"""Files of a folder from which on it is quicker to import Arrow, and to keep an index of the folder."""
+
+
+class _FilesRead(NamedTuple):
+    """What some files hold, in their order."""
+
+    rows: Sequence[CaseRow]
+    skipped: Sequence[Skipped]
+    other: int
+
+
+def _files_read(listings: Sequence[Listing]) -> Iterator[_FilesRead]:
+    """What the files of several listings hold, those of a folder that stands in two of them only once."""
+    met: set[FolderId] = set()
+    for listing in listings:
+        here = [(folder not in met, path) for folder, files in listing.folders.items() for path in files]
+        met |= listing.folders.keys()
+        if len(here) < _WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
+            yield from (_file_read(path) for wanted, path in here if wanted)
+        else:
+            yield _indexed(listing, [wanted for wanted, _ in here])
+
+
+def _file_read(path: str) -> _FilesRead:
+    try:
+        row = read_stored(path)
+    except UnreadableRecord as fault:
+        return _FilesRead((), (Skipped(path, str(fault)),), 0)
+    return _FilesRead((), (), 1) if row is None else _FilesRead((row,), (), 0)
+
+
+def _indexed(listing: Listing, wanted: Sequence[bool]) -> _FilesRead:
+    """The wanted files of a listing, from the index of its folder where they did not change."""
+    from agentsys.records.columns import rows_of
+    from agentsys.records.index import CASE, SKIPPED, indexed
+
+    lines = indexed(listing)
+    places = [
+        (at, kind, path)
+        for at, (keep, kind, path) in enumerate(
+            zip(wanted, lines.column("kind").to_pylist(), listing.files, strict=True)
+        )
+        if keep
+    ]
+    cases = [(at, path) for at, kind, path in places if kind == CASE]
+    kept = {at for at, _ in cases}
+    if len(kept) < len(lines):
+        lines_of_cases = lines.filter([at in kept for at in range(len(lines))])
+    else:
+        lines_of_cases = lines
+    rows = rows_of(lines_of_cases, [path for _, path in cases])
+    bad = [(at, path) for at, kind, path in places if kind == SKIPPED]
+    reasons = lines.column("reason")
+    skipped = [Skipped(path, reasons[at].as_py()) for at, path in bad]
+    return _FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
 
 
 def counted(rows: Sequence[CaseRow], names: Names) -> Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MARK = " (simulated)"
 """Appended to the name of a model behind which there was a simulated one."""
@@ -14,6 +15,7 @@ _FITTED = re.compile(re.escape(FITTED_TO) + r".+? \(\d+ cases, [0-9a-f]{8}\)")
 _NOT = " (no simulated model)"
 
 
+@lru_cache(maxsize=4096)
 def shown_name(name: str, *, simulated: bool) -> str:
     """A model's name for tables: `gpt-4o`, `gpt-4o (simulated)`, `simulated+susceptibility=0.5`.
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from stored_cases import case_of, store_own, store_published
 
 from agentsys.errors import ConfigError
+from agentsys.records import index, reading
 from agentsys.records.case_row import COLUMNS
 from agentsys.records.listing import Skipped
 from agentsys.records.load import case_rows, load_runs
 from agentsys.records.reading import nothing_found, read_cases
 from agentsys.records.reading_notes import skipped_lines
 from agentsys.records.schema import Exposure, RoleUsage, StoredCall, StoredSpan
+from agentsys.records.stored_file import read_stored
 
 
 def test_our_record_keeps_every_field_that_analysis_needs(tmp_path: Path) -> None:
@@ -248,3 +252,46 @@ def test_what_was_there_instead_of_cases_is_said_in_one_line() -> None:
     assert "in no folder at all: 2 files could not be used, the first being a.json: empty." in nothing_found(
         [], skips, 0
     )
+
+
+@pytest.mark.parametrize("second", ["unchanged", "changed"])
+def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
+    tmp_path: Path, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    runs = tmp_path / "runs"
+    (runs / ".agentsys").mkdir(parents=True)
+    for suite in ("banking", "slack", "travel"):
+        store_own(runs, case_of(suite=suite), notes=("a note",), written={"vector": "text"})
+        store_published(runs, pipeline_name=f"other-{suite}", suite_name=suite)
+    (runs / "half.json").write_text("{")
+    (runs / "plan.json").write_text("[1]")
+    _long_ago(runs)
+    paths = [next(runs.glob("gpt*")), runs, runs]
+    files = read_cases(paths)
+    monkeypatch.setattr(reading, "_WORTH_AN_INDEX", 1)
+    assert read_cases(paths) == files
+    if second == "changed":
+        store_own(runs, case_of(suite="slack"), utility=False, notes=("another note",))
+        next(runs.glob("*/travel/*/*/*.json")).unlink()
+        assert read_cases(paths) != files
+    else:
+        monkeypatch.setattr(index, "read_stored", _only("half.json"))
+    found = read_cases(paths)
+    monkeypatch.setattr(reading, "_WORTH_AN_INDEX", 10_000)
+    assert found == read_cases(paths)
+    assert len(found.skipped) == 1
+
+
+def _long_ago(folder: Path) -> None:
+    """As if written long ago, so that an index may be trusted about it."""
+    for path in folder.rglob("*.json"):
+        os.utime(path, ns=(10**18, 10**18))
+
+
+def _only(name: str) -> Callable[[str], object]:
+    def read(path: str) -> object:
+        assert path.endswith(name), f"{path} was read again"
+        return read_stored(path)
+
+    return read
