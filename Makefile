@@ -14,7 +14,9 @@ STAMP := $(VENV)/.installed
 DETECTORS := .venv-detectors
 # -qq: errors only.
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+# Tests start hundreds of processes. Each would compile our modules anew where the surroundings forbid Python
+# to keep what it compiled, as those of many containers do.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run paper notebooks pictures docs test test-slow test-detectors lint clean
