@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 ARCHIVE = Path(__file__).parents[2] / "shared" / "data" / "traces" / "agentdojo-gpt-4o-mini-2024-07-18.tar.gz"
-WANTED = {"first": 20.0, "index": 200.0}
-"""Times as fast as AgentDojo's loader."""
+WANTED = {"first": ("orjson", 7.0), "index": ("stamps", 3.0)}
+"""Side -> the side below which it cannot get, and the most times that one's CPU time it may take."""
 
 
 def agentdojo(root: Path) -> Callable[[], Any]:
@@ -138,24 +138,25 @@ def report(best: dict[str, float], records: int) -> None:
     loader, frame = best["agentdojo"], best["agentdojo+frame"]
     for side, needed in best.items():
         print(f"{side:16} {needed:8.3f} s {loader / needed:7.1f} x ({frame / needed:.1f} x)")
-    for side, wanted in WANTED.items():
-        ratio = frame / best[side]
-        verdict = "yes" if ratio >= wanted else "NO"
-        print(
-            f"{side}: {ratio:.1f} times as fast as loader and frame (at least {wanted:.0f} wanted: {verdict})"
-        )
+    for side, (floor, wanted) in WANTED.items():
+        ratio = best[side] / best[floor]
+        verdict = "yes" if ratio <= wanted else "NO"
+        print(f"{side}: {ratio:.1f} times its floor, {floor} (at most {wanted:.0f} wanted: {verdict})")
 
 
 def many_runs(folder: Path, traces: Path | None, records: int) -> Path:
     """Fill a folder in this one with so many records: copies of those given, or of AgentDojo's."""
-    if traces is None:
-        if not ARCHIVE.exists():
-            raise SystemExit(f"{ARCHIVE} is not here. Give published runs: --traces FOLDER")
-        traces = folder / "traces"
-        with tarfile.open(ARCHIVE) as packed:
-            packed.extractall(traces, filter="data")
-    multiply(traces, folder / "runs", records)
+    multiply(traces or unpacked(folder), folder / "runs", records)
     return folder / "runs"
+
+
+def unpacked(folder: Path) -> Path:
+    """AgentDojo's published runs, in a folder in this one."""
+    if not ARCHIVE.exists():
+        raise SystemExit(f"{ARCHIVE} is not here. Give published runs: --traces FOLDER")
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(folder / "traces", filter="data")
+    return folder / "traces"
 
 
 def main() -> None:

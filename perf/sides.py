@@ -8,6 +8,7 @@ before the clocks start.
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,11 +33,15 @@ class Measured:
     cases: int
     wall_s: float
     cpu_s: float
-    """Of this process, all threads."""
+    """Of this process, all threads, and of the processes it started."""
     calls_by_suite: dict[str, int]
     """Model calls in the conversations."""
     results: dict[str, list[bool]]
     """`suite/user task/injection task` -> utility, security."""
+    peak_mb: float = 0.0
+    """Most memory this process held at a time, and the largest one that it started, in MiB."""
+    middle_calls_per_s: float = 0.0
+    """Calls a second while the middle eight tenths of the cases ended: without start and end of the run."""
 
     @property
     def calls(self) -> int:
@@ -44,11 +49,27 @@ class Measured:
         return sum(self.calls_by_suite.values())
 
 
-def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
+@dataclass(frozen=True)
+class Executor:
+    """How our side runs its cases."""
+
+    workers: int = 32
+    kind: str = "threads"
+    processes: int = 1
+
+    @property
+    def overrides(self) -> list[str]:
+        """As the command line has it."""
+        chosen = [f"executor={self.kind}", f"executor.workers={self.workers}"]
+        return chosen if self.kind == "threads" else [*chosen, f"executor.processes={self.processes}"]
+
+
+def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor) -> Measured:
     """AgentDojo's runner with its own OpenAI element and its own attack, one case after the other.
 
     It is entered at `run_task_with_injection_tasks`, which `benchmark_suite_with_injections` calls
-    for each user task: that one also runs each injection task alone, which is no case of ours.
+    for each user task: that one also runs each injection task alone, which is no case of ours. It knows of
+    no executor.
     """
     import openai
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
@@ -72,7 +93,7 @@ def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
         # Once per user task, so it would weigh more in a subset than in the grid. Ours does it on the clock.
         attacks[name].get_injection_candidates(suites[name].get_user_task_by_id(user_task))
     results: dict[str, list[bool]] = {}
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), _cpu_s()
     with OutputLogger(str(logdir)):
         for (name, user_task), injection_tasks in _by_user_task(pairs).items():
             task = suites[name].get_user_task_by_id(user_task)
@@ -80,27 +101,32 @@ def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
                 suites[name], pipeline, task, attacks[name], logdir, False, injection_tasks, VERSION
             )
             results |= {f"{name}/{u}/{i}": [utility[u, i], security[u, i]] for u, i in utility}
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Measured(len(results), wall, cpu, _calls(logdir), results)
+    wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
+    return Measured(len(results), wall, cpu, _calls(logdir), results, _peak_mb())
 
 
-def ours(base_url: str, pairs: Sequence[Pair], logdir: Path) -> Measured:
-    """Our runner, 32 workers. Cases of the plan that are not among the pairs are left out."""
+def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor) -> Measured:
+    """Our runner. Cases of the plan that are not among the pairs are left out."""
     from dataclasses import replace
 
-    session = _session(base_url, logdir, sorted({pair[0] for pair in pairs}))
+    from agentsys.runs.planning.jobs import Jobs
+
+    session = _session(base_url, logdir, sorted({pair[0] for pair in pairs}), overrides=executor.overrides)
     wanted = set(pairs)
-    jobs = [job for job in session.plan.todo if _pair(job.case) in wanted]
+    jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), _cpu_s()
     outcome = session.execute(_Deaf())
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
-    return Measured(len(jobs), wall, cpu, _calls(logdir), _stored_results(logdir))
+    return Measured(
+        len(jobs), wall, cpu, _calls(logdir), _stored_results(logdir), _peak_mb(), _middle(logdir)
+    )
 
 
-SIDES: dict[str, Callable[[str, Sequence[Pair], Path], Measured]] = {"agentdojo": agentdojo, "ours": ours}
+Side = Callable[[str, Sequence[Pair], Path, Executor], Measured]
+SIDES: dict[str, Side] = {"agentdojo": agentdojo, "ours": ours}
 
 
 def grid(suites: Sequence[str], limit: int | None = None) -> list[Pair]:
@@ -110,10 +136,18 @@ def grid(suites: Sequence[str], limit: int | None = None) -> list[Pair]:
         return [_pair(job.case) for job in session.plan.jobs]
 
 
-def apart(side: str, base_url: str, pairs: Sequence[Pair]) -> Measured:
-    """One side in a fresh process and a fresh log folder."""
+def apart(side: str, base_url: str, pairs: Sequence[Pair], executor: Executor | None = None) -> Measured:
+    """One side in a fresh process and a fresh log folder.
+
+    Args:
+        side: One of `SIDES`.
+        base_url: Of the server that both ask.
+        pairs: The cases.
+        executor: None: threads, 32 cases at a time.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        asked = {"side": side, "base_url": base_url, "pairs": list(pairs), "logdir": folder}
+        asked: dict[str, Any] = {"side": side, "base_url": base_url, "pairs": list(pairs), "logdir": folder}
+        asked["executor"] = asdict(executor or Executor())
         done = subprocess.run(
             [sys.executable, __file__], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True
         )
@@ -132,17 +166,29 @@ class _Deaf:
     def tick(self) -> None:
         pass
 
+    def joined(self, processes: Any) -> None:
+        pass
+
+    def elsewhere(self) -> None:
+        pass
+
     def stopping(self, why: str, running: int) -> None:
         pass
 
 
-def _session(base_url: str, logdir: Path, suites: Sequence[str], limit: int | None = None) -> Any:
+def _session(
+    base_url: str,
+    logdir: Path,
+    suites: Sequence[str],
+    limit: int | None = None,
+    overrides: Sequence[str] = (),
+) -> Any:
     from agentsys.runs.session import prepare
 
-    overrides = ["model=served", f"model.base_url={base_url}", "defense=none", f"attack={ATTACK}"]
-    overrides += [f"benchmark.version={VERSION}", f"benchmark.suites=[{','.join(suites)}]"]
-    overrides += ["executor.workers=32", f"logdir={logdir}"]
-    return prepare(overrides if limit is None else [*overrides, f"limit={limit}"])
+    chosen = ["model=served", f"model.base_url={base_url}", "defense=none", f"attack={ATTACK}"]
+    chosen += [f"benchmark.version={VERSION}", f"benchmark.suites=[{','.join(suites)}]"]
+    chosen += [f"logdir={logdir}", *overrides]
+    return prepare(chosen if limit is None else [*chosen, f"limit={limit}"])
 
 
 def _pair(case: Any) -> Pair:
@@ -156,15 +202,51 @@ def _by_user_task(pairs: Sequence[Pair]) -> dict[tuple[str, str], list[str]]:
     return grouped
 
 
+def child_cpu_s(command: Sequence[str]) -> tuple[float, float]:
+    """CPU seconds of a command, start included, and the most MiB that any command so far held at a time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, after.ru_maxrss / 1024
+
+
+def _cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _peak_mb() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_maxrss for one in used) / 1024
+
+
+def _files(logdir: Path) -> list[Path]:
+    return list(logdir.rglob("injection_task_*.json"))
+
+
 def _records(logdir: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_bytes()) for path in logdir.rglob("injection_task_*.json")]
+    return [json.loads(path.read_bytes()) for path in _files(logdir)]
 
 
 def _calls(logdir: Path) -> dict[str, int]:
     calls: Counter[str] = Counter()
     for record in _records(logdir):
-        calls[record["suite_name"]] += sum(message["role"] == "assistant" for message in record["messages"])
+        calls[record["suite_name"]] += _calls_of(record)
     return dict(calls)
+
+
+def _calls_of(record: dict[str, Any]) -> int:
+    return sum(message["role"] == "assistant" for message in record["messages"])
+
+
+def _middle(logdir: Path) -> float:
+    """Calls a second between the end of the first tenth of the cases and the begin of the last."""
+    ended = sorted((path.stat().st_mtime_ns, path) for path in _files(logdir))
+    tenth = len(ended) // 10
+    middle = ended[tenth : len(ended) - tenth]
+    seconds = (middle[-1][0] - middle[0][0]) / 1e9
+    calls = sum(_calls_of(json.loads(path.read_bytes())) for _, path in middle[1:])
+    return calls / seconds if seconds > 0 else float("nan")
 
 
 def _stored_results(logdir: Path) -> dict[str, list[bool]]:
@@ -178,7 +260,8 @@ def main() -> None:
     """What `apart` starts: one side, asked for on stdin, answered on stdout."""
     asked = json.loads(sys.stdin.read())
     pairs = [(suite, user_task, injection_task) for suite, user_task, injection_task in asked["pairs"]]
-    measured = SIDES[asked["side"]](asked["base_url"], pairs, Path(asked["logdir"]))
+    executor = Executor(**asked["executor"])
+    measured = SIDES[asked["side"]](asked["base_url"], pairs, Path(asked["logdir"]), executor)
     print(json.dumps(asdict(measured)))
 
 

@@ -23,6 +23,21 @@ def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def each_choice_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sweep, as many combinations as its longest list has values, and every value in one of them.
+
+    For tests of whether what somebody wrote composes: a name that does not exist or an option that does not
+    fit shows in the first combination that holds it, and each takes Hydra a tenth of a second.
+    """
+
+    def fewest(axes: Sequence[Sequence[str]]) -> list[list[str]]:
+        longest = max(map(len, axes), default=1)
+        return [[axis[place % len(axis)] for axis in axes] for place in range(longest)]
+
+    monkeypatch.setattr("agentsys.runs.compose._combinations", fewest)
+
+
+@pytest.fixture
 def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
     """Run overrides on the simulated model into a folder; returns its records."""
 

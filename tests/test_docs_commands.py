@@ -78,7 +78,8 @@ def test_a_command_as_shown_is_understood(line: Shown) -> None:
     assert command.make_context(line.command, words) is not None
 
 
-@pytest.mark.parametrize("line", RUNS, ids=str)
+@pytest.mark.usefixtures("each_choice_once")
+@pytest.mark.parametrize("line", {tuple(overrides_of(line)): line for line in RUNS}.values(), ids=str)
 def test_a_run_as_shown_composes(line: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("gcg.json", "pair-transfer-task.json"):

@@ -147,6 +147,7 @@ def test_an_empty_cell_is_a_dash_and_the_command_that_fills_it_stands_below() ->
     ) in text
 
 
+@pytest.mark.usefixtures("each_choice_once")
 def test_the_filling_commands_compose() -> None:
     from agentsys.runs.compose import compose
 

@@ -35,6 +35,7 @@ def test_a_help_ends_with_its_examples_on_lines_of_their_own(
     assert lines[-len(EXAMPLES[command]) :] == list(EXAMPLES[command])
 
 
+@pytest.mark.usefixtures("each_choice_once")
 @pytest.mark.parametrize(("command", "line"), SHOWN)
 def test_an_example_is_understood(command: str, line: str) -> None:
     program, *words = shlex.split(line.partition(" < ")[0])
