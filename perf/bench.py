@@ -8,6 +8,7 @@ else it does; ratios, shares and CPU seconds do so far less.
 
   throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of the
               latency limit, CPU and memory
+  ray         one node against two, where Ray is installed
   records     a finished run of 10,000 cases recognised; 1,000 to 50,000 stored records read and tabulated
   tokens      what each defense takes, as a multiple of the undefended agent
 """
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import bench_ray
 import bench_records
 import bench_throughput
 import bench_tokens
@@ -42,6 +44,7 @@ class Options:
 
 PARTS: dict[str, Callable[[Options], Iterator[Table]]] = {
     "throughput": lambda asked: bench_throughput.tables(quick=asked.quick, processes=asked.processes),
+    "ray": lambda asked: bench_ray.tables(quick=asked.quick),
     "records": lambda asked: bench_records.tables(quick=asked.quick),
     "tokens": lambda asked: bench_tokens.tables(quick=asked.quick),
 }

@@ -32,7 +32,7 @@ class Extent:
     """Cases of each suite for the CPU per case of both runners."""
 
 
-FULL = Extent((0.0, 50.0, 200.0), (1, 8, 32, 64, 128), 10, 12, 400, 20)
+FULL = Extent((0.0, 50.0, 200.0), (1, 8, 32, 64, 128), 8, 10, 300, 20)
 QUICK = Extent((0.0, 200.0), (1, 32), 2, 2, 64, 4)
 
 
@@ -70,7 +70,7 @@ def _by_workers(server: ServedModel, latency_ms: float, extent: Extent, processe
     most = MOST if longest and extent is FULL else extent.short
     rows, missing = [], ""
     for kind in KINDS:
-        for workers in extent.workers:
+        for workers in extent.workers if kind == "threads" else extent.workers[1:]:
             executor = Executor(workers, kind, min(processes, workers))
             # The two that an acceptance line names run the whole grid.
             enough = (

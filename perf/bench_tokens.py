@@ -16,7 +16,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
     except ImportError as error:  # the tokenizer's data come with litellm
         yield Table(f"Tokens are not measured: {error}.")
         return
-    limit = 2 if quick else 8
+    limit = 2 if quick else 5
     base = measure(UNDEFENDED, limit, ())
     rows = [(UNDEFENDED, f"{1000 * base.millions:.0f}", "1.00", f"{base.solved}/{base.cases}")]
     for name in DEFENSES:

@@ -56,12 +56,15 @@ class Executor:
     workers: int = 32
     kind: str = "threads"
     processes: int = 1
+    address: str | None = None
+    """Of a Ray cluster."""
 
     @property
     def overrides(self) -> list[str]:
         """As the command line has it."""
         chosen = [f"executor={self.kind}", f"executor.workers={self.workers}"]
-        return chosen if self.kind == "threads" else [*chosen, f"executor.processes={self.processes}"]
+        chosen += [f"executor.processes={self.processes}"] if self.kind != "threads" else []
+        return [*chosen, f"executor.address={self.address}"] if self.address else chosen
 
 
 def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor) -> Measured:
