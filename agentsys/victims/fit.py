@@ -153,9 +153,8 @@ def fitted_profile(
     name: str,
     version: str,
     source: str = "not stated",
-    validate: bool = False,
 ) -> VictimProfile:
-    """Fit a profile.
+    """Fit a profile, without its validation.
 
     Args:
         runs: What the model did.
@@ -163,7 +162,6 @@ def fitted_profile(
         name: The profile's name.
         version: The benchmark's version that the runs were made with.
         source: Whose runs these are, and their licence.
-        validate: Whether unseen tasks and suites are forecast as well.
     """
     by_attack = Counter(case.attack for case in runs.exposed)
     first = by_attack.most_common(1)[0][0]
@@ -196,8 +194,19 @@ def fitted_profile(
         needs=learned_needs(runs.exposed, ways),
         without_exposure=(sum(case.obeyed for case in missed), len(missed)),
         manners=rates_of(runs.behaviours),
-        validation=validated(points, obey) if validate else {},
     )
+
+
+def first_points(profile: VictimProfile, runs: PublishedRuns, ways: Ways) -> list[Point]:
+    """The cases of the wording that a profile's obeying was fitted to."""
+    wording = next(name for name, attack in profile.attacks.items() if attack.se == 0.0)
+    return obey_points([case for case in runs.exposed if case.attack == wording], ways)
+
+
+def with_validation(profile: VictimProfile, runs: PublishedRuns, ways: Ways) -> VictimProfile:
+    """The profile with forecasts of what was left out: user tasks, injection tasks and suites."""
+    found = validated(first_points(profile, runs, ways), profile.obey)
+    return profile.model_copy(update={"validation": found})
 
 
 def _shift(block: LogitBlock, runs: PublishedRuns, attack: str, first: str, ways: Ways) -> AttackShift:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from agentsys.models.simulated.victim.predict import probability
 from agentsys.victims.blocks import Point, fitted_block
@@ -17,6 +18,9 @@ RUNS = 30
 _WITHIN = 4.0
 _FACTOR = 1.6
 _MEAN = -1.2
+_RARE = 0.01
+_RARE_RUNS = 5
+_ROUNDS = 60
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,10 @@ class Recovery:
     """Mean Brier score of the forecast on the second run."""
     ideal: float
     """The same of the truth itself."""
+    rare: float
+    """Forecast total of truths at one percent, in percent, beside ..."""
+    rare_drawn: float
+    """... what was drawn of them."""
 
 
 def recovered(grid: Sequence[Mapping[str, str]], runs: int = RUNS, *, seed: int = 0) -> Recovery:
@@ -46,7 +54,17 @@ def recovered(grid: Sequence[Mapping[str, str]], runs: int = RUNS, *, seed: int 
     rng = np.random.default_rng(seed)
     told = np.array([_one(grid, rng) for _ in range(runs)])
     near, user, injection, brier, ideal = told.mean(axis=0)
-    return Recovery(runs, float(near), float(user), float(injection), float(brier), float(ideal))
+    rare, drawn = np.mean([_rare(grid, rng) for _ in range(_RARE_RUNS)], axis=0)
+    return Recovery(
+        runs,
+        float(near),
+        float(user),
+        float(injection),
+        float(brier),
+        float(ideal),
+        float(rare),
+        float(drawn),
+    )
 
 
 def _one(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> tuple[float, ...]:
@@ -61,6 +79,19 @@ def _one(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> tuple[f
         float(np.mean((forecast - second) ** 2)),
         float(np.mean((truth - second) ** 2)),
     )
+
+
+def _rare(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> tuple[float, float]:
+    """Forecast and drawn rate, percent, of a truth whose mean is one percent."""
+    truth = _truth(grid, rng)
+    logit = np.log(truth / (1 - truth))
+    low, high = -20.0, 20.0
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.mean(special.expit(logit + middle)) < _RARE else (low, middle)
+    hits = rng.random(len(grid)) < special.expit(logit + low)
+    block = fitted_block([Point(bool(hit), levels) for hit, levels in zip(hits, grid, strict=True)])
+    return 100 * float(np.mean([probability(block, levels, {}) for levels in grid])), 100 * float(hits.mean())
 
 
 def _truth(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> FloatArray:

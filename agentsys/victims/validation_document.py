@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import Output, grid_records
@@ -10,7 +11,7 @@ from agentsys.models.simulated.victim.predict import probability
 from agentsys.models.simulated.victim.profile import VictimProfile
 from agentsys.victims.behaviour import Ways
 from agentsys.victims.blocks import Point
-from agentsys.victims.fit import PublishedRuns, obey_points
+from agentsys.victims.fit import PublishedRuns, first_points
 from agentsys.victims.forecast import OVERALL, ForecastRow
 from agentsys.victims.recovery import Recovery
 
@@ -20,12 +21,23 @@ DO_NOT_USE = (
 )
 
 
+@dataclass(frozen=True)
+class Writing:
+    """What the profile took."""
+
+    seconds: float
+    """Of reading and fitting, without the validation."""
+    size: int
+    """Of the file, in bytes."""
+
+
 def validation_output(
     profile: VictimProfile,
     runs: PublishedRuns,
     ways: Ways,
     recovery: Recovery | None,
     against: Sequence[ForecastRow] = (),
+    took: Writing | None = None,
 ) -> Output:
     """Make a validation ready to be written.
 
@@ -35,20 +47,16 @@ def validation_output(
         ways: What the benchmark's solutions call.
         recovery: What came of synthetic runs; None: none were drawn.
         against: Forecasts of other published runs.
+        took: What it took; None: not told.
     """
-    sections = [(profile.label, [_unseen(profile), _offsets(profile, _first(profile, runs, ways))])]
+    grids = [_unseen(profile), _offsets(profile, first_points(profile, runs, ways))]
+    sections = [(profile.label, [*grids, *([_taken(took, runs)] if took is not None else [])])]
     if recovery is not None:
         sections.append(("Truths that are known", [_recovery(recovery)]))
     if against:
         sections.append(("Published runs", [_against(against)]))
     document = Document(sections, list(_notes(profile)))
     return Output("agentsys fit", document, grid_records(document))
-
-
-def _first(profile: VictimProfile, runs: PublishedRuns, ways: Ways) -> list[Point]:
-    """The cases of the wording that the block was fitted to."""
-    wording = next(name for name, attack in profile.attacks.items() if attack.se == 0.0)
-    return obey_points([case for case in runs.exposed if case.attack == wording], ways)
 
 
 def _unseen(profile: VictimProfile) -> Grid:
@@ -81,6 +89,15 @@ def _offsets(profile: VictimProfile, points: Sequence[Point]) -> Grid:
     return Grid("obeyed where the payload was returned (in-sample)", header, rows, names=1, captioned=True)
 
 
+def _taken(took: Writing, runs: PublishedRuns) -> Grid:
+    rows = [
+        cells("cases", str(len(runs.behaviours))),
+        cells("seconds to read and fit them", f"{took.seconds:.1f}"),
+        cells("kB of the file", f"{took.size / 1000:.1f}"),
+    ]
+    return Grid("what the profile took", ("Profile", "Taken"), rows, names=1, captioned=True)
+
+
 def _recovery(found: Recovery) -> Grid:
     rows = [
         cells("second run within 4 points, %", f"{100 * found.within:.0f}"),
@@ -88,6 +105,8 @@ def _recovery(found: Recovery) -> Grid:
         cells("sd of injection tasks within a factor of 1.6, %", f"{100 * found.injection_sd:.0f}"),
         cells("Brier score on the second run", f"{found.brier:.3f}"),
         cells("Brier score of the truth itself", f"{found.ideal:.3f}"),
+        cells("forecast of truths at 1%, %", f"{found.rare:.2f}"),
+        cells("drawn of these, %", f"{found.rare_drawn:.2f}"),
     ]
     return Grid(f"{found.runs} synthetic runs", ("Recovery", "Found"), rows, names=1, captioned=True)
 

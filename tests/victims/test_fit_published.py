@@ -21,6 +21,7 @@ from agentsys.victims.fit import (
     is_crippled,
     profile_yaml,
     published_runs,
+    with_validation,
 )
 from agentsys.victims.forecast import forecasts
 from agentsys.victims.solutions import Solutions, solutions
@@ -44,14 +45,9 @@ def test_the_shipped_profile_is_what_the_published_runs_give(
     runs, found, _ = dojo
     assert (len(runs.attacked), len(runs.exposed)) == (629, 556)
     shipped = load_profile("gpt-4o-mini")
-    profile = fitted_profile(
-        runs,
-        found.ways,
-        name="gpt-4o-mini",
-        version=found.version,
-        source=shipped.fitted_to.source,
-        validate=True,
-    )
+    source = shipped.fitted_to.source
+    fitted = fitted_profile(runs, found.ways, name="gpt-4o-mini", version=found.version, source=source)
+    profile = with_validation(fitted, runs, found.ways)
     assert profile.fitted_to == shipped.fitted_to
     assert profile.without_exposure == (2, 73)
     assert profile.needs["slack/injection_task_4"] == ("post_webpage",)

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize, special
 
 from agentsys.models.simulated.victim.predict import linear, logistic, probability
 from agentsys.victims.blocks import Point, fitted_block
 from agentsys.victims.folds import left_out, skill, validated
+from agentsys.victims.mixed_logit import LogitData, fitted_logit
 from agentsys.victims.recovery import recovered
 
 
@@ -26,6 +28,19 @@ def grid(rate: float = 0.3, *, seed: int = 0, users: int = 12, goals: int = 5) -
                 hit = rng.random() < logistic(middle + ease[u] + want[i])
                 points.append(Point(bool(hit), levels, {"round": float(u % 3)}))
     return points
+
+
+def logit_data(points: list[Point]) -> LogitData:
+    """The same as arrays, its one covariate standardised."""
+    names = ("suite", "user", "injection")
+    found = [np.unique([p.levels[name] for p in points], return_inverse=True) for name in names]
+    value = np.array([[p.covariates["round"]] for p in points])
+    return LogitData(
+        np.array([float(p.outcome) for p in points]),
+        (value - value.mean()) / value.std(),
+        [levels for _, levels in found],
+        [len(known) for known, _ in found],
+    )
 
 
 def test_the_mean_forecast_of_each_suite_is_its_observed_rate() -> None:
@@ -98,6 +113,65 @@ def test_a_known_truth_is_found_again() -> None:
     assert found.within >= 0.75
     assert found.user_sd >= 0.75
     assert found.brier <= found.ideal + 0.04
+    assert 0.5 <= found.rare <= 1.5
+    assert found.rare == pytest.approx(found.rare_drawn, abs=0.3)
+
+
+def test_the_mode_is_where_another_optimiser_finds_it() -> None:
+    points = grid()
+    sds = {"suite": 0.7, "user": 1.4, "injection": 0.9}
+    data = logit_data(points)
+    fit = fitted_logit(data, np.array([*sds.values()]))
+
+    def lost(place: np.ndarray) -> float:
+        logit = place[0] + data.covariates @ place[1:2]
+        start, penalty = 2, (place[0] / 5) ** 2 + (place[1] / 3) ** 2
+        for levels, size, sd in zip(data.levels, data.sizes, sds.values(), strict=True):
+            effects = place[start : start + size]
+            logit = logit + effects[levels]
+            penalty += float(((effects / sd) ** 2).sum())
+            start += size
+        return float(np.logaddexp(0, logit).sum() - data.outcomes @ logit + penalty / 2)
+
+    found = optimize.minimize(lost, np.zeros(2 + sum(data.sizes)), method="BFGS", options={"gtol": 1e-6})
+    ours = np.concatenate([fit.fixed, *fit.effects])
+    assert np.allclose(found.x, ours, atol=1e-3)
+
+
+def test_the_standard_deviation_is_the_one_that_quadrature_finds() -> None:
+    """One factor: its marginal likelihood can be integrated exactly, level by level."""
+    rng = np.random.default_rng(4)
+    levels = np.repeat(np.arange(60), 12)
+    effects = 1.3 * rng.standard_normal(60)
+    outcomes = (rng.random(720) < special.expit(-0.8 + effects[levels])).astype(float)
+    fit = fitted_logit(LogitData(outcomes, np.empty((720, 0)), [levels], [60]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    hits, cases = (np.bincount(levels, weights=w) for w in (outcomes, np.ones(720)))
+
+    def lost(place: np.ndarray) -> float:
+        logit = place[0] + np.exp(place[1]) * nodes[:, None]
+        each = special.log_expit(logit) * hits + special.log_expit(-logit) * (cases - hits)
+        whole = special.logsumexp(each, axis=0, b=(weights / weights.sum())[:, None]).sum()
+        return float(-whole + 0.5 * place[1] ** 2 + 0.5 * (place[0] / 5) ** 2)
+
+    found = optimize.minimize(lost, np.zeros(2), method="Nelder-Mead").x
+    assert fit.sds[0] == pytest.approx(np.exp(found[1]), rel=0.05)
+    assert fit.fixed[0] == pytest.approx(found[0], abs=0.1)
+
+
+@pytest.mark.slow
+def test_statsmodels_variational_fit_ranks_the_tasks_alike() -> None:
+    mixed = pytest.importorskip("statsmodels.genmod.bayes_mixed_glm")
+    points = grid(users=24, goals=7)
+    data = logit_data(points)
+    fit = fitted_logit(data)
+    hot = [np.eye(size)[levels] for levels, size in zip(data.levels, data.sizes, strict=True)]
+    ident = np.repeat(np.arange(len(hot)), data.sizes)
+    fixed = np.hstack([np.ones((len(points), 1)), data.covariates])
+    model = mixed.BinomialBayesMixedGLM(data.outcomes, fixed, np.hstack(hot), ident, vcp_p=1, fe_p=5)
+    theirs = model.fit_vb().vc_mean
+    ours = np.concatenate(fit.effects)
+    assert np.corrcoef(ours[2:], theirs[2:])[0, 1] >= 0.99  # of two suites each has one effect
 
 
 @settings(max_examples=50)

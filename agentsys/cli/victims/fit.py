@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -47,28 +48,34 @@ def fit(
 ) -> None:
     """Fit a victim to published runs: a file for model.victim=FILE, with its error inside."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
-    from agentsys.victims.fit import fitted_profile, profile_yaml, published_runs
+    from agentsys.victims.fit import fitted_profile, profile_yaml, published_runs, with_validation
     from agentsys.victims.solutions import solutions
 
     path = out or Path(f"{name}.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"--out {path}: a profile's file ends in .yaml.")
+    started = time.monotonic()
     rows = _undefended(read_stored(runs, names, whole_names=True).cases)
     ways, used = solutions(rows, version, checkout)
     behaved = published_runs(rows, ways)
-    profile = fitted_profile(behaved, ways, name=name, version=used, source=source, validate=validate)
+    profile = fitted_profile(behaved, ways, name=name, version=used, source=source)
+    seconds = time.monotonic() - started
+    if validate:
+        profile = with_validation(profile, behaved, ways)
+    text = profile_yaml(profile)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(profile_yaml(profile), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     if validate or against:
         from agentsys.victims.fit import grid_of
         from agentsys.victims.forecast import forecasts
         from agentsys.victims.recovery import recovered
-        from agentsys.victims.validation_document import validation_output
+        from agentsys.victims.validation_document import Writing, validation_output
 
         told = read_stored(against, names, whole_names=True).cases if against else ()
         rows_against = forecasts(profile, behaved, told, ways)
         recovery = recovered(grid_of(behaved)) if validate else None
-        put(validation_output(profile, behaved, ways, recovery, rows_against), form)
+        took = Writing(seconds, len(text.encode()))
+        put(validation_output(profile, behaved, ways, recovery, rows_against, took), form)
     say(f"Wrote {path}: {profile.label}, {len(behaved.exposed)} exposed.", sys.stderr)
     say(f"Next: agentsys run model=simulated model.victim={shlex.quote(str(path))} ...", sys.stderr)
 
