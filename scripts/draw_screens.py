@@ -42,7 +42,7 @@ from browser import Browser, browser  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 RUNS = Path("results", "runs", "quickstart")
-SHOWN_CASE = {"suite": "workspace", "user_task": "user_task_0", "injection_task": "injection_task_0"}
+SHOWN_CASE = {"suite": "workspace", "user_task": "user_task_28", "injection_task": "injection_task_0"}
 """The case whose trajectories are shown: none carries the injection out, AgentSys does not."""
 COLOURS = 96
 """Of a picture's palette; text on plain ground needs no more."""
@@ -213,11 +213,11 @@ def screen_80(work: Workshop) -> bytes:
 
 def progress(work: Workshop) -> bytes:
     """The quickstart under way."""
-    halfway = re.compile(r"\b(\d+)/384 cases")
+    halfway = re.compile(r"\b(\d+)/480 cases")
 
     def now(text: str) -> bool:
         found = halfway.search(text)
-        return found is not None and 150 <= int(found[1]) < 384
+        return found is not None and 150 <= int(found[1]) < 480
 
     return drawn_terminal(work, work.quickstart, work.quickstart.screen(now))
 
@@ -247,7 +247,7 @@ def side_by_side(work: Workshop) -> bytes:
         address = said.partition("open ")[2].split()[0]
         work.window.resize(1400, 1650)
         work.window.open(address)
-        work.window.wait_for("return document.querySelector('#found').textContent.startsWith('384 of')")
+        work.window.wait_for("return document.querySelector('#found').textContent.startsWith('480 of')")
         work.window.open(address)  # the page now has the whole list in itself
         ids = case_ids(work.window, "none", "agentsys")
         work.window.open(f"{address}#case={ids['none']}&beside={ids['agentsys']}")

@@ -18,15 +18,18 @@ from agentsys.victims.fit import (
     PublishedRuns,
     digest_of,
     fitted_profile,
+    grid_of,
     is_crippled,
     profile_yaml,
     published_runs,
     with_validation,
 )
 from agentsys.victims.forecast import forecasts
+from agentsys.victims.recovery import recovered
 from agentsys.victims.solutions import Solutions, solutions
 
 ROOT = Path(__file__).parents[2]
+RECOVERY_RUNS = 5
 MINI = "agentdojo-gpt-4o-mini-2024-07-18"
 
 
@@ -62,6 +65,18 @@ def test_the_shipped_profile_is_what_the_published_runs_give(
     assert all(abs(unseen[name].overall) <= 2.5 for name in ("user", "injection"))
     assert all(unseen[name].worst_suite <= 5 for name in ("user", "injection"))
     assert unseen["suite"].worst_suite > 20  # what the page says not to do
+
+
+@pytest.mark.slow
+def test_truths_on_the_grid_of_the_published_runs_are_found_again(
+    dojo: tuple[PublishedRuns, Solutions, Path],
+) -> None:
+    """`agentsys fit --validate` draws thirty; the page has what came of them."""
+    found = recovered(grid_of(dojo[0]), RECOVERY_RUNS)
+    assert found.within >= 1 - 1.5 / RECOVERY_RUNS
+    assert found.user_sd >= 1 - 1.5 / RECOVERY_RUNS and found.injection_sd >= 1 - 2.5 / RECOVERY_RUNS
+    assert found.brier <= found.ideal + 0.03
+    assert 0.5 <= found.rare <= 1.5
 
 
 def test_the_forecast_of_its_own_runs_is_exact_and_says_in_sample(
