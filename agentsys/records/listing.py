@@ -16,6 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.formats.asb import is_asb_result
 from agentsys.records.shards.either import is_stored, shards_above
+from agentsys.records.shards.remote import mirror_of
 from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
 
 FolderId = tuple[int, int]
@@ -51,11 +52,13 @@ def listed(root: Path) -> Listing:
     """Every JSON file under a folder; a file given itself is listed whatever its name.
 
     Args:
-        root: A folder or a file. Links are followed; every folder is visited once.
+        root: A folder or a file. Links are followed; every folder is visited once. The shards at a URL are
+            fetched, and the folder that they are in now is listed.
 
     Raises:
         ConfigError: If there is nothing at this path.
     """
+    root = mirror_of(root) or root
     sharded = _Sharded(str(root))
     if not root.exists():
         if is_stored(str(root)):
@@ -83,6 +86,7 @@ def listed(root: Path) -> Listing:
 
 def is_listed(root: Path) -> bool:
     """Say whether `listed` finds anything at this path."""
+    root = mirror_of(root) or root
     return root.exists() or is_stored(str(root)) or any(_Sharded(str(root)).inside(str(root)))
 
 

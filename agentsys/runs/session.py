@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
 from agentsys.named_module import import_from
+from agentsys.records.shards.remote import RemoteShards
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
@@ -48,6 +49,8 @@ class Session:
     """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
     oddities: tuple[str, ...] = ()
     """What the look at the models' servers found besides."""
+    remote: RemoteShards | None = None
+    """Where its records are sent to, besides the log folder."""
     outlooks: tuple[Outlook, ...] = ()
     """What a victim says of cases that are not run."""
     places: Places = field(default_factory=Places)
@@ -78,7 +81,8 @@ class Session:
             StoreError: If the log folder cannot be written.
             ConfigError: If all is to be run anew while another process runs it.
         """
-        with Claims(self.store) as claims:
+        sending = nullcontext() if self.remote is None else self.remote.sending()
+        with sending, Claims(self.store) as claims:
             others = claims.others()
             if others:
                 listener.joined([process.pid for process in others])
@@ -179,6 +183,9 @@ def prepare(
     import_from(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
+    remote = _remote(settings[0])
+    if remote is not None:
+        remote.fetch()
     store = Store(settings[0].logdir, settings[0].store)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
@@ -203,6 +210,7 @@ def prepare(
         books,
         tuple(obstacles),
         outlooks=(*intervals(beside, (job.case for job in found.jobs)), *found.outlooks),
+        remote=remote,
         places=Places(tuple(config_dirs), tuple(plugin_paths)),
     )
     if rehearsal or not obstacles:
@@ -216,10 +224,16 @@ def _check_run(settings: Sequence[Settings]) -> None:
     """What holds for a whole run must be the same in all of its cells."""
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
-    if len({(s.budget, s.preflight, s.cache, s.store) for s in settings}) > 1:
+    if len({(s.budget, s.preflight, s.cache, s.store, s.store_url) for s in settings}) > 1:
         raise ConfigError("budget, preflight, cache and store hold for a whole run; give each one value.")
     for one in settings:
         check_travels(one)
+
+
+def _remote(settings: Settings) -> RemoteShards | None:
+    if settings.store_url is not None and settings.store == "files":
+        raise ConfigError("store_url needs store=shards: a file per case would be a request per case.")
+    return None if settings.store_url is None else RemoteShards(settings.store_url, settings.logdir)
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:

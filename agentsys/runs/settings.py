@@ -149,6 +149,8 @@ class Settings(BaseModel):
     cache: CacheSettings = CacheSettings()
     store: Literal["files", "shards"] = "files"
     """How records are written; both are read."""
+    store_url: str | None = None
+    """Where shards are sent to while a run goes on, and fetched from before; None: nowhere."""
     preflight: bool = True
     """Whether each model is asked one small question before the first case."""
 

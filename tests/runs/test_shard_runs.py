@@ -90,6 +90,23 @@ def test_again_keeps_the_old_records_aside_as_files(tmp_path: Path, layout: str)
 
 
 @pytest.mark.slow
+def test_a_run_on_another_machine_goes_on_from_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    pytest.importorskip("fsspec")
+    sent = ["store=shards", f"store_url=file://{tmp_path / 'there'}"]
+    planned(tmp_path / "one", *sent, "limit=1").execute(Silent())
+    session = planned(tmp_path / "other", *sent)
+    assert (session.plan.finished, len(session.plan.todo)) == (2, 2)
+    session.execute(Silent())
+    result = CliRunner().invoke(app, ["results", f"file://{tmp_path / 'there'}", "--format", "json"])
+    assert result.exit_code == 0
+    assert orjson.loads(result.stdout)
+    assert len(read_cases([Path(f"file://{tmp_path / 'there'}")]).cases) == 4
+    with pytest.raises(ConfigError, match="store_url needs store=shards"):
+        planned(tmp_path / "one", sent[1])
+
+
+@pytest.mark.slow
 def test_the_commands_pack_and_unpack(tmp_path: Path) -> None:
     def call(*arguments: str) -> str:
         result = CliRunner().invoke(app, list(arguments))

@@ -59,7 +59,7 @@ class _Followed:
     later: dict[int, int] = field(default_factory=dict)
     """Offset -> end of records behind `end`, by the index."""
     closed: bool = False
-    """Whether its process has ended: it will not grow."""
+    """Whether it will not grow: its process has ended, or writes to the next one."""
 
 
 class ShardFolder:
@@ -94,7 +94,7 @@ class ShardFolder:
             for name in names:
                 followed = self._followed.setdefault(name, _Followed())
                 if not followed.closed:
-                    self._follow(name, followed)
+                    self._follow(name, followed, full=_next(name) in names)
         return self
 
     def find(self, key: str) -> ShardEntry | None:
@@ -125,9 +125,9 @@ class ShardFolder:
                 self._tree = _tree_of(key for key, entry in self._entries.items() if entry.status != GONE)
             return self._tree
 
-    def _follow(self, name: str, followed: _Followed) -> None:
+    def _follow(self, name: str, followed: _Followed, *, full: bool) -> None:
         shard = self.folder / name
-        ended = _has_ended(name)  # asked before: what it wrote last is then there to be read
+        ended = full or _has_ended(name)  # asked before: what it wrote last is then there to be read
         try:
             self._take_index(name, followed)
             size = shard.stat().st_size
@@ -205,6 +205,12 @@ def _checked(line: bytes) -> list[Any] | None:
 def owner_of(shard: str) -> Process | None:
     """The process that writes a shard, by the shard's name; None if it does not tell."""
     return Process.parsed("-".join(shard.split("-")[:3]))
+
+
+def _next(shard: str) -> str:
+    """The name of the shard that its process begins when this one is full."""
+    owner, _, number = shard.removesuffix(SUFFIX).rpartition("-")
+    return f"{owner}-{int(number) + 1:04d}{SUFFIX}" if number.isdigit() else ""
 
 
 def _has_ended(shard: str) -> bool:

@@ -119,6 +119,20 @@ def test_what_is_written_later_counts_and_may_be_taken_back(tmp_path: Path) -> N
     assert list(found(tmp_path)) == [line(2).key]
 
 
+def test_a_full_shard_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentsys.records.shards.shard_writer._LARGEST", 200)
+    reader = ShardFolder(tmp_path)
+    writer = ShardWriter(tmp_path)
+    for number in range(9):
+        writer.append([line(number)])
+        assert [key for key, _ in reader.refresh()] == list(wanted(number + 1))
+    writer.close()
+    names = sorted(path.name.rpartition("-")[2] for path in (tmp_path / SHARDS).glob(f"*{SUFFIX}"))
+    assert names[:2] == ["0000.jsonl.gz", "0001.jsonl.gz"]
+    assert found(tmp_path) == wanted(9)
+    assert reader.damaged == []
+
+
 def test_a_full_disk_leaves_the_shard_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = ShardWriter(tmp_path)
     writer.append([line(0)])
