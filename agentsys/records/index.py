@@ -108,7 +108,10 @@ def indexed(listing: Listing) -> pa.Table:
             written.append(_part(root, index.sound or bool(written)))
             _write(written[-1], lasting)
     after = itertools.count(len(known))
-    found = pa.concat_tables([known, *fresh]).take([next(after) if at is None else at for at in order])
+    found = pa.concat_tables([known, *fresh])
+    in_order = [next(after) if at is None else at for at in order]
+    if in_order != list(range(len(found))):  # else a copy of it all is spared
+        found = found.take(in_order)
     _tidy(root, index, written, len(new), found, started)
     return found
 

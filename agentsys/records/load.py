@@ -141,7 +141,8 @@ def _sorted_out(lines: pa.Table) -> tuple[pa.Table, list[Skipped], int]:
     from agentsys.records.index import CASE, SKIPPED
 
     kind = lines.column("kind")
-    cases = lines.filter(pc.equal(kind, CASE))
+    found = pc.equal(kind, CASE)
+    cases = lines if pc.all(found).as_py() else lines.filter(found)
     bad = lines.filter(pc.equal(kind, SKIPPED)).select(["source", "reason"]).to_pylist()
     skipped = [Skipped(line["source"], line["reason"]) for line in bad]
     return cases, skipped, len(lines) - len(cases) - len(skipped)
