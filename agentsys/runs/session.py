@@ -183,9 +183,7 @@ def prepare(
     import_from(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
-    remote = _remote(settings[0])
-    if remote is not None:
-        remote.fetch()
+    remote = _fetched(settings[0])
     store = Store(settings[0].logdir, settings[0].store)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
@@ -230,10 +228,15 @@ def _check_run(settings: Sequence[Settings]) -> None:
         check_travels(one)
 
 
-def _remote(settings: Settings) -> RemoteShards | None:
-    if settings.store_url is not None and settings.store == "files":
+def _fetched(settings: Settings) -> RemoteShards | None:
+    """The shards at the run's URL, those that others sent there fetched; None if it has none."""
+    if settings.store_url is None:
+        return None
+    if settings.store == "files":
         raise ConfigError("store_url needs store=shards: a file per case would be a request per case.")
-    return None if settings.store_url is None else RemoteShards(settings.store_url, settings.logdir)
+    remote = RemoteShards(settings.store_url, settings.logdir)
+    remote.fetch()
+    return remote
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:

@@ -52,8 +52,10 @@ def s3() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patched:
         for name, value in told.items():
             patched.setenv(name, value)
-        fsspec.filesystem("s3").mkdir("runs")
-        yield "s3://runs/of/mine"
+        fsspec.get_filesystem_class("s3").clear_instance_cache()  # they know the server of an earlier test
+        bucket = f"runs-{secrets.token_hex(4)}"
+        fsspec.filesystem("s3").mkdir(bucket)
+        yield f"s3://{bucket}/of/mine"
     server.stop()
 
 
