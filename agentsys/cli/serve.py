@@ -138,7 +138,7 @@ def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Seque
         say(agent_banner(served))
         sys.stdout.flush()
         wait_for_interrupt()
-        say(_summary(served.server))
+        say(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
 
 
 def agent_settings(overrides: Sequence[str]) -> list[str]:

@@ -139,7 +139,10 @@ class FrontDesk:
             for one in own:
                 if one.position.came_by == place.mark:
                     return one
-        told = "this server knows no such conversation, or not any more; begin a new one"
+        told = (
+            "the words of an assistant in this request are not this server's, or their conversation is over; "
+            "begin a new one without them"
+        )
         raise Refused(Problem(410, told, code="unknown_conversation"))
 
     def _forget(self) -> None:

@@ -137,6 +137,7 @@ def test_the_command_serves_an_agent_where_settings_name_one(
     done = invoke("defense=none", f"logdir={tmp_path}", "--at-once", "3", "--idle-s", "5")
     assert done.exit_code == 0, done.output
     assert "simulated+none (a simulated model, not an LLM)" in printed[0]
+    assert "Served 0 requests; conversations are in" in done.output
     assert command.agent_settings(["defense=none"]) == ["defense=none", "logdir=results/served"]
 
 

@@ -163,6 +163,33 @@ def test_a_client_that_wants_one_call_at_a_time_gets_one(server: Server) -> None
     assert len(message.content) == 1
 
 
+def test_tools_that_the_vendor_runs_are_refused_by_their_type_on_every_wire(server: Server) -> None:
+    import anthropic
+    from google.genai import errors, types
+
+    chat, claude = openai_client(server, WAIT_S), anthropic_client(server, WAIT_S)
+    gemini = google_client(server, WAIT_S)
+    words: Any = [{"role": "user", "content": "Hi"}]
+    told = "only functions with a schema"
+    search: Any = {"type": "web_search"}
+    with pytest.raises(openai.BadRequestError, match=f"'web_search': {told}"):
+        chat.responses.create(model="m", input="Hi", tools=[search])
+    with pytest.raises(openai.BadRequestError, match=f"'web_search': {told}"):
+        chat.chat.completions.create(model="m", messages=words, tools=[search])
+    bash: Any = {"type": "bash_20250124", "name": "bash"}
+    with pytest.raises(anthropic.BadRequestError, match=f"'bash_20250124': {told}"):
+        claude.messages.create(model="m", max_tokens=9, messages=words, tools=[bash])
+    config = types.GenerateContentConfig(tools=[types.Tool(google_search=types.GoogleSearch())])
+    with pytest.raises(errors.ClientError, match=f"'googleSearch': {told}"):
+        gemini.models.generate_content(model="m", contents="Hi", config=config)
+
+
+def test_a_base_url_with_too_much_or_too_little_path_is_told(server: Server) -> None:
+    short = openai.OpenAI(api_key="none", base_url=server.base_url, max_retries=0, timeout=WAIT_S)
+    with pytest.raises(openai.NotFoundError, match=r"POST /responses \(the base URL ends in /v1"):
+        short.responses.create(model="m", input="Hi")
+
+
 def test_tool_output_without_the_id_of_a_call_would_be_the_users_words_and_is_refused(server: Server) -> None:
     said: Any = [
         {"role": "user", "content": "Read."},

@@ -19,6 +19,7 @@ from agentsys.models.serving.wire import (
     WireRequest,
     choice_of,
     listed,
+    only_functions,
     optional_count,
     optional_number,
     tool_spec,
@@ -102,6 +103,7 @@ def _input(use: Json) -> dict[str, Any]:
 @lru_cache(maxsize=KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
+    only_functions(tool.get("type"), "custom", None)
     return tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
 
 

@@ -25,6 +25,7 @@ from agentsys.models.serving.wire import (
     WireRequest,
     choice_of,
     listed,
+    only_functions,
     optional_count,
     optional_number,
     tool_spec,
@@ -132,13 +133,17 @@ def _is_block(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("content"), str)
 
 
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
+
+
 def _tools(body: Json) -> tuple[ToolSpec, ...]:
+    tools = listed(body.get("tools"), "tools")
+    for kind in (kind for tool in tools for kind, given in tool.items() if given is not None):
+        only_functions(kind, *_DECLARATIONS)
     return tuple(
         _tool(orjson.dumps(declaration))
-        for tool in listed(body.get("tools"), "tools")
-        for declaration in listed(
-            _pick(tool, "functionDeclarations", "function_declarations"), "functionDeclarations"
-        )
+        for tool in tools
+        for declaration in listed(_pick(tool, *_DECLARATIONS), "functionDeclarations")
     )
 
 

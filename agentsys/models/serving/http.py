@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._deliver(found)
         if names := self.server.listed(self._path()):
             return self._send(Response(200, orjson.dumps(models(names))))
-        return self._refuse(_dialect(self._path(), self.headers), 404, f"no such path: GET {self._path()}")
+        return self._refuse(_dialect(self._path(), self.headers), 404, _no_such("GET", self._path()))
 
     def do_POST(self) -> None:
         """One question to the model."""
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         if found := self.server.batches.post(path, owner, self.headers.get("Content-Type") or "", raw):
             return self._deliver(found)
         if wire is None:
-            return self._refuse(_dialect(path, self.headers), 404, f"no such path: POST {path}")
+            return self._refuse(_dialect(path, self.headers), 404, _no_such("POST", path))
         role = self.headers.get(ROLE_HEADER) or "agent"
         caller = WireCaller(owner, _model_in(path))
         response = self.server.exchange.respond(wire, role, raw, number, caller)
@@ -167,6 +167,13 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         status = 405 if code == 501 else code
         self._refuse(OPENAI, status, message or self._reasons.get(code, "bad request"))
+
+
+def _no_such(method: str, path: str) -> str:
+    return (
+        f"no such path: {method} {path or '/'} "
+        f"(the base URL ends in /v1 for OpenAI's SDK, and has no path for Anthropic's and Google's)"
+    )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from agentsys.models.serving.wire import (
     WireRequest,
     choice_of,
     listed,
+    only_functions,
     optional_count,
     optional_number,
     tool_spec,
@@ -139,6 +140,7 @@ class _Items:
 @lru_cache(maxsize=KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
+    only_functions(tool.get("type"), "function", None)
     return tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
 
 

@@ -23,6 +23,7 @@ from agentsys.models.serving.wire import (
     WireRequest,
     choice_of,
     listed,
+    only_functions,
     optional_count,
     optional_number,
     tool_spec,
@@ -91,7 +92,9 @@ def arguments_of(function: Json) -> dict[str, Any]:
 
 @lru_cache(maxsize=KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
-    function = orjson.loads(raw)["function"]
+    tool = orjson.loads(raw)
+    only_functions(tool.get("type"), "function", None)
+    function = tool["function"]
     return tool_spec(function.get("name"), function.get("description"), function.get("parameters"))
 
 

@@ -157,6 +157,20 @@ def listed(value: object, what: str) -> list[Json]:
     return value
 
 
+def only_functions(kind: object, *known: str | None) -> None:
+    """Refuse a tool that a vendor runs, or whose schema only the vendor's models know.
+
+    Args:
+        kind: Its type, as the format names it.
+        known: Types of tools that are described by a schema and run by the client.
+
+    Raises:
+        WireError: If it is another type.
+    """
+    if kind not in known:
+        raise WireError(f"a tool of type {str(kind)[:60]!r}: only functions with a schema are taken here")
+
+
 def tool_spec(name: object, description: object, parameters: object) -> ToolSpec:
     """One tool on offer; an absent description is empty, absent parameters are none.
 
