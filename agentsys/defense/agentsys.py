@@ -11,6 +11,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.defense.corrected_labels import read_corrections
 from agentsys.defense.description import described
 from agentsys.defense.main_agent import MainAgent
 from agentsys.defense.no_isolation import GuardedAgent
@@ -30,25 +31,35 @@ class AgentSys:
         name: The defense's name in configs, records and tables.
         privileges_dir: Folder in which the tools' labels are kept. None keeps them in memory; a run puts
             them beside its records instead.
+        tool_labels: A YAML with an operator's own labels of tools, which go before a model's; None: no such.
         options: See `agentsys.defense.settings.AgentSysSettings`; without any, the paper's system.
 
     Raises:
-        ConfigError: If an option has a value it cannot have, or options contradict each other.
+        ConfigError: If an option has a value it cannot have, options contradict each other, or the labels
+            cannot be read.
     """
 
     forecast_kind = "bound"
 
     keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}
 
-    def __init__(self, name: str = "agentsys", *, privileges_dir: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        name: str = "agentsys",
+        *,
+        privileges_dir: str | None = None,
+        tool_labels: str | None = None,
+        **options: Any,
+    ) -> None:
         self.name = name
+        self.corrections = read_corrections(None if tool_labels is None else Path(tool_labels))
         self.privileges_dir = None if privileges_dir is None else Path(privileges_dir)
         self.settings = AgentSysSettings.of(options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""
         message = default_system_message(suite)
-        book = book_at(self.privileges_dir)
+        book = book_at(self.privileges_dir, self.corrections)
         agent: BasePipelineElement
         if self.settings.isolation:
             message = f"{message}\n\n{MAIN}"

@@ -16,8 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from agentsys.atomic_file import write_atomically
 from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SECTIONS
@@ -90,11 +93,14 @@ class Sorted:
     """The tools that no reply named clearly. Labels with any are not kept in a file."""
     question: Mapping[str, Any]
     """Usage, cost and model id, as JSON-ready data."""
+    corrected: tuple[str, ...] = ()
+    """The tools whose labels are the operator's."""
 
     def as_decision(self) -> dict[str, Any]:
         """The labels as a case's record holds them."""
         labels = {name: label.value for name, label in self.labels.items()}
-        return {"labels": labels, "unclear": list(self.unclear), "asked_once": dict(self.question)}
+        own = {"corrected": list(self.corrected)} if self.corrected else {}
+        return {"labels": labels, "unclear": list(self.unclear), "asked_once": dict(self.question), **own}
 
 
 @dataclass
@@ -106,16 +112,26 @@ class PrivilegeBook:
     """
 
     folder: Path | None = None
+    corrections: Labels = field(default_factory=dict)
+    """An operator's own labels. They go before a model's, and what they name needs no other."""
     _sorted: dict[tuple[str, str], Sorted] = field(default_factory=dict)
     _locks: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def sorted(self, model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
-        """These tools sorted, from memory, from the folder, or by the model.
+        """These tools sorted: as corrected, from memory, from the folder, or by the model.
 
         Raises:
             ModelError: If the model had to be asked and gave no reply; nothing is kept then.
         """
+        own = {tool.name: self.corrections[tool.name] for tool in tools if tool.name in self.corrections}
+        if tools and len(own) == len(tools):
+            return Sorted(own, (), dict.fromkeys(_QUESTION), tuple(own))
+        found = self._uncorrected(model, tools)
+        unclear = tuple(name for name in found.unclear if name not in own)
+        return Sorted({**found.labels, **own}, unclear, found.question, tuple(own)) if own else found
+
+    def _uncorrected(self, model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
         key = (model.name, toolset_hash(tools))
         with self._guard:
             lock = self._locks.setdefault(key, threading.Lock())
@@ -136,6 +152,7 @@ class PrivilegeBook:
                     return known
                 data = json.dumps(_as_data(key, found), indent=2).encode()
                 write_atomically(self._file(self.folder, key), data)
+                write_atomically(self._file(self.folder, key).with_suffix(".yaml"), _as_listed(found))
         except OSError as error:
             raise ConfigError(
                 f"Cannot write tool labels to '{self.folder}' ({error.strerror});"
@@ -209,7 +226,24 @@ def _as_data(key: tuple[str, str], found: Sorted) -> dict[str, Any]:
     return {"model": key[0], "toolset": key[1], "tools": tools, **found.question}
 
 
+def _as_listed(found: Sorted) -> bytes:
+    """The labels as an operator may copy and correct them (agentsys.defense.corrected_labels)."""
+    told = "# What a model says of these tools. To correct it: copy this file, and name the copy in\n"
+    told += "# defense.tool_labels. query: a tool that only reads; command: one that has effects.\n"
+    labels = {name: label.value for name, label in found.labels.items()}
+    return (told + yaml.safe_dump(labels, sort_keys=True, allow_unicode=True)).encode()
+
+
 @cache
-def book_at(folder: Path | None) -> PrivilegeBook:
-    """The one book of this folder (or of this process's memory), shared by all its defenses."""
-    return PrivilegeBook(folder)
+def _book(folder: Path | None, corrections: tuple[tuple[str, Privilege], ...]) -> PrivilegeBook:
+    return PrivilegeBook(folder, dict(corrections))
+
+
+def book_at(folder: Path | None, corrections: Labels | None = None) -> PrivilegeBook:
+    """The one book of this folder (or of this process's memory), shared by all its defenses.
+
+    Args:
+        folder: The folder.
+        corrections: An operator's own labels; defenses with other ones have a book of their own.
+    """
+    return _book(folder, tuple(sorted((corrections or {}).items(), key=itemgetter(0))))

@@ -178,6 +178,13 @@ class Settings(BaseModel):
         rest = {key: value for key, value in benchmark.items() if key != "fixes"}
         return {**rest, "fixes": list(fixes)} if fixes else rest
 
+    @field_validator("defense")
+    @classmethod
+    def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
+        """No entry where no labels of tools are given, as before there could be any."""
+        found: dict[str, Any] = _less_null(defense, "tool_labels")
+        return found
+
     @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data."""
@@ -194,6 +201,15 @@ class Settings(BaseModel):
         """Hash of `identity`; a finished case counts as finished only under the same one."""
         text = json.dumps(self.identity, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _less_null(value: Any, name: str) -> Any:
+    """A config without an option of this name, in it or in what it holds, where that is null."""
+    if isinstance(value, list):
+        return [_less_null(one, name) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _less_null(one, name) for key, one in value.items() if key != name or one is not None}
 
 
 def without(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:

@@ -122,14 +122,14 @@ def test_a_later_process_reads_the_stored_labels(tmp_path: Path) -> None:
         and labels["ping"] is Privilege.QUERY
         and labels["send_money"] is Privilege.COMMAND
     )
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.json")
     assert json.loads(file.read_text())["toolset"] == toolset_hash(TOOLS)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"tools": {}}', '{"tools": {"ping": "perhaps"}}'])
 def test_a_damaged_file_is_asked_for_anew(damage: str, tmp_path: Path) -> None:
     PrivilegeBook(tmp_path).sorted(ScriptedModel({"privileges": [LABELS]}), TOOLS)
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.json")
     file.write_text(damage)
     model = ScriptedModel({"privileges": [LABELS]})
     PrivilegeBook(tmp_path).sorted(model, TOOLS)
