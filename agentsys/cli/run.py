@@ -217,14 +217,15 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     from agentsys.analysis.tables.report import report
     from agentsys.analysis.tables.results_screen import results_screen, spent_line
     from agentsys.analysis.tables.write_terminal import BULLET, terminal_document
-    from agentsys.records.reading import read_cases
+    from agentsys.records.reading import WORTH_AN_INDEX, read_cases
     from agentsys.records.short_names import with_short_names
     from agentsys.records.unfinished import unfinished_in
 
     folders = [folder for folder in session.folders if session.store.holds(folder.name)]
     if not folders:
         return ""
-    read = read_cases(folders)
+    many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index
+    read = read_cases([session.store.root], only=folders) if many else read_cases(folders)
     # Pipelines that were not begun have no folder, and are missing all the same.
     reading = replace(
         read,

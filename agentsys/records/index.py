@@ -28,7 +28,7 @@ from platformdirs import user_cache_path
 
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import ROW_FIELDS, row_arrays
-from agentsys.records.listing import Listing
+from agentsys.records.listing import Listing, listed
 from agentsys.records.shards.either import stamp_of
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unreadable import UnreadableRecord
@@ -126,6 +126,15 @@ def _tidy(
         _remove(_parts(index_place(root))[1:])
     elif not index.sound:
         _remove(set(_parts(index_place(root))[1:]).difference(index.parts, written))
+
+
+def finished_in(logdir: Path) -> dict[str, str]:
+    """Record of ours under a log folder that ended without an error -> the hash of its config."""
+    lines = indexed(listed(logdir))
+    ended = pc.and_(pc.equal(lines.column("kind"), CASE), pc.equal(lines.column("status"), "ok"))
+    done = lines.filter(pc.and_(ended, pc.is_valid(lines.column("config_hash"))))
+    keys = map(os.fsdecode, done.column("file").to_pylist())
+    return dict(zip(keys, done.column("config_hash").to_pylist(), strict=True))
 
 
 def stamps_of(files: Sequence[str], root: str) -> Stamps:

@@ -6,7 +6,7 @@ A file of ASB's results holds many cases; each of its rows counts as a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -51,13 +51,19 @@ class Reading:
     """What folders' names and tasks decided about whose runs these are, one sentence each."""
 
 
-def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Reading:
+def read_cases(
+    paths: Iterable[str | os.PathLike[str]],
+    names: Names | None = None,
+    only: Collection[Path] | None = None,
+) -> Reading:
     """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
 
     Args:
         paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
             are read once. Hidden files and folders are passed over.
         names: The user's word on other people's folders; files of names beside those are found without it.
+        only: Folders below these paths, all else in which is passed over; None: nothing is. A folder's index
+            serves all of its folders so.
 
     Returns:
         The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
@@ -71,7 +77,7 @@ def read_cases(paths: Iterable[str | os.PathLike[str]], names: Names | None = No
     skipped = [skip for listing in listings for skip in listing.unlisted]
     rows: list[CaseRow] = []
     seen, other = len(skipped), 0
-    for read in _files_read(listings):
+    for read in _files_read(listings, only):
         seen += len(read.rows) + len(read.skipped) + read.other
         rows += read.rows
         skipped += read.skipped
@@ -100,7 +106,7 @@ def _is_below(logdir: Path, roots: Iterable[Path]) -> bool:
     return any(logdir.absolute().is_relative_to(root.absolute()) for root in roots)
 
 
-_WORTH_AN_INDEX = 1000
+WORTH_AN_INDEX = 1000
 """Files of a folder from which on it is quicker to import Arrow, and to keep an index of the folder."""
 
 
@@ -112,16 +118,32 @@ class _FilesRead(NamedTuple):
     other: int
 
 
-def _files_read(listings: Sequence[Listing]) -> Iterator[_FilesRead]:
-    """What the files of several listings hold, those of a folder that stands in two of them only once."""
+def _files_read(listings: Sequence[Listing], only: Collection[Path] | None) -> Iterator[_FilesRead]:
+    """What the files of several listings hold, those of a folder that stands in two of them only once.
+
+    Args:
+        listings: The listings.
+        only: Folders that are wanted; None: all are.
+    """
     met: set[FolderId] = set()
     for listing in listings:
-        here = [(folder not in met, path) for folder, files in listing.folders.items() for path in files]
+        kept = ("",) if only is None else tuple(_below(folder, listing.root) for folder in only)
+        cut = len(os.path.join(listing.root, ""))  # noqa: PTH118
+        here = [
+            (folder not in met and path.startswith(kept, cut), path)
+            for folder, files in listing.folders.items()
+            for path in files
+        ]
         met |= listing.folders.keys()
-        if len(here) < _WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
+        if len(here) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
             yield from (_file_read(path) for wanted, path in here if wanted)
         else:
             yield _indexed(listing, [wanted for wanted, _ in here])
+
+
+def _below(folder: Path, root: str) -> str:
+    """How the paths of a folder's files go on from a root."""
+    return os.path.join(os.path.relpath(folder, root), "")  # noqa: PTH118
 
 
 def _file_read(path: str) -> _FilesRead:

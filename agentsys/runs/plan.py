@@ -14,6 +14,7 @@ from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
+from agentsys.records.reading import WORTH_AN_INDEX
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
@@ -27,7 +28,7 @@ from agentsys.runs.planning.applicable import (
     nothing_left,
 )
 from agentsys.runs.planning.jobs import Block, Job, Jobs
-from agentsys.runs.store import Store
+from agentsys.runs.store import Store, Stored
 
 __all__ = ["Job", "Jobs", "Plan", "plan", "stale"]
 
@@ -86,25 +87,36 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     if again:
         stored = sum(store.look(job.case).status != "missing" for job in begun)
         return Plan(jobs, jobs, 0, 0, (), skipped, stored, outlooks)
-    look = _Look(store)
+    look = _Look(store, _finished(store, begun))
     open_ = {id(block): block.where(look.is_open) for block in begun.blocks}
     todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
     finished, corrupt = len(jobs) - len(todo), tuple(look.corrupt)
     return Plan(jobs, todo, finished, look.failed, corrupt, skipped, outlooks=outlooks)
 
 
+def _finished(store: Store, begun: Jobs) -> Mapping[str, str]:
+    """Record -> hash of its config, of cases that the index knows to be finished; each is read otherwise."""
+    if len(begun) < WORTH_AN_INDEX:
+        return {}
+    # Here, because a small plan does without Arrow, which takes long to import.
+    from agentsys.records.index import finished_in
+
+    return finished_in(store.root)
+
+
 class _Look:
     """What is found of the cases that may be finished."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, finished: Mapping[str, str]) -> None:
+        self._store, self._finished = store, finished
         self._hashes: dict[int, str] = {}
         self.failed = 0
         self.corrupt: list[str] = []
 
     def is_open(self, job: Job) -> bool:
         """Whether a case is to be run."""
-        found = self._store.look(job.case)
+        known = self._finished.get(job.case.key) if self._finished else None
+        found = self._store.look(job.case) if known is None else Stored("ok", known)
         if found.status == "ok":
             if found.config_hash != self._hash(job.cell):
                 raise ConfigError(stale(job, found.config_hash, self._store))

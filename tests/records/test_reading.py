@@ -269,7 +269,7 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
     _long_ago(runs)
     paths = [next(runs.glob("gpt*")), runs, runs]
     files = read_cases(paths)
-    monkeypatch.setattr(reading, "_WORTH_AN_INDEX", 1)
+    monkeypatch.setattr(reading, "WORTH_AN_INDEX", 1)
     assert read_cases(paths) == files
     if second == "changed":
         store_own(runs, case_of(suite="slack"), utility=False, notes=("another note",))
@@ -278,7 +278,7 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
     else:
         monkeypatch.setattr(index, "read_stored", _only("half.json"))
     found = read_cases(paths)
-    monkeypatch.setattr(reading, "_WORTH_AN_INDEX", 10_000)
+    monkeypatch.setattr(reading, "WORTH_AN_INDEX", 10_000)
     assert found == read_cases(paths)
     assert len(found.skipped) == 1
 
@@ -295,3 +295,17 @@ def _only(name: str) -> Callable[[str], object]:
         return read_stored(path)
 
     return read
+
+
+@pytest.mark.parametrize("root", ["runs", "."])
+def test_one_folder_of_several_is_read_as_if_it_were_alone(
+    tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path if root == "runs" else tmp_path / "runs")
+    for model in ("one", "one-more"):
+        store_own(Path(root), case_of(model=model))
+    folders = [path for path in sorted(Path(root).iterdir()) if path.name.startswith("one__")]
+    found = read_cases([Path(root)], only=folders)
+    assert [case.model for case in found.cases] == ["one"]
+    assert found.seen == 1

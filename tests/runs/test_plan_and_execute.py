@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.runs import plan as plan_module
 from agentsys.runs.claims import Claims
 from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
@@ -266,3 +268,29 @@ def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
     assert run_cases([*coin, "executor.workers=1"], tmp_path / "b") == first
     other = run_cases([*coin, "seed=1"], tmp_path / "c")
     assert [r["messages"] for r in other.values()] != [r["messages"] for r in first.values()]
+
+
+@pytest.mark.slow
+def test_a_large_finished_run_is_recognised_by_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
+    command = ["model=simulated", "benchmark.suites=[slack]", "limit=4", f"logdir={tmp_path}"]
+    prepare(command).execute(Silent())
+    records = sorted(tmp_path.rglob("user_task_*/none/none.json"))
+    for path in records:
+        os.utime(path, ns=(10**18, 10**18))  # long ago: the index is trusted about it
+    assert not prepare(command).plan.todo
+    monkeypatch.setattr(Store, "look_at", _never)
+    assert not prepare(command).plan.todo
+    with pytest.raises(ConfigError, match=r"finished under other settings: seed \(0 there, 1 now\)"):
+        prepare([*command, "seed=1"])
+    monkeypatch.undo()
+    monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
+    records[0].write_text("{")
+    assert [job.case.key for job in prepare(command).plan.todo] == [str(records[0].relative_to(tmp_path))]
+    assert len(prepare(command).plan.corrupt) == 1
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("a record was read")
