@@ -19,9 +19,12 @@ class WorkerModel:
         log: File that gets a line for each question: process and question.
         sleep_s: Seconds that an answer takes.
         deadly: A question with these words ends the process that asks it.
+        together: Nobody gets an answer before so many processes have asked.
     """
 
-    def __init__(self, name: str, log: str, sleep_s: float = 0.0, deadly: str = "") -> None:
+    def __init__(self, name: str, log: str, sleep_s: float = 0.0, deadly: str = "", together: int = 1
+    ) -> None:
+        self._together = together
         self.name, self._log, self._sleep_s, self._deadly = name, Path(log), sleep_s, deadly
 
     def complete(self, request: ChatRequest) -> ChatReply:
@@ -31,7 +34,13 @@ class WorkerModel:
         if self._deadly and self._deadly in asked:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(self._sleep_s)
+        deadline = time.monotonic() + 200
+        while self._asking() < self._together and time.monotonic() < deadline:
+            time.sleep(0.1)
         return ChatReply(assistant("done", None), Usage(1, 1), cost_usd=0.0)
+
+    def _asking(self) -> int:
+        return len({line.partition(",")[0] for line in self._log.read_text().splitlines()})
 
 
 def own_model(folder: Path, **fields: object) -> tuple[Path, Path]:

@@ -74,9 +74,9 @@ class GoogleModel(SdkModel):
 
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
-        return self._client.models.generate_content(
-            model=self.model_id, contents=_PLACEHOLDER, config=self._config(request)
-        )
+        config = self._config(request)
+        with self._clients.one() as client:
+            return client.models.generate_content(model=self.model_id, contents=_PLACEHOLDER, config=config)
 
     def _read(self, answer: Any, request: ChatRequest) -> ChatReply:
         http = answer.sdk_http_response

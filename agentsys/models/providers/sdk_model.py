@@ -14,6 +14,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ModelError
 from agentsys.models.price import Price, cut_reply
 from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, ExchangeBounds, bounded_client
+from agentsys.models.providers.client_shards import ClientShards
 from agentsys.models.providers.refused_fields import refused_field
 from agentsys.models.providers.sdk_errors import transport_error
 from agentsys.models.providers.wire_text import encode
@@ -60,7 +61,8 @@ class SdkModel(ABC):
         self._key = self._read_key()
         self._fixed = dict(self.extra_body or {})
         self._tools: ToolLists[Any] = ToolLists(self._wire_tools)
-        self._client = self._connected()
+        self._clients = ClientShards(self._connected)
+        self._client = self._clients.first
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Send one HTTP request.
@@ -163,9 +165,9 @@ class PostingModel(SdkModel):
 
     def _send(self, request: ChatRequest) -> bytes:
         headers = {"Content-Type": "application/json", **self._role_header(request)}
-        data: bytes = self._client.post(
-            self._path, cast_to=bytes, content=self._body(request), options={"headers": headers}
-        )
+        body = self._body(request)
+        with self._clients.one() as client:
+            data: bytes = client.post(self._path, cast_to=bytes, content=body, options={"headers": headers})
         return data
 
     def _client_options(self, default_url: str, client_class: type[Any]) -> dict[str, Any]:

@@ -235,8 +235,10 @@ _SIZE = 512
 
 def _read(file: int) -> Pace | None:
     try:
-        return Pace(**json.loads(os.pread(file, _SIZE, 0)))
-    except (OSError, ValueError, TypeError):
+        kept = json.loads(os.pread(file, _SIZE, 0))
+        found = {name: None if value is None else float(value) for name, value in kept.items()}
+        return Pace(**found) if None not in (found | {"found": 0.0}).values() else None
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 

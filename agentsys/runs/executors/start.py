@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.errors import ConfigError
+from agentsys.extras import missing, not_installed
 from agentsys.models.budget import Meter
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors.driver import Crowd, run_by_workers
@@ -62,11 +63,14 @@ def check_travels(settings: Settings) -> None:
     """Refuse settings that mean nothing in another process.
 
     Raises:
+        Unavailable: If the executor's extra is not installed.
         ConfigError: Naming the setting.
     """
     executor = settings.executor.kind
     if executor is ExecutorKind.THREADS:
         return
+    if executor is ExecutorKind.RAY and (lacking := missing(["ray"])):
+        raise not_installed("executor=ray", lacking, "distributed")
     if settings.model.get("batch"):
         raise ConfigError(
             f"model.batch collects requests in one process: use executor=threads with it, not {executor}"
@@ -98,4 +102,8 @@ def _orders(settings: Settings, places: Places, store: Store) -> Orders:
 
 
 def _staff(settings: Settings, orders: Orders) -> Staff:
-    return ProcessStaff(orders)
+    if settings.executor.kind is ExecutorKind.PROCESSES:
+        return ProcessStaff(orders)
+    from agentsys.runs.executors.ray_nodes import RayStaff
+
+    return RayStaff(orders, settings.executor.address)

@@ -65,7 +65,7 @@ class Killing(Silent):
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_nothing_and_what_it_stored_is_not_run_again(tmp_path: Path) -> None:
-    conf, plugins = own_model(tmp_path, sleep_s=0.3)
+    conf, plugins = own_model(tmp_path, sleep_s=0.3, together=2)
     places = {"config_dirs": [conf], "plugin_paths": [plugins]}
     listener = Killing(tmp_path)
     outcome, _ = ran(tmp_path / "runs", "model=own", *SLACK, *TWO, listener=listener, **places)

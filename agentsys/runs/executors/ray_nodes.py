@@ -1,0 +1,153 @@
+"""Workers on the nodes of a Ray cluster: the worker of `processes`, reached by calls instead of a pipe.
+
+Ray places and watches the processes. No record goes through it: workers store them in the log folder, which
+all nodes must see under the same path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+from typing import Any
+
+from agentsys.runs.executors.messages import Order, Orders, Ready, Told
+from agentsys.runs.executors.staff import Gone, Hand, Heard
+from agentsys.runs.executors.worker import CaseWorker
+
+_SAY_WITHIN_S = 2.0
+"""How long a worker with nothing to say holds a call."""
+_LAST_WORDS_S = 10.0
+
+
+class RemoteWorker:
+    """Stands in a process of Ray's, with one thread for what it hears and one for what it says."""
+
+    def __init__(self, orders: Orders, path: list[str]) -> None:
+        import ray
+
+        sys.path.extend(place for place in path if place not in sys.path)
+        self._said: queue.SimpleQueue[Told] = queue.SimpleQueue()
+        self._worker = CaseWorker(orders, self._said.put)
+        self._worker.__enter__()
+        self._node = ray.get_runtime_context().get_node_id()
+
+    def hear(self, order: Order) -> None:
+        """Do as the driver says."""
+        self._worker.hear(order)
+
+    def say(self) -> list[Told]:
+        """What there is to say, waiting a while for the first word."""
+        said = list[Told]()
+        with contextlib.suppress(queue.Empty):
+            said.append(self._said.get(timeout=_SAY_WITHIN_S))
+            while True:
+                said.append(self._said.get_nowait())
+        return [Ready(one.pid, self._node) if isinstance(one, Ready) else one for one in said]
+
+    def leave(self) -> list[Told]:
+        """End what is still to be ended, and say the last words."""
+        self._worker.__exit__(None, None, None)
+        said = list[Told]()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                said.append(self._said.get_nowait())
+        return said
+
+
+class RayHand(Hand):
+    """A worker on some node as its driver sees it."""
+
+    def __init__(self, actor: Any, number: int) -> None:
+        self.actor, self._number, self.node = actor, number, ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"Ray worker {self._number}"
+
+    def send(self, order: Order) -> None:
+        """Give an order; one that is gone hears nothing."""
+        self.actor.hear.options(concurrency_group="hear").remote(order)
+
+
+class RayStaff:
+    """Workers on the nodes of a cluster, spread over them.
+
+    Args:
+        orders: What each is told at its start.
+        address: The cluster's; None: the one that this process has joined, or else one of this machine's own
+            for this run.
+
+    Raises:
+        ConnectionError: If there is no cluster at the address.
+    """
+
+    def __init__(self, orders: Orders, address: str | None) -> None:
+        import ray
+
+        self._ray, self._orders = ray, orders
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        self._hired = list[RayHand]()
+        self._said = dict[Any, RayHand]()
+
+    def hire(self) -> Hand:
+        """Start one more, on the node with the fewest."""
+        made = self._ray.remote(
+            num_cpus=0,  # it waits for models; how many there are is the user's choice
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
+            concurrency_groups={"hear": 1, "say": 1},
+        )(RemoteWorker)
+        hand = RayHand(made.remote(self._orders, list(sys.path)), len(self._hired) + 1)
+        self._hired.append(hand)
+        self._listen(hand)
+        return hand
+
+    def heard(self, timeout_s: float) -> list[Heard]:
+        """What the workers said, waiting so long for the first word."""
+        if not self._said:
+            return []
+        ready, _ = self._ray.wait(list(self._said), num_returns=1, timeout=timeout_s)
+        more, _ = self._ray.wait(list(self._said), num_returns=len(self._said), timeout=0)
+        found = list[Heard]()
+        for call in dict.fromkeys([*ready, *more]):
+            hand = self._said.pop(call)
+            try:
+                said = self._ray.get(call)
+            except self._ray.exceptions.RayError as error:
+                found.append(Heard(hand, self._gone(hand, error)))
+                continue
+            self._listen(hand)
+            for told in said:
+                hand.node = told.node if isinstance(told, Ready) else hand.node
+                found.append(Heard(hand, told))
+        return found
+
+    def dismiss(self) -> None:
+        """End all of them: they have nothing to do any more."""
+        leaving = [
+            hand.actor.leave.options(concurrency_group="hear").remote() for hand in self._said.values()
+        ]
+        self._ray.wait(leaving, num_returns=len(leaving), timeout=_LAST_WORDS_S) if leaving else None
+        self.kill()
+
+    def kill(self) -> None:
+        """End this run's workers, and the cluster if it was started for it; a joined one stays as it is."""
+        for hand in self._hired:
+            with contextlib.suppress(Exception):  # gone with its node
+                self._ray.kill(hand.actor)
+        self._said.clear()
+        if self._ours:
+            self._ray.shutdown()
+
+    def _listen(self, hand: RayHand) -> None:
+        self._said[hand.actor.say.options(concurrency_group="say").remote()] = hand
+
+    def _gone(self, hand: RayHand, error: Exception) -> Gone:
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        lost = bool(hand.node) and hand.node not in alive
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return Gone(f"{hand.name} {'was lost with its node' if lost else f'ended ({first})'}", blameless=lost)

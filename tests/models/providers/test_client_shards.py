@@ -1,0 +1,42 @@
+"""Several clients of one server."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import ExitStack
+
+from agentsys.models.providers.client_shards import ClientShards
+
+
+def test_there_are_as_many_clients_as_requests_under_way_need() -> None:
+    made = iter(range(100))
+    shards = ClientShards(lambda: next(made), each=4)
+    with ExitStack() as stack:
+        used = Counter(stack.enter_context(shards.one()) for _ in range(10))
+        assert used == {0: 4, 1: 4, 2: 2} and len(shards) == 3
+    with shards.one() as client:
+        assert client == shards.first == 0
+    assert len(shards) == 3  # none is made while there is room
+
+
+def test_threads_never_share_one_beyond_its_number() -> None:
+    lock, most, now = threading.Lock(), Counter[object](), Counter[object]()
+    shards, together = ClientShards(object, each=3), threading.Barrier(20)
+
+    def use() -> None:
+        together.wait(60)
+        for _ in range(50):
+            with shards.one() as client:
+                with lock:
+                    now[client] += 1
+                    most[client] = max(most[client], now[client])
+                with lock:
+                    now[client] -= 1
+
+    threads = [threading.Thread(target=use) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert max(most.values()) <= 3 and len(shards) <= 7

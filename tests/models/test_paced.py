@@ -1,0 +1,231 @@
+"""The rate at which a model is asked: bounds, refusals, and processes that share it."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+from collections import deque
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentsys.errors import ConfigError
+from agentsys.models.card import model_card
+from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.wrappers.paced import Pace, Paced, Pacer, RatePolicy, answered, may_send, refused, sent
+from agentsys.runs.compose import compose
+
+
+class Clock:
+    """A clock that only goes on when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Window:
+    """A server that allows so many requests in any second, and refuses others."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed, self.taken = allowed, deque[float]()
+        self.asked = self.refused = 0
+
+    def takes(self, now: float) -> bool:
+        while self.taken and self.taken[0] <= now - 1.0:
+            self.taken.popleft()
+        self.asked += 1
+        if len(self.taken) >= self.allowed:
+            self.refused += 1
+            return False
+        self.taken.append(now)
+        return True
+
+
+def simulated(
+    pacers: int, workers: int, seconds: float, seed: int, policy: RatePolicy
+) -> tuple[Window, Window]:
+    """Many askers in some processes against 10 requests a second: the first 30 seconds, and the rest.
+
+    Each process has a line of its own, as `Pacer` has, and looks at the one state that all of them share.
+    """
+    chance, pace, start = random.Random(seed), Pace(), 1_000.0
+    first, rest = Window(10), Window(10)
+    rest.taken = first.taken
+    lines = [deque(range(workers)) for _ in range(pacers)]
+    lately: list[deque[float]] = [deque(maxlen=256) for _ in range(pacers)]
+    events: list[tuple[float, int, str, int, bool]] = [
+        (start, one, "look", 0, False) for one in range(pacers)
+    ]
+    while events and events[0][0] < start + seconds:
+        now, process, what, worker, waited = heapq.heappop(events)
+        if what == "back":
+            lines[process].append(worker)
+            if len(lines[process]) == 1:
+                heapq.heappush(events, (now, process, "look", 0, False))
+            continue
+        if what == "answer":
+            pace = answered(pace, policy, now, 0.0, waited=waited)
+            heapq.heappush(events, (now + chance.uniform(0, 0.1), process, "back", worker, False))
+            continue
+        if not lines[process]:
+            continue
+        pause = may_send(pace, policy, now)
+        if pause:
+            heapq.heappush(events, (now + min(pause, 1.0), process, "look", 0, True))
+            continue
+        worker = lines[process].popleft()
+        pace = sent(pace, policy, now, 0.0)
+        lately[process].append(now)
+        heapq.heappush(events, (now, process, "look", 0, waited))
+        if (first if now < start + 30 else rest).takes(now):
+            heapq.heappush(events, (now + chance.uniform(0.1, 0.4), process, "answer", worker, waited))
+        else:
+            seen = sum(now - moment <= 1.0 for moment in lately[process])
+            pace = refused(pace, now, None, float(max(1, seen)))
+            heapq.heappush(events, (now + chance.uniform(0.0, 1.0), process, "back", worker, False))
+    return first, rest
+
+
+@pytest.mark.parametrize("pacers", [1, 2, 4])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_server_of_ten_requests_a_second_refuses_few_and_is_kept_busy(pacers: int, seed: int) -> None:
+    _, rest = simulated(pacers, 32, 150.0, seed, RatePolicy())
+    assert rest.refused <= 0.1 * rest.asked
+    assert rest.asked - rest.refused >= 0.75 * 10 * 120
+
+
+def test_a_rate_that_is_given_is_never_exceeded() -> None:
+    first, rest = simulated(2, 32, 60.0, 1, RatePolicy(requests=540))
+    assert first.refused + rest.refused == 0
+    assert 8.5 * 60 <= first.asked + rest.asked <= 9.1 * 60
+
+
+@given(
+    st.lists(st.floats(0, 5), max_size=30),
+    st.floats(1, 10_000),
+    st.lists(st.booleans(), min_size=30, max_size=30),
+)
+@settings(max_examples=25, deadline=None)
+def test_whatever_happens_a_rate_stays_a_rate(gaps: list[float], asked: float, fails: list[bool]) -> None:
+    pace, policy, now = Pace(), RatePolicy(requests=asked), 1_000.0
+    for gap, failed in zip(gaps, fails, strict=False):
+        now += gap
+        assert may_send(pace, policy, now) >= 0
+        pace = sent(pace, policy, now, 10.0)
+        pace = refused(pace, now, gap, 5.0) if failed else answered(pace, policy, now, 3.0, waited=True)
+        assert pace.found is None or pace.found >= 1 / 60
+        assert may_send(pace, policy, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
+
+
+def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
+    cut = refused(Pace(found=8.0), 100.0, None, 1.0)
+    assert (cut.found, cut.refused_at_rate) == (6.0, 8.0)
+    assert refused(cut, 100.5, None, 1.0) == cut  # sent before the cut
+    assert refused(cut, 102.0, None, 1.0).found == 4.5
+    policy = RatePolicy()
+    assert answered(cut, policy, 101.0, 0, waited=False).found == 6.0  # nobody waits: it is not too small
+    far = answered(cut, policy, 101.0, 0, waited=True)
+    assert far.found == pytest.approx(6.3)
+    near = answered(Pace(found=7.9, refused_at_rate=8.0, cut_at=100.0), policy, 101.0, 0, waited=True)
+    assert near.found == pytest.approx(7.9 * 1.01)
+
+
+def test_retry_after_holds_back_everybody() -> None:
+    pace = refused(Pace(), 100.0, 7.0, 3.0)
+    assert may_send(pace, RatePolicy(), 101.0) == 6.0 and may_send(pace, RatePolicy(), 107.0) == 0.0
+    assert may_send(Pace(next_request=99_999.0), RatePolicy(), 100.0) == 0.0  # somebody set the clock
+
+
+class Counting:
+    """A model that answers with so many tokens, or refuses."""
+
+    name = "counting"
+
+    def __init__(self, tokens: int = 0, refuses: list[bool] | None = None) -> None:
+        self.tokens, self.refuses, self.asked = tokens, refuses or [], 0
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked += 1
+        if self.refuses and self.refuses.pop(0):
+            raise ModelError(ErrorKind.RATE_LIMITED, "slow down", retry_after_s=4.0)
+        return ChatReply(assistant("x"), Usage(self.tokens, 0))
+
+
+def test_tokens_per_minute_count_prompts_and_replies() -> None:
+    clock = Clock()
+    pacer = Pacer(policy=RatePolicy(tokens=6000), clock=clock, sleep=clock.sleep)
+    model = Paced(Counting(tokens=1000), pacer)
+    for _ in range(6):
+        model.complete(ChatRequest([user("Hi")]))
+    assert clock.now - 1_000_000 == pytest.approx(50.0, abs=1.0)  # 5 of 1000 tokens, 100 a second
+
+
+def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None:
+    clock = Clock()
+    one, other = (Pacer(tmp_path / "rate.json", clock=clock, sleep=clock.sleep) for _ in range(2))
+    assert not one.wait(0) and not (tmp_path / "rate.json").exists()  # nothing to heed yet
+    with pytest.raises(ModelError):
+        Paced(Counting(refuses=[True]), one).complete(ChatRequest([user("Hi")]))
+    assert other.wait(0) and clock.now == 1_000_004.0  # it heard of the other's Retry-After
+    assert one.wait(0) and clock.now > 1_000_004.5  # and they take turns at what was found
+
+
+def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:
+    (tmp_path / "rate.json").write_text('{"next_request": "soon"}')
+    clock = Clock()
+    pacer = Pacer(tmp_path / "rate.json", RatePolicy(requests=60), clock=clock, sleep=clock.sleep)
+    pacer.wait(0)
+    pacer.wait(0)
+    assert clock.now == pytest.approx(1_000_001.0)
+
+
+def test_who_comes_first_is_asked_first() -> None:
+    clock, order, lock = Clock(), list[int](), threading.Lock()
+    slow = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        slow.wait(60)
+        clock.sleep(seconds)
+
+    pacer = Pacer(policy=RatePolicy(requests=60), clock=clock, sleep=sleep)
+    pacer.wait(0)
+
+    def ask(number: int) -> None:
+        pacer.wait(0)
+        with lock:
+            order.append(number)
+
+    threads = []
+    for number in range(8):
+        threads.append(threading.Thread(target=ask, args=(number,)))
+        threads[-1].start()
+        while len(pacer._queue._waiting) <= number:
+            pass
+    slow.set()
+    for thread in threads:
+        thread.join(60)
+    assert order == sorted(order)
+
+
+def test_a_rate_is_typed_on_the_command_line_and_is_no_identity() -> None:
+    rate = "+model.rate={requests: 500, tokens: 200000}"
+    (with_rate,), (without,) = compose(["model=gpt-4o-mini", rate]), compose(["model=gpt-4o-mini"])
+    assert model_card(with_rate.model).rate == RatePolicy(requests=500, tokens=200_000)
+    assert with_rate.config_hash == without.config_hash and with_rate.labels == without.labels
+
+
+def test_a_models_yaml_gives_its_rate() -> None:
+    fields = {"name": "m", "prose_name": "M", "rate": {"requests": 600, "tokens": 30_000}}
+    assert model_card(fields).rate == RatePolicy(requests=600, tokens=30_000)
+    with pytest.raises(ConfigError, match="rate"):
+        model_card({**fields, "rate": {"requests": 0}})
