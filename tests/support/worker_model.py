@@ -22,7 +22,8 @@ class WorkerModel:
         together: Nobody gets an answer before so many processes have asked.
     """
 
-    def __init__(self, name: str, log: str, sleep_s: float = 0.0, deadly: str = "", together: int = 1
+    def __init__(
+        self, name: str, log: str, sleep_s: float = 0.0, deadly: str = "", together: int = 1
     ) -> None:
         self._together = together
         self.name, self._log, self._sleep_s, self._deadly = name, Path(log), sleep_s, deadly
