@@ -236,8 +236,7 @@ _SIZE = 512
 def _read(file: int) -> Pace | None:
     try:
         kept = json.loads(os.pread(file, _SIZE, 0))
-        found = {name: None if value is None else float(value) for name, value in kept.items()}
-        return Pace(**found) if None not in (found | {"found": 0.0}).values() else None
+        return Pace(**{str(name): float(value) for name, value in kept.items() if value is not None})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
