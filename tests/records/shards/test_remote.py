@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,12 +37,10 @@ def s3() -> Iterator[str]:
     """A bucket of a local server that speaks S3."""
     if find_spec("s3fs") is None or find_spec("moto") is None:
         pytest.skip("needs s3fs and moto[server], which pin another botocore: an environment of their own")
-    from moto.server import ThreadedMotoServer
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server = import_module("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()
     told = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
