@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from agentsys.bundles.manifest import NAME, RECORDS, Manifest, MemberMark, manifest_of
+from agentsys.bundles.manifest import FILES, NAME, RECORDS, Manifest, MemberMark, manifest_of
 from agentsys.errors import ConfigError
 
 _PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
@@ -122,6 +122,8 @@ class OpenBundle:
     def unpack(self, folder: Path, places: Mapping[str, str]) -> list[str]:
         """Write members into a new folder, records excepted; what is not as it was packed stays out.
 
+        Data files are written all the same: without them no case that depends on them could be compared.
+
         Args:
             folder: The folder; it must be empty.
             places: Folder of the bundle -> folder below `folder` that it goes to.
@@ -130,7 +132,7 @@ class OpenBundle:
             The members that were changed or are missing.
 
         Raises:
-            ConfigError: If they would not fit on the disk.
+            ConfigError: If they would not fit on the disk, or a data file is not there.
         """
         wanted = [name for name in self.manifest.members if name.split("/")[0] in places]
         needed = sum(self.manifest.members[name].size for name in wanted)
@@ -141,8 +143,11 @@ class OpenBundle:
             content, as_packed = self.read(name)
             if not as_packed:
                 changed.append(name)
-                continue
             top, _, rest = name.partition("/")
+            if not as_packed and top != FILES:
+                continue
+            if not as_packed and not content:
+                raise ConfigError(f"{self.file} has no {_shown(name)}, which its settings name.")
             target = folder / places[top] / rest
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:

@@ -71,7 +71,7 @@ def test_a_file_that_an_option_names_is_packed_and_named_when_changed(tmp_path: 
     (name,) = names_in(bundle, "files")
     texts.unlink()
     assert verified(bundle).holds
-    found = verified(changed(bundle, lambda n, c: c.replace(b"now", b"NOW", 1) if n == name else c))
+    found = verified(changed(bundle, lambda n, c: c.replace(b"now", b"NOW") if n == name else c))
     assert found.changed == (f"dataset file {name.removeprefix('files/')}",)
     assert found.counts[Outcome.NOT_RUN] + found.counts[Outcome.DIFFERS] == len(found.cases)
     assert all(Why.DATASET in case.why for case in found.cases)

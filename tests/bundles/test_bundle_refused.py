@@ -127,16 +127,16 @@ def test_bytes_changed_anywhere_are_refused_or_named(tmp_path: Path, data: st.Da
 
 
 def test_unpacking_writes_into_its_folder_and_only_what_is_as_it_was(tmp_path: Path) -> None:
-    members = {"replies/aa/b.json": b"1", "files/x/y.txt": b"2", "records/r.json": b"3"}
+    members = {"replies/aa/b.json": b"1", "code/x/y.py": b"2", "records/r.json": b"3"}
     (tmp_path / "to").mkdir()
     with NewBundle(tmp_path / "a.zip") as new:
         for name, content in members.items():
             new.add(name, content)
-        marks = {**new.members, "files/x/y.txt": new.members["replies/aa/b.json"]}
+        marks = {**new.members, "code/x/y.py": new.members["replies/aa/b.json"]}
         new.finish(Manifest(**EMPTY, members=marks))
     with OpenBundle(tmp_path / "a.zip") as opened:
-        changed = opened.unpack(tmp_path / "to", {"replies": "there", "files": "files"})
-    assert changed == ["files/x/y.txt"]
+        changed = opened.unpack(tmp_path / "to", {"replies": "there", "code": "code"})
+    assert changed == ["code/x/y.py"]
     assert [path for path in (tmp_path / "to").rglob("*") if path.is_file()] == [
         tmp_path / "to" / "there" / "aa" / "b.json"
     ]
