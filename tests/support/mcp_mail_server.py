@@ -34,7 +34,7 @@ async def call_tool(
     context: ServerRequestContext[Any], params: types.CallToolRequestParams
 ) -> types.CallToolResult:
     if params.name == "broken":
-        said = [types.TextContent(type="text", text="the disk is gone")]
+        said: list[types.ContentBlock] = [types.TextContent(type="text", text="the disk is gone")]
         return types.CallToolResult(content=said, is_error=True)
     if params.name == "total":
         return types.CallToolResult(content=[], structured_content={"total": 3})
