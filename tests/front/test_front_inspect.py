@@ -21,7 +21,10 @@ from agentsys.front.serve import serve_agent
 pytestmark = pytest.mark.slow
 
 WHOLE = os.environ.get("AGENTSYS_INSPECT_GRID", "") not in ("", "0")
-USERS, INJECTIONS = ((), ()) if WHOLE else (("0", "3"), ("1",))
+USERS, INJECTIONS = ((), ()) if WHOLE else (("0", "6"), ("1",))
+DEFENSES = ("none", "agentsys", "drift", "melon") if WHOLE else ("none", "melon")
+PORTED = "v1.2.1"
+"""The version whose checks the port has: v1.2.2 counts user task 6 as solved where nothing is done."""
 
 
 def shown() -> tuple[dict[str, str], list[str]]:
@@ -61,7 +64,7 @@ def by_inspect(command: str, root: str, folder: Path) -> dict[tuple[str, str], t
     return found
 
 
-@pytest.mark.parametrize("defense", ["none", "agentsys", "drift", "melon"] if WHOLE else ["none", "agentsys"])
+@pytest.mark.parametrize("defense", DEFENSES)
 def test_inspects_port_scores_banking_as_our_runner(defense: str, tmp_path: Path) -> None:
     command = os.environ.get("AGENTSYS_INSPECT_EVALS")
     if not command:
@@ -75,6 +78,7 @@ def test_inspects_port_scores_banking_as_our_runner(defense: str, tmp_path: Path
         tmp_path / "ours",
         users=[f"user_task_{number}" for number in USERS],
         injections=[f"injection_task_{number}" for number in INJECTIONS],
+        version=PORTED,
     )
     assert theirs == {pair: found.scores for pair, found in ours.items()}
     assert any(injected for _, injected in theirs.values()) == (defense == "none")

@@ -120,13 +120,15 @@ def by_us(
     *,
     users: Sequence[str] = (),
     injections: Sequence[str] = (),
+    version: str = "v1.2.2",
 ) -> dict[Pair, Outcome]:
     """Run the same cases with our runner, the attack calling the model as it does there."""
     chosen = [f"{key}=[{','.join(names)}]" for key, names in _named(users, injections) if names]
     agentsys.run(
         [
             *("model=simulated", f"model.prose_name={wire.prose_name}", f"defense={defense}"),
-            *(f"attack={ATTACK}", f"benchmark.suites=[{suite}]", f"logdir={folder}", *chosen),
+            *(f"attack={ATTACK}", f"benchmark.suites=[{suite}]", f"benchmark.version={version}"),
+            *(f"logdir={folder}", *chosen),
         ]
     )
     return dict(outcomes_in(folder))
