@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,12 @@ def _cases(*defenses: str, **fields: Any) -> list[CaseRow]:
     return cases
 
 
+@cache
+def _figure(name: str, *defenses: str) -> Drawn:
+    """A figure of such a grid, drawn once for all tests that only look at it."""
+    return make_figure(FIGURES[name], _cases(*defenses))
+
+
 def _ours(drawn: Drawn, panel: str, series: str = "none") -> dict[float, float]:
     return {
         mark.x: round(mark.y, 2)
@@ -98,7 +105,7 @@ def test_figure_3_of_the_published_runs_has_the_papers_point_and_says_that_token
 
 
 def test_figure_3_a_has_security_and_benign_utility_as_the_paper_prints_them() -> None:
-    drawn = make_figure(FIGURES["3"], _cases("none"))
+    drawn = _figure("3", "none")
     printed = {m.series: (m.x, m.y) for m in drawn.marks if m.origin == PAPER and m.panel.startswith("a")}
     assert printed["agentsys"] == (99.22, 64.36)
     assert (printed["protectai"], printed["spotlighting"][0]) == ((93.16, 40.64), 64.78)
@@ -150,13 +157,13 @@ def test_the_relative_drop_is_the_papers_and_undefined_without_short_successes()
 
 
 def test_tokens_grow_with_the_trajectory_as_recorded() -> None:
-    drawn = make_figure(FIGURES["tokens"], _cases("none"))
+    drawn = _figure("tokens", "none")
     assert _ours(drawn, "a: all roles") == {float(n): n + 0.1 for n in range(1, 7)}
     assert _ours(drawn, "b: acting agent") == {float(n): round(0.9 * n, 2) for n in range(1, 7)}
 
 
 def test_figure_2_draws_the_papers_value_hollow_and_says_that_there_are_no_runs() -> None:
-    drawn = make_figure(FIGURES["2"], _cases("none"))
+    drawn = _figure("2", "none")
     assert [(mark.series, mark.x, mark.origin) for mark in drawn.marks] == [("agentsys", 4.25, PAPER)]
     assert "No runs for this figure" in _words(drawn)
 
@@ -177,11 +184,11 @@ def test_a_simulated_model_is_marked_in_the_figure_itself(name: str) -> None:
     drawn = make_figure(FIGURES[name], _cases("none", "agentsys", simulated=True))
     assert "SIMULATED: filled marks come from a scripted agent" in _words(drawn)
     assert {mark.simulated for mark in drawn.marks if mark.origin == RUNS} == {True}
-    assert "SIMULATED" not in _words(make_figure(FIGURES[name], _cases("none")))
+    assert "SIMULATED" not in _words(_figure(name, "none"))
 
 
 def test_the_papers_markers_are_hollow_and_ours_are_filled() -> None:
-    drawn = make_figure(FIGURES["3"], _cases("none"))
+    drawn = _figure("3", "none")
     markers = [line for line in drawn.figure.axes[0].lines if line.get_marker() != "None"]
     assert {line.get_markerfacecolor() == "white" for line in markers} == {True, False}
     hollow = sum(line.get_markerfacecolor() == "white" for line in markers)
@@ -190,7 +197,7 @@ def test_the_papers_markers_are_hollow_and_ours_are_filled() -> None:
 
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_files_embed_their_fonts_and_hold_the_plotted_numbers(name: str, tmp_path: Path) -> None:
-    drawn = make_figure(FIGURES[name], _cases("none", "agentsys"))
+    drawn = _figure(name, "none", "agentsys")
     pdf, png, numbers = save(drawn, tmp_path / "new")
     content = pdf.read_bytes()
     assert b"/FontFile2" in content
