@@ -71,6 +71,8 @@ class WorkerProcess(Hand):
         self._ear.join()
 
     def _send(self, message: Order | Orders) -> None:
+        if self._orders.closed:  # it has been told that there is nothing more
+            return
         with contextlib.suppress(OSError):  # its end is heard of by `_listen`
             _write(self._orders, message)
 
