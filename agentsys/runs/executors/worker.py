@@ -129,7 +129,9 @@ class CaseWorker:
 
     def _run(self, task: CaseTask) -> None:
         try:
-            self._tell(self._outcome(task))
+            outcome = self._outcome(task)
+            self._tell(WorkerSpent(self._own))  # first, or its cost is for a moment in no one's sum
+            self._tell(outcome)
         except StoreError as error:
             self._tell(NotRun(task.number))
             self._stop(str(error))
