@@ -127,10 +127,10 @@ def _files_read(listings: Sequence[Listing], only: Collection[Path] | None) -> I
     """
     met: set[FolderId] = set()
     for listing in listings:
-        kept = ("",) if only is None else tuple(_below(folder, listing.root) for folder in only)
+        kept = tuple(_below(folder, listing.root) for folder in only or ())
         cut = len(os.path.join(listing.root, ""))  # noqa: PTH118
         here = [
-            (folder not in met and path.startswith(kept, cut), path)
+            (folder not in met and (only is None or path.startswith(kept, cut)), path)
             for folder, files in listing.folders.items()
             for path in files
         ]

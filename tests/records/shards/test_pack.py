@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from stored_cases import case_of, store_own, store_published
 
+from agentsys.analysis.html_report.case_index import index_row
 from agentsys.errors import ConfigError
 from agentsys.records.listing import listed
 from agentsys.records.load import load_runs
@@ -72,6 +73,7 @@ def test_every_reader_finds_the_same(runs: Path, tmp_path: Path) -> None:
     pipeline, suite = case_of().pipeline, f"{case_of().pipeline}/banking"
     one = case_of(user_task_id="user_task_3").key
     frame, whole = load_runs(runs), read_cases([runs])
+    shown = [index_row(case) for case in whole.cases]
     parts = {name: read_cases([runs / name]).cases for name in (pipeline, suite, one)}
     assert [len(cases) for cases in parts.values()] == [8, 8, 1]
     pack(runs)
@@ -79,6 +81,7 @@ def test_every_reader_finds_the_same(runs: Path, tmp_path: Path) -> None:
         assert load_runs(runs).equals(frame)
     packed = read_cases([runs])
     assert packed == whole
+    assert [index_row(case) for case in packed.cases] == shown
     assert {name: read_cases([runs / name]).cases for name in parts} == parts
     assert read_cases([tmp_path]).repeated == 15
     assert not is_stored(str(runs / one).replace("_3", "_5000"))
