@@ -18,7 +18,7 @@ import pytest
 from agentsys.analysis.metrics.search_attempts import read_searches
 
 CONVERSATIONS = int(os.environ.get("AGENTSYS_FRONT_KILLED", "12"))
-"""Conversations and queries that are answered before the server is killed; 200 were run by hand."""
+"""Conversations and queries that are answered before the server is killed."""
 CASE = "agentdojo/slack/user_task_0/injection_task_1/killed"
 
 
