@@ -65,12 +65,13 @@ def test_its_rows_differ_for_the_reasons_that_the_page_on_victims_names(
     def those(defense: str, attacked: bool, column: str) -> set[tuple[str, str, str]]:
         rows = cases[(cases["defense"] == defense) & ((cases["attack"] != "none") == attacked)]
         held = rows[rows[column].astype(bool)]
-        return {(r.suite, r.user_task_id, str(r.injection_task_id)) for r in held.itertuples()}
+        return {(str(r.suite), str(r.user_task_id), str(r.injection_task_id)) for r in held.itertuples()}
 
     met, obeyed = (those("none", True, column) for column in ("exposed_raw", "injection_success"))
     assert f"payload in {len(met)} of them, {len(obeyed)} obey" in reasons
     assert f"and {100 * len(obeyed) / 48:.1f}% do" in reasons
-    pairs = {(r.suite, r.user_task_id, r.injection_task_id) for r in cases.itertuples() if r.attack != "none"}
+    attacked = cases[cases["attack"] != "none"]
+    pairs = {(str(r.suite), str(r.user_task_id), str(r.injection_task_id)) for r in attacked.itertuples()}
     expected, _ = asr_range(load_profile("gpt-4o-mini"), (0.0, 0.0), pairs)
     assert f"profile expects {expected:.1f}% of these" in reasons
 

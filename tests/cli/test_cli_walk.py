@@ -241,25 +241,31 @@ def swept(preset: str, group: str) -> list[str]:
     return [str(one) for one in (found if isinstance(found, list) else [found])]
 
 
+class PlannedCell:
+    """A hundred cases of one cell, as far as the screen of a dry run asks for them."""
+
+    cell = SimpleNamespace(lacks=())
+
+    def __init__(self, labels: tuple[str, str, str]) -> None:
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return 100
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_dry_run_of_every_preset_fits(preset: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [
         ("gpt-4o-mini-2024-07-18", d, a) for d in swept(preset, "defense") for a in swept(preset, "attack")
     ]
-    names = ("model", "defense", "attack")
-    jobs = [
-        SimpleNamespace(
-            case=SimpleNamespace(**dict(zip(names, key, strict=True))), cell=SimpleNamespace(lacks=())
-        )
-        for key in keys
-    ]
+    blocks = [PlannedCell(key) for key in keys]
     guesses = {key: CostEstimate(123456789, 1234.56) for key in keys}
     monkeypatch.setattr(dry_run, "estimate", lambda *_: guesses)
     monkeypatch.setattr(dry_run, "_cards", lambda *_: {})
     monkeypatch.setenv("COLUMNS", str(width))
     said = io.StringIO()
-    session: Any = SimpleNamespace(plan=SimpleNamespace(todo=jobs), obstacles=())
+    session: Any = SimpleNamespace(plan=SimpleNamespace(todo=SimpleNamespace(blocks=blocks)), obstacles=())
     dry_run.show_estimate(session, (), Console(file=said, width=width))
     lines = said.getvalue().splitlines()
     assert [line for line in lines if cell_len(line) > width] == []
