@@ -83,7 +83,8 @@ def test_one_version_stands_in_package_metadata_and_citation() -> None:
 def test_no_hint_installs_the_stranger_that_owns_our_import_name_on_the_index() -> None:
     old_form = re.compile(r"(?:pip|pipx|uv|uvx)\b[^\n]*?[\s'\"]agentsys(?:\\?\[|==|[\s'\"`]*$)", re.MULTILINE)
     rooms = ("agentsys", "baselines", "configs", "docs", "examples", "notebooks", "scripts", "tests", ".ci")
-    files = [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file()]
+    found = (path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file())
+    files = [path for path in found if path.parent.name != "__pycache__"]
     files += [ROOT / name for name in ("README.md", "Makefile", "pyproject.toml", *CONSTRAINTS)]
     text = {
         path: path.read_text(encoding="utf-8", errors="replace") for path in files if path != Path(__file__)

@@ -76,10 +76,12 @@ WALKED: dict[str, tuple[str, ...]] = {
     "cache import": ("cache import kept.tar.gz more",),
     "bundle": ("bundle ran --out paper.zip",),
     "verify": ("verify paper.zip",),
+    "pack": ("pack whole",),
+    "unpack": ("unpack whole",),
     "fetch": ("fetch agentdojo-runs some-model --to fetched --source ADDRESS",),
     "doctor": ("doctor",),
 }
-"""Command -> lines to type in a folder with `runs`, `other`, `obeying`, `searched`, `recorded` and `text`."""
+"""Command -> lines to type in a folder with `runs`, `other`, `whole`, `obeying`, `searched`, `recorded` and `text`."""
 FIRST = {
     "bundle": f"run {ONE_CASE}",
     "verify": f"run {ONE_CASE} ; bundle ran --out paper.zip",
@@ -146,6 +148,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("w")
     stored(made / "runs")
     stored(made / "other", loser="agentsys")
+    stored(made / "whole")
+    (made / "whole" / ".agentsys").mkdir()
     store_obeying(made / "obeying")
     ReplyStore(made / "kept").put("0" * 64, reply_to(ChatReply(assistant("Hi"), model_id="m-1"), None))
     export_replies(made / "kept", made / "kept.tar.gz")
@@ -202,9 +206,15 @@ def test_a_command_prints_no_line_wider_than_the_screen_and_cuts_nothing(
         assert names_in(lines) == names_in(whole)
 
 
+BACK = {"pack": "unpack", "unpack": "pack"}
+"""Command -> what makes it find the same work again."""
+
+
 def shown(words: list[str], width: int) -> list[str]:
     if words[0] == "bundle":
         Path(words[-1]).unlink(missing_ok=True)  # it replaces none
+    if words[0] in BACK:
+        CliRunner().invoke(app, [BACK[words[0]], *words[1:]], catch_exceptions=False)
     done = CliRunner().invoke(app, words, env={"COLUMNS": str(width)}, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert done.stdout.strip()

@@ -16,7 +16,17 @@ from agentsys.errors import ConfigError
 from agentsys.models.card import model_card
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.paced import Pace, Paced, Pacer, RatePolicy, answered, may_send, refused, sent
+from agentsys.models.wrappers.paced import (
+    Pace,
+    Paced,
+    Pacer,
+    RatePolicy,
+    answered,
+    is_stray,
+    may_send,
+    refused,
+    sent,
+)
 from agentsys.runs.compose import compose
 
 
@@ -63,6 +73,7 @@ def simulated(
     rest.taken = first.taken
     lines = [deque(range(workers)) for _ in range(pacers)]
     lately: list[deque[float]] = [deque(maxlen=256) for _ in range(pacers)]
+    refusals: list[deque[bool]] = [deque(maxlen=64) for _ in range(pacers)]
     events: list[tuple[float, int, str, int, bool]] = [
         (start, one, "look", 0, False) for one in range(pacers)
     ]
@@ -74,6 +85,7 @@ def simulated(
                 heapq.heappush(events, (now, process, "look", 0, False))
             continue
         if what == "answer":
+            refusals[process].append(False)
             pace = answered(pace, policy, now, 0.0, waited=waited)
             heapq.heappush(events, (now + chance.uniform(0, 0.1), process, "back", worker, False))
             continue
@@ -91,7 +103,8 @@ def simulated(
             heapq.heappush(events, (now + chance.uniform(0.1, 0.4), process, "answer", worker, waited))
         else:
             seen = sum(now - moment <= 1.0 for moment in lately[process])
-            pace = refused(pace, now, None, float(max(1, seen)))
+            refusals[process].append(True)
+            pace = refused(pace, now, None, float(max(1, seen)), stray=is_stray(refusals[process]))
             heapq.heappush(events, (now + chance.uniform(0.0, 1.0), process, "back", worker, False))
     return first, rest
 
@@ -140,6 +153,14 @@ def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
     assert near.found == pytest.approx(7.9 * 1.01)
 
 
+def test_few_refusals_have_another_cause_than_the_rate() -> None:
+    assert is_stray([True, True]) and not is_stray([True, True, True])
+    assert is_stray([True] * 3 + [False] * 61) and not is_stray([True] * 4 + [False] * 60)
+    pace = Pace(found=5.0, cut_at=100.0, grown_at=100.0)
+    assert refused(pace, 200.0, None, 5.0, stray=True) == pace
+    assert refused(pace, 200.0, 3.0, 5.0, stray=True).closed_until == 203.0
+
+
 def test_retry_after_holds_back_everybody() -> None:
     pace = refused(Pace(), 100.0, 7.0, 3.0)
     assert may_send(pace, RatePolicy(), 101.0) == 6.0 and may_send(pace, RatePolicy(), 107.0) == 0.0
@@ -174,10 +195,11 @@ def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None
     clock = Clock()
     one, other = (Pacer(tmp_path / "rate.json", clock=clock, sleep=clock.sleep) for _ in range(2))
     assert not one.wait(0) and not (tmp_path / "rate.json").exists()  # nothing to heed yet
-    with pytest.raises(ModelError):
-        Paced(Counting(refuses=[True]), one).complete(ChatRequest([user("Hi")]))
-    assert other.wait(0) and clock.now == 1_000_004.0  # it heard of the other's Retry-After
-    assert one.wait(0) and clock.now > 1_000_004.5  # and they take turns at what was found
+    for _ in range(3):  # the third one tells that the rate is the cause
+        with pytest.raises(ModelError):
+            Paced(Counting(refuses=[True]), one).complete(ChatRequest([user("Hi")]))
+    assert other.wait(0) and clock.now == 1_000_012.0  # it heard of the other's Retry-After
+    assert one.wait(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 
 
 def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:

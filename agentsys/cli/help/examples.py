@@ -118,8 +118,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys verify paper.zip --output json",
         "agentsys verify paper.zip --trust-code",
     ),
-    "pack": ("agentsys pack results/runs", "agentsys results results/runs"),
-    "unpack": ("agentsys unpack results/runs", "agentsys rescore results/runs --version v1.2.2"),
+    "pack": ("agentsys pack results/runs",),
+    "unpack": ("agentsys unpack results/runs",),
     "fetch": (
         "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
         "agentsys fetch drift-runs --to data",

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,11 @@ class Pace:
 
 _CUT = 0.75
 """What is left of a rate after a refusal."""
+_STRAY = 0.06
+"""Share of refusals among a process's last requests up to which they have another cause than its rate: gateways
+refuse a few at any rate, and slowing down for these would never end."""
+_FEW = 2
+"""Refusals among them that are no share yet."""
 _SLOWEST = 1 / 60
 """Requests a second that a rate is never cut below."""
 _COOL_S = 1.0
@@ -105,7 +110,7 @@ def answered(pace: Pace, policy: RatePolicy, now: float, more_tokens: float, *, 
     return dataclasses.replace(pace, found=pace.found * (1 + growth * seconds), grown_at=now)
 
 
-def refused(pace: Pace, now: float, asked_s: float | None, seen: float) -> Pace:
+def refused(pace: Pace, now: float, asked_s: float | None, seen: float, *, stray: bool = False) -> Pace:
     """The state after the server said that it was asked too often.
 
     Args:
@@ -113,14 +118,20 @@ def refused(pace: Pace, now: float, asked_s: float | None, seen: float) -> Pace:
         now: The moment.
         asked_s: Seconds that the server wants to be left alone; None: it did not say.
         seen: Requests a second that this process has sent lately.
+        stray: Whether so few are refused that the rate is not the cause.
     """
     if asked_s is not None:
         pace = dataclasses.replace(pace, closed_until=max(pace.closed_until, now + asked_s))
-    if now - pace.cut_at < _COOL_S:
+    if stray or now - pace.cut_at < _COOL_S:
         return pace
     rate = seen if pace.found is None else pace.found
     cut = max(_SLOWEST, _CUT * rate)
     return dataclasses.replace(pace, found=cut, refused_at_rate=rate, cut_at=now, grown_at=now)
+
+
+def is_stray(refusals: Collection[bool]) -> bool:
+    """Whether so few of a process's last requests were refused that its rate is not the cause."""
+    return sum(refusals) <= max(_FEW, _STRAY * len(refusals))
 
 
 def _owing(pace: Pace, policy: RatePolicy, now: float, tokens: float) -> float:
@@ -155,6 +166,7 @@ class Pacer:
         self._pace = Pace()
         self._lock, self._queue = threading.Lock(), _InTurns()
         self._lately = deque[float](maxlen=256)
+        self._refusals = deque[bool](maxlen=64)
         self._needed = self.policy != RatePolicy()
 
     def wait(self, tokens: float) -> bool:
@@ -177,6 +189,8 @@ class Pacer:
 
     def answered(self, more_tokens: float, *, waited: bool) -> None:
         """A reply came; see `answered`."""
+        with self._lock:
+            self._refusals.append(False)
         if self._under_control:
             with self._shared() as keep:
                 keep(answered(self._pace, self.policy, self._clock(), more_tokens, waited=waited))
@@ -187,8 +201,10 @@ class Pacer:
         now = self._clock()
         with self._lock:
             seen = max(1, sum(now - moment <= 1.0 for moment in self._lately))
+            self._refusals.append(True)
+            stray = is_stray(self._refusals)
         with self._shared() as keep:
-            keep(refused(self._pace, now, asked_s, float(seen)))
+            keep(refused(self._pace, now, asked_s, float(seen), stray=stray))
 
     @property
     def _under_control(self) -> bool:
