@@ -61,8 +61,9 @@ class Pace:
 _CUT = 0.75
 """What is left of a rate after a refusal."""
 _STRAY = 0.06
-"""Share of refusals among a process's last requests up to which they have another cause than its rate: gateways
-refuse a few at any rate, and slowing down for these would never end."""
+"""Share of refusals among a process's last requests up to which they have another cause than its rate.
+
+Gateways refuse a few at any rate, and slowing down for these would never end."""
 _FEW = 2
 """Refusals among them that are no share yet."""
 _SLOWEST = 1 / 60
