@@ -81,7 +81,7 @@ WALKED: dict[str, tuple[str, ...]] = {
     "fetch": ("fetch agentdojo-runs some-model --to fetched --source ADDRESS",),
     "doctor": ("doctor",),
 }
-"""Command -> lines to type where `runs`, `other`, `whole`, `obeying`, `searched`, `recorded` and `text` are."""
+"""Command -> lines to type in a folder with `runs`, `other`, `whole`, `searched`, `recorded` and more."""
 FIRST = {
     "bundle": f"run {ONE_CASE}",
     "verify": f"run {ONE_CASE} ; bundle ran --out paper.zip",
