@@ -55,12 +55,14 @@ def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Pa
         ours = by_us(part.defense, wire, part.suite, tmp_path / "ours", **tasks)
         different = differences(theirs, ours)
         print(f"{'-'.join(part[:3])}: {len(theirs)} cases, different: {different}")
-        assert set(different.values()) <= {"rounds of the client"}
+        known = {"rounds of the client"} | ({"failure without a mark"} if part.wire == "openai" else set())
+        assert set(different.values()) <= known
         if (part.defense, part.suite) == ("agentsys", "slack"):
             assert theirs[LONG].rounds == CLIENTS_ROUNDS + 1
             assert LONG in different
         # The same cases again, with room for the rounds that the client stopped at.
-        for number, (user, injection) in enumerate(different):
+        stopped = [pair for pair, cause in different.items() if cause == "rounds of the client"]
+        for number, (user, injection) in enumerate(stopped):
             one: dict[str, Any] = {"users": [user], "injections": [injection], "room": True}
             again = by_agentdojo(root, wire, part.suite, tmp_path / f"room{number}", **one)
             assert again[user, injection].scores == ours[user, injection].scores

@@ -62,6 +62,8 @@ class Outcome:
     """Messages of the agent with calls."""
     cut: bool
     """Whether the client stopped at a call that nobody ran."""
+    repeated: bool = False
+    """Whether a call that had failed was made again at once, the same."""
 
     @property
     def scores(self) -> tuple[bool, bool]:
@@ -152,18 +154,37 @@ def _outcome(record: Mapping[str, Any]) -> Outcome:
     called = [bool(one.get("tool_calls")) for one in record["messages"] if one["role"] == "assistant"]
     last = record["messages"][-1]
     cut = last["role"] == "assistant" and bool(last.get("tool_calls"))
-    return Outcome(record["utility"], record["security"], sum(called), cut)
+    return Outcome(record["utility"], record["security"], sum(called), cut, _repeats(record["messages"]))
+
+
+def _repeats(messages: Sequence[Mapping[str, Any]]) -> bool:
+    failed = None
+    for one in messages:
+        made = [(call["function"], call["args"]) for call in one.get("tool_calls") or ()]
+        if failed in made:
+            return True
+        if one["role"] == "tool":
+            call = one["tool_call"]
+            failed = (call["function"], call["args"]) if one.get("error") else None
+    return False
 
 
 def differences(theirs: Mapping[Pair, Outcome], ours: Mapping[Pair, Outcome]) -> dict[Pair, str]:
     """Cases whose scores differ, each with its cause; `unexplained` where none is known.
+
+    OpenAI's wire has no mark for a tool that failed, and the simulated model repeats a call only where one says
+    that it failed.
 
     Raises:
         AssertionError: If the two do not hold the same cases.
     """
     assert theirs.keys() == ours.keys(), sorted(theirs.keys() ^ ours.keys())
     return {
-        pair: "rounds of the client" if found.stopped_by_client else "unexplained"
-        for pair, found in theirs.items()
-        if found.scores != ours[pair].scores
+        pair: _cause(found, ours[pair]) for pair, found in theirs.items() if found.scores != ours[pair].scores
     }
+
+
+def _cause(theirs: Outcome, ours: Outcome) -> str:
+    if theirs.stopped_by_client:
+        return "rounds of the client"
+    return "failure without a mark" if ours.repeated and not theirs.repeated else "unexplained"
