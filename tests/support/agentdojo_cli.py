@@ -172,8 +172,8 @@ def _repeats(messages: Sequence[Mapping[str, Any]]) -> bool:
 def differences(theirs: Mapping[Pair, Outcome], ours: Mapping[Pair, Outcome]) -> dict[Pair, str]:
     """Cases whose scores differ, each with its cause; `unexplained` where none is known.
 
-    OpenAI's wire has no mark for a tool that failed, and the simulated model repeats a call only where one says
-    that it failed.
+    OpenAI's wire has no mark for a tool that failed, and the simulated model repeats a call only where one
+    says that it failed.
 
     Raises:
         AssertionError: If the two do not hold the same cases.
