@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_modes import BY_VENDOR, ENDS_THE_RUN, GOOD, KEY, PORT, TRANSPORT, Mode
+from hostile_modes import BY_VENDOR, ENDS_THE_RUN, GOOD, KEY, PORT, TRANSPORT, Mode, bomb
 from hostile_server import Answer, hostile
 
 TIMEOUT_S, SLACK_S = 3.0, 5.0
@@ -147,6 +147,7 @@ def test_there_are_more_than_120_ways_and_no_two_of_one_name() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_every_way_ends_its_own_case_in_time_and_no_other(vendor: str, tmp_path: Path) -> None:
+    bomb()
     with hostile(lambda _: iter([b""])) as other:
         assigned = Assigned(vendor, modes_of(vendor), other.port)
         with hostile(assigned.answer) as server:
