@@ -48,7 +48,7 @@ class LeakSearch:
         return content
 
     def at(self, name: str, content: bytes) -> None:
-        """LeakSearch at something.
+        """Look at a member before it is packed.
 
         Raises:
             ConfigError: If it holds a key.

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agentsys.errors import ConfigError
 from agentsys.models.batches.door import BatchPolicy
 from agentsys.models.price import Price
-from agentsys.models.wrappers.paced import RatePolicy
+from agentsys.models.wrappers.pace import RatePolicy
 from agentsys.models.wrappers.retry import RetryPolicy
 
 

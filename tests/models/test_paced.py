@@ -16,17 +16,8 @@ from agentsys.errors import ConfigError
 from agentsys.models.card import model_card
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.paced import (
-    Pace,
-    Paced,
-    Pacer,
-    RatePolicy,
-    answered,
-    is_stray,
-    may_send,
-    refused,
-    sent,
-)
+from agentsys.models.wrappers.pace import Pace, RatePolicy, answered, is_stray, may_send, refused, sent
+from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.runs.compose import compose
 
 
@@ -91,7 +82,7 @@ def simulated(
             continue
         if not lines[process]:
             continue
-        pause = may_send(pace, policy, now)
+        pause = may_send(pace, now)
         if pause:
             heapq.heappush(events, (now + min(pause, 1.0), process, "look", 0, True))
             continue
@@ -133,11 +124,11 @@ def test_whatever_happens_a_rate_stays_a_rate(gaps: list[float], asked: float, f
     pace, policy, now = Pace(), RatePolicy(requests=asked), 1_000.0
     for gap, failed in zip(gaps, fails, strict=False):
         now += gap
-        assert may_send(pace, policy, now) >= 0
+        assert may_send(pace, now) >= 0
         pace = sent(pace, policy, now, 10.0)
         pace = refused(pace, now, gap, 5.0) if failed else answered(pace, policy, now, 3.0, waited=True)
         assert pace.found is None or pace.found >= 1 / 60
-        assert may_send(pace, policy, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
+        assert may_send(pace, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
 
 
 def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
@@ -163,8 +154,8 @@ def test_few_refusals_have_another_cause_than_the_rate() -> None:
 
 def test_retry_after_holds_back_everybody() -> None:
     pace = refused(Pace(), 100.0, 7.0, 3.0)
-    assert may_send(pace, RatePolicy(), 101.0) == 6.0 and may_send(pace, RatePolicy(), 107.0) == 0.0
-    assert may_send(Pace(next_request=99_999.0), RatePolicy(), 100.0) == 0.0  # somebody set the clock
+    assert may_send(pace, 101.0) == 6.0 and may_send(pace, 107.0) == 0.0
+    assert may_send(Pace(next_request=99_999.0), 100.0) == 0.0  # somebody set the clock
 
 
 class Counting:
