@@ -12,10 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 import pytest
 import yaml
+from google import genai
+from google.genai.types import HttpOptions
 from typer.testing import CliRunner
 
 import agentsys
@@ -81,6 +84,27 @@ def test_a_client_of_openai_gets_scores_and_its_queries_are_a_search(served: Ser
     assert (search.budget, search.queries, search.found_query) == (3, 3, 2)
     assert search.state.ended
     assert search.simulated
+
+
+def test_the_other_wires_give_the_same_line(served: ServedAgent) -> None:
+    url, models = (
+        served.server.base_url,
+        {name: f"{CASE}/{name}" for name in ("responses", "anthropic", "google")},
+    )
+    sdk = openai.OpenAI(api_key="k", base_url=served.server.openai_base_url, max_retries=0)
+    claude = anthropic.Anthropic(api_key="k", base_url=url, max_retries=0)
+    gemini = genai.Client(api_key="k", http_options=HttpOptions(base_url=url))
+    said = [
+        sdk.responses.create(model=models["responses"], input=GOAL).output_text,
+        claude.messages.create(
+            model=models["anthropic"], max_tokens=100, messages=[{"role": "user", "content": GOAL}]
+        )
+        .content[0]
+        .to_dict()["text"],
+        gemini.models.generate_content(model=models["google"], contents=GOAL).text or "",
+    ]
+    found = [json.loads(str(line)) for line in said]
+    assert [(one["security"], one["utility"], one["query"]) for one in found] == [(True, True, 1)] * 3
 
 
 def test_budget_results_and_report_read_the_queries(served: ServedAgent, tmp_path: Path) -> None:
