@@ -21,43 +21,82 @@ from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 _RUNS_TOOLS = {"audit", "fit", "run", "serve", "verify"}
 _VARIABLE = "PYTHONHASHSEED"
 
-COMMANDS = {
-    "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
-    "results": CommandSource("agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."),
-    "table": CommandSource("agentsys.cli.table:table", "A table of the paper, ours beside the printed one."),
-    "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
-    "compare": CommandSource("agentsys.cli.compare:compare", "Compare defenses, models, attacks or runs."),
-    "measures": CommandSource("agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."),
-    "budget": CommandSource("agentsys.cli.budget:budget", "Attack success by the queries a search may make."),
-    "report": CommandSource("agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."),
-    "export": CommandSource("agentsys.cli.export:export", "Write runs as logs of Inspect (inspect view)."),
-    "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
-    "rescore": CommandSource("agentsys.cli.rescore:rescore", "Score recorded runs again under any version."),
-    "fit": CommandSource("agentsys.cli.victims.fit:fit", "Fit a simulated victim to published runs."),
-    "plan-size": CommandSource(
-        "agentsys.cli.victims.plan_size:plan_size", "How many cases a difference takes."
-    ),
-    "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
-    "list": CommandSource("agentsys.cli.list:list_configs", "List what can be run, with one line on each."),
-    "show": CommandSource("agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."),
-    "serve": CommandSource("agentsys.cli.serve:serve", "Serve a defended agent, or the simulated model."),
-    "guard": CommandSource("agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."),
-    "cache": CommandSource(
-        "agentsys.cli.replies.command:app", "Count, export and import kept replies of models."
-    ),
-    "bundle": CommandSource("agentsys.cli.bundles.pack:bundle", "Pack runs into one file for reviewers."),
-    "verify": CommandSource("agentsys.cli.bundles.check:verify", "Run a bundle again, offline, and compare."),
-    "pack": CommandSource("agentsys.cli.pack:pack", "Put a run's records into one file (a shard)."),
-    "unpack": CommandSource("agentsys.cli.pack:unpack", "Give every record in a shard its file again."),
-    "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
-    "doctor": CommandSource(
-        "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."
-    ),
+SECTIONS = {
+    "Run": {
+        "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
+        "list": CommandSource(
+            "agentsys.cli.list:list_configs", "List what can be run, with one line on each."
+        ),
+        "show": CommandSource(
+            "agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."
+        ),
+        "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
+        "doctor": CommandSource(
+            "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."
+        ),
+    },
+    "Read what was run": {
+        "results": CommandSource(
+            "agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."
+        ),
+        "compare": CommandSource(
+            "agentsys.cli.compare:compare", "Compare defenses, models, attacks or runs."
+        ),
+        "report": CommandSource(
+            "agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."
+        ),
+        "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
+        "measures": CommandSource(
+            "agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."
+        ),
+        "budget": CommandSource(
+            "agentsys.cli.budget:budget", "Attack success by the queries a search may make."
+        ),
+        "table": CommandSource(
+            "agentsys.cli.table:table", "A table of the paper, ours beside the printed one."
+        ),
+        "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
+    },
+    "Doubt a benchmark": {
+        "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
+        "rescore": CommandSource(
+            "agentsys.cli.rescore:rescore", "Score recorded runs again under any version."
+        ),
+    },
+    "Plan an experiment": {
+        "plan-size": CommandSource(
+            "agentsys.cli.victims.plan_size:plan_size", "How many cases a difference takes."
+        ),
+        "fit": CommandSource("agentsys.cli.victims.fit:fit", "Fit a simulated victim to published runs."),
+    },
+    "Guard an agent": {
+        "serve": CommandSource("agentsys.cli.serve:serve", "Serve a defended agent, or the simulated model."),
+        "guard": CommandSource(
+            "agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."
+        ),
+    },
+    "Keep and publish": {
+        "bundle": CommandSource("agentsys.cli.bundles.pack:bundle", "Pack runs into one file for reviewers."),
+        "verify": CommandSource(
+            "agentsys.cli.bundles.check:verify", "Run a bundle again, offline, and compare."
+        ),
+        "export": CommandSource(
+            "agentsys.cli.export:export", "Write runs as logs of Inspect (inspect view)."
+        ),
+        "cache": CommandSource(
+            "agentsys.cli.replies.command:app", "Count, export and import kept replies of models."
+        ),
+        "pack": CommandSource("agentsys.cli.pack:pack", "Put a run's records into one file (a shard)."),
+        "unpack": CommandSource("agentsys.cli.pack:unpack", "Give every record in a shard its file again."),
+    },
 }
+"""Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""
+COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 
 app = typer.Typer(
-    cls=lazy_group(COMMANDS),
+    cls=lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
+    epilog="Begin with: agentsys run +experiment=quickstart (no key, no network)",
     no_args_is_help=True,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,

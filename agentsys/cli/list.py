@@ -17,7 +17,10 @@ from agentsys.errors import ConfigError, unknown_name
 
 
 def list_configs(
-    kind: Annotated[str, typer.Argument(help="models, defenses, attacks, benchmarks or experiments.")],
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"One of {', '.join(GROUPS)}. Default: how many there are of each."),
+    ] = None,
     config_dir: Annotated[
         list[Path] | None, typer.Option(help="A folder with configs of your own; may be repeated.")
     ] = None,
@@ -30,12 +33,19 @@ def list_configs(
     ] = False,
 ) -> None:
     """List what can be run, with one line on each."""
-    if kind not in GROUPS:
+    dirs = config_dir or []
+    group = GROUPS.get(kind) if kind else None
+    if kind and not group:
         raise ConfigError(unknown_name("kind of config", kind, GROUPS))
-    group, dirs = GROUPS[kind], config_dir or []
-    rows = [(name, description(group, name, dirs)) for name in known(group, dirs)]
+    if group:
+        rows = [(name, description(group, name, dirs)) for name in known(group, dirs)]
+    else:
+        rows = [
+            (each, f"{len(known(folder, dirs))}; a line on each: agentsys list {each}")
+            for each, folder in GROUPS.items()
+        ]
     if long and group != "defense":
-        raise ConfigError(f"--long is for defenses; {kind} have one line each.")
+        raise ConfigError("--long is for defenses, as in agentsys list defenses --long.")
     if format == "json":
         listed = [{"name": name, "description": text} for name, text in rows]
         more = [{"long": defense_text(name, dirs, [])} if long else {} for name, _ in rows]

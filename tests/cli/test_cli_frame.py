@@ -85,7 +85,7 @@ def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
 def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     source = CommandSource("agentsys.cli.list:list_configs", "List.")
     monkeypatch.setattr("agentsys.cli.list.list_configs", lambda: _raise(KeyboardInterrupt()))
-    group = typer.Typer(cls=lazy_group({"list": source}), add_completion=False)
+    group = typer.Typer(cls=lazy_group({"Run": {"list": source}}), add_completion=False)
     group.callback()(lambda: None)
     with pytest.raises(SystemExit) as end:
         sys.exit(errors.exit_status(lambda: group(["list"])))

@@ -11,7 +11,7 @@ import pytest
 from registered_commands import all_commands
 from typer.testing import CliRunner
 
-from agentsys.cli import COMMANDS, app
+from agentsys.cli import COMMANDS, SECTIONS, app
 from agentsys.cli.help.examples import EXAMPLES
 from agentsys.cli.help.lazy import LazyCommand
 from agentsys.runs.compose import compose
@@ -22,6 +22,14 @@ SHOWN = [(command, line) for command, lines in EXAMPLES.items() for line in line
 def test_every_command_has_at_least_two_examples() -> None:
     assert set(EXAMPLES) == all_commands()
     assert all(len(lines) >= 2 for lines in EXAMPLES.values())
+
+
+def test_the_overview_has_every_command_under_a_heading_and_a_line_to_begin_with() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    names = "|".join(sorted(COMMANDS, key=len, reverse=True))
+    assert re.findall(rf"^│ ({names}) ", shown, re.MULTILINE) == list(COMMANDS)
+    assert re.findall(r"^╭─ ([^─]+) ─", shown, re.MULTILINE) == ["Options", *SECTIONS]
+    assert "agentsys run +experiment=quickstart" in shown
 
 
 @pytest.mark.parametrize("command", sorted(EXAMPLES))

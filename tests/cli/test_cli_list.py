@@ -97,3 +97,9 @@ def test_long_lists_what_every_defense_does() -> None:
     assert "One agent reads the request" in listed("defenses", "--long")
     with pytest.raises(ConfigError, match="--long is for defenses"):
         CliRunner().invoke(app, ["list", "attacks", "--long"], catch_exceptions=False)
+
+
+def test_without_a_kind_it_says_what_there_is_to_list() -> None:
+    lines = CliRunner().invoke(app, ["list"]).output.splitlines()
+    assert [line.split()[0] for line in lines] == list(catalog.GROUPS)
+    assert f"{len(catalog.known('defense'))}; a line on each: agentsys list defenses" in lines[1]

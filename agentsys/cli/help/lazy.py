@@ -28,8 +28,8 @@ class CommandSource:
 class LazyCommand(TyperCommand):
     """Stands for a command in the overview; becomes the real one when its arguments are parsed."""
 
-    def __init__(self, name: str, source: CommandSource) -> None:
-        super().__init__(name, help=source.summary, callback=None)
+    def __init__(self, name: str, source: CommandSource, section: str | None = None) -> None:
+        super().__init__(name, help=source.summary, callback=None, rich_help_panel=section)
         self._source = source
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -39,15 +39,20 @@ class LazyCommand(TyperCommand):
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
-def lazy_group(sources: Mapping[str, CommandSource]) -> type[TyperGroup]:
-    """A typer group class whose commands are these, shown in this order."""
+def lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type[TyperGroup]:
+    """A typer group class whose commands are these, shown in this order under the sections' names."""
+    stand_ins = {
+        name: LazyCommand(name, source, section)
+        for section, sources in sections.items()
+        for name, source in sources.items()
+    }
 
     class LazyGroup(TyperGroup):
-        """Finds commands by name in `sources`."""
+        """Finds commands by name in `sections`."""
 
         def list_commands(self, ctx: Any) -> list[str]:
             """The names, in the order given."""
-            return list(sources)
+            return list(stand_ins)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """The command's stand-in.
@@ -55,11 +60,11 @@ def lazy_group(sources: Mapping[str, CommandSource]) -> type[TyperGroup]:
             Raises:
                 ConfigError: For a name that is none of ours.
             """
-            if cmd_name in sources:
-                return LazyCommand(cmd_name, sources[cmd_name])
+            if cmd_name in stand_ins:
+                return stand_ins[cmd_name]
             if cmd_name.startswith("-"):  # an option in the wrong place: click explains
                 return None
-            raise ConfigError(unknown_name("command", cmd_name, sources))
+            raise ConfigError(unknown_name("command", cmd_name, stand_ins))
 
     return LazyGroup
 
