@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks pictures docs bench test test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures docs bench verify test test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,9 @@ docs: setup ## Build the documentation as a site, offline, into site/; a broken 
 
 bench: setup ## Measure speed, CPU and memory beside AgentDojo's runner (QUICK=1: minutes; WRITE=1: into perf/README.md)
 	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write)
+
+verify: setup ## Check every figure that README and docs claim, offline, and write docs/claims.md (up to half an hour)
+	$(BIN)/python scripts/verify.py --workers $(WORKERS)
 
 test: setup lint ## Formatting, types and the fast tests
 	$(PYTEST) -m "not slow and not live"
