@@ -1,6 +1,6 @@
 """Check what README and docs claim in figures, offline, and write down what was seen.
 
-Usage: python scripts/verify.py [--only WORDS] [--list] [--workers 2]
+Usage: python scripts/verify.py [--only WORDS] [--workers 2]
 
 `scripts/claims.yaml` has each claim: the page, the words that stand there, and one check. `A ... B` are all
 words of the page from A to B, `A ...` those to the end of the section. A check is one of
@@ -179,7 +179,10 @@ def printed_seen(claim: Claim, said: str) -> Seen:
         return Seen(seen != NUMBER.findall(claim.says)[: len(seen)], figure)
     low = -float("inf") if claim.at_least is None else claim.at_least
     high = float("inf") if claim.at_most is None else claim.at_most
-    return Seen(not all(low <= float(text.replace(',', '')) <= high for text in seen), f"{figure} (bound: {low} to {high})")
+    return Seen(
+        not all(low <= float(text.replace(",", "")) <= high for text in seen),
+        f"{figure} (bound: {low} to {high})",
+    )
 
 
 def test_cases(wanted: Iterable[str], workers: int, folder: Path) -> list[ElementTree.Element]:
@@ -218,7 +221,9 @@ def check(wanted: Sequence[Claim], runs: Mapping[str, str], workers: int) -> lis
     """Check claims: runs and commands, so many at a time; then what measures, alone; then all tests."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        names = sorted({str(claim.cells["run"]) for claim in wanted if claim.cells} | _runs_read(wanted, runs))
+        names = sorted(
+            {str(claim.cells["run"]) for claim in wanted if claim.cells} | _runs_read(wanted, runs)
+        )
         said: dict[str, str | RuntimeError] = {}
         made = [runs[name] for name in names]
         measured = {claim.prints for claim in wanted if claim.measures}
@@ -235,9 +240,7 @@ def _runs_read(wanted: Sequence[Claim], runs: Mapping[str, str]) -> set[str]:
     return {word for claim in wanted for word in shlex.split(claim.prints) if word in runs}
 
 
-def _seen(
-    claim: Claim, said: Mapping[str, str | RuntimeError], cases: Sequence[ElementTree.Element]
-) -> Seen:
+def _seen(claim: Claim, said: Mapping[str, str | RuntimeError], cases: Sequence[ElementTree.Element]) -> Seen:
     if not claim.stands:
         return Seen(True, "the page no longer says so")
     if claim.tests:
@@ -249,15 +252,15 @@ def _seen(
 
 
 def page(known: Claims, seen: Mapping[str, Seen], before: str) -> str:
-    """docs/claims.md: rows of what was checked now, and of the rest as they stood before."""
-    stood = {claim.row(): line for claim in known.claims for line in before.splitlines() if line.startswith(claim.row())}
-    day = datetime.now(UTC).date().isoformat()
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    """docs/claims.md: rows of what was checked now, by their beginning; the rest as they stood before."""
+    stood = {f"{line.rsplit(' | ', 2)[0]} |": line for line in before.splitlines() if line.startswith("| ")}
+    day, python = datetime.now(UTC).date().isoformat(), f"Python {platform.python_version()}"
+    when = f"{day}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, {python}"
     lines = [
         "# Claims, and how each is checked",
         "",
-        "Written by `make verify`, which checks every row offline. *Needs traces*: the check compares with published",
-        "runs, which were not there. Rows of `agentsys results` read runs that are made first:",
+        "Written by `make verify`, which checks every row offline. *Needs traces*: the check compares with",
+        "published runs, which were not there. Commands with a run's name read one of these, made first:",
         "",
         "```",
         *known.runs.values(),
@@ -266,11 +269,10 @@ def page(known: Claims, seen: Mapping[str, Seen], before: str) -> str:
         "| Claim | Where it stands | How it is checked | Seen | When, on what |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for claim in known.claims:
-        row = claim.row()
+    for row in (claim.row() for claim in known.claims):
         if (found := seen.get(row)) is not None:
             verdict = "**fails**: " if found.fails else ""
-            lines.append(f"{row} {verdict}{markdown_cell(found.figure)} | {day}, {machine} |")
+            lines.append(f"{row} {verdict}{markdown_cell(found.figure)} | {when} |")
         else:
             lines.append(stood.get(row, f"{row} not checked yet | |"))
     return "\n".join(lines) + "\n"
@@ -278,28 +280,19 @@ def page(known: Claims, seen: Mapping[str, Seen], before: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", default="", metavar="WORDS", help="claims whose page, words or check hold this")
-    parser.add_argument("--list", action="store_true", help="print the claims and their commands; check nothing")
+    parser.add_argument("--only", default="", metavar="WORDS", help="words of a claim, its page or its check")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    known = claims()
-    wanted = [one for one in known.claims if options.only.lower() in f"{one.page} {one.says} {one.how}".lower()]
-    if options.list:
-        for claim in wanted:
-            print(f"{claim.page}: {' '.join(claim.says.split())}\n    {claim.how}")
-        return 0
+    known, words = claims(), options.only.lower()
+    wanted = [one for one in known.claims if words in f"{one.page} {one.says} {one.how}".lower()]
     start = time.monotonic()
-    seen = check(wanted, known.runs, options.workers)
-    for claim, found in zip(wanted, seen, strict=True):
-        if found.fails:
-            print(f"fails: {claim.page}: {' '.join(claim.says.split())}\n    {found.figure}")
-    PAGE.write_text(
-        page(known, {one.row(): found for one, found in zip(wanted, seen, strict=True)}, PAGE.read_text("utf-8") if PAGE.exists() else ""),
-        "utf-8",
-    )
-    failed, absent = sum(one.fails for one in seen), sum("needs traces" in one.figure for one in seen)
-    print(f"{len(seen)} claims, {failed} fail, {absent} need traces; {time.monotonic() - start:.0f} s")
-    return 1 if failed else 0
+    seen = dict(zip((one.row() for one in wanted), check(wanted, known.runs, options.workers), strict=True))
+    PAGE.write_text(page(known, seen, PAGE.read_text("utf-8") if PAGE.exists() else ""), "utf-8")
+    failed = [f"fails: {row}\n    {found.figure}" for row, found in seen.items() if found.fails]
+    absent = sum("needs traces" in found.figure for found in seen.values())
+    print("\n".join(failed))
+    print(f"{len(seen)} claims, {len(failed)} fail, {absent} need traces; {time.monotonic() - start:.0f} s")
+    return 1 if failed or not wanted else 0
 
 
 if __name__ == "__main__":

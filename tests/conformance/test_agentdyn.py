@@ -105,7 +105,7 @@ def test_on_the_simulated_model_isolation_and_policies_stop_what_obeying_lets_th
     }
     assert {len(found) for found in carried_out.values()} == {6}
     assert all(carried_out["none"] + carried_out["spotlighting"])
-    assert not any(sum((carried_out[name] for name in ("agentsys", "agentsys_lean", "melon", "camel")), []))
+    assert not any(any(carried_out[name]) for name in ("agentsys", "agentsys_lean", "melon", "camel"))
 
 
 def test_the_page_names_each_task_without_a_way(checkout: Path) -> None:
