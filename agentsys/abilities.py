@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
-from agentsys.contracts import Benchmark, Defense, FinishedCase, Measured
+from agentsys.contracts import Benchmark, Defense, FinishedCase, InjectionTask, Measured, Suite, UserTask
 from agentsys.declared_facts import DeclaredFact
 from agentsys.models.chat import ChatModel
 from agentsys.models.reading_test import ReadingTest
@@ -156,9 +154,7 @@ class WholeProgram(Protocol):
 class PicksPairs(Protocol):
     """An attack that can be run on some pairs of tasks only."""
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether this pair is part of a plan; the others are left out of it and counted."""
         ...
 
@@ -257,10 +253,7 @@ class LeadsUsers(Protocol):
     """A suite whose user says more than the task: the pipeline is run once for every turn of the user."""
 
     def user_turns(
-        self,
-        model: ChatModel,
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any] | None,
+        self, model: ChatModel, user_task: UserTask, injection_task: InjectionTask | None
     ) -> UserTurns:
         """The user of a case. The first turn is the user task's prompt; this one is asked for the others.
 
@@ -277,10 +270,7 @@ class WrapsModels(Protocol):
     """A suite that takes part in the conversation between a defense and its model."""
 
     def driven(
-        self,
-        model: ChatModel,
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any] | None,
+        self, model: ChatModel, user_task: UserTask, injection_task: InjectionTask | None
     ) -> ChatModel:
         """The model that the defense of a case gets in place of `model`; asked for once per case."""
         ...
@@ -315,7 +305,7 @@ class DrawsAtRandom(Protocol):
 class KnowsWays(Protocol):
     """A suite with ways of its own to tasks whose ground truth leaves something out."""
 
-    def way(self, task: BaseUserTask[Any] | BaseInjectionTask[Any]) -> Way | None:
+    def way(self, task: UserTask | InjectionTask) -> Way | None:
         """A way that the task's own check accepts; None where none is known.
 
         Then a user task is done as its ground truth has it, and an injection task is never obeyed by the

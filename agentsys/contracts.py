@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
@@ -19,6 +19,11 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.trace import Tracer
+
+Suite: TypeAlias = TaskSuite[Any]
+"""A suite of tasks, whatever its environment is made of."""
+UserTask: TypeAlias = BaseUserTask[Any]
+InjectionTask: TypeAlias = BaseInjectionTask[Any]
 
 
 @runtime_checkable
@@ -31,7 +36,7 @@ class Defense(Protocol):
 
     name: str
 
-    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+    def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The agent for one case. Called afresh for every case; may not keep state between cases."""
         ...
 
@@ -70,11 +75,7 @@ class Attack(Protocol):
     kind: AttackKind
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """Injection vector -> text for one pair of tasks. Deterministic; called from many threads.
 
@@ -92,8 +93,8 @@ class NotInjectable(Exception):
 class FinishedCase:
     """One case that was run and scored, as its suite may look at it once more."""
 
-    user_task: BaseUserTask[Any]
-    injection_task: BaseInjectionTask[Any] | None
+    user_task: UserTask
+    injection_task: InjectionTask | None
     before: TaskEnvironment
     """A fresh copy of the environment as the agent found it."""
     after: TaskEnvironment
@@ -140,7 +141,7 @@ class Benchmark(Protocol):
         """The suites of this version, in the benchmark's order."""
         ...
 
-    def suite(self, name: str) -> TaskSuite[Any]:
+    def suite(self, name: str) -> Suite:
         """One suite, ready for use: environments load fast and checks see copies.
 
         Raises:

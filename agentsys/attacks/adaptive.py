@@ -10,13 +10,9 @@ section 7 leaves open, and the checks that stand between a worker and a tool.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.contracts import AttackKind, Victim
+from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, unknown_name
 
 OPENING = (
@@ -64,11 +60,7 @@ class AdaptiveAttack:
         self._payload = RegisteredAttack("important_instructions")
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The form's text, in every vector.
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.cache_files.cache_file import Key
 from agentsys.attacks.cache_files.texts import name_of_texts, read_texts
 from agentsys.attacks.literal import written_for
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import Attack, AttackKind, Benchmark, NotInjectable, Victim
+from agentsys.contracts import (
+    Attack,
+    AttackKind,
+    Benchmark,
+    InjectionTask,
+    NotInjectable,
+    Suite,
+    UserTask,
+    Victim,
+)
 from agentsys.errors import ConfigError, unknown_name
 
 DEFAULTS = "defaults"
@@ -73,11 +78,7 @@ class CachedAttack:
         return [source.line for source in self._texts.sources]
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """Each vector's text for this pair, and `rest` in the others.
 
@@ -93,9 +94,7 @@ class CachedAttack:
         own = {vector: written_for(suite, text) if self._escape else text for vector, text in texts.items()}
         return {**rest, **own}
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the file has a text for the pair, in a vector that the user task meets."""
         if self._text(suite, user_task, injection_task, "") is not None:
             return True
@@ -108,9 +107,7 @@ class CachedAttack:
         """Tasks that texts are for and the benchmark does not have, e.g. `'bankin' user_task_0`."""
         return list(dict.fromkeys(_shown(key) for key in self._texts.texts if not _exists(key, benchmark)))
 
-    def _own(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> dict[str, str]:
+    def _own(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
         if not any(key.suite == suite.name for key in self._texts.texts):
             return {}
         tasks = suite, user_task, injection_task
@@ -118,11 +115,7 @@ class CachedAttack:
         return {vector: text for vector, text in found.items() if text is not None}
 
     def _text(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        vector: str,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, vector: str
     ) -> str | None:
         return self._texts.text(suite.name, user_task.ID, injection_task.ID, vector, self._variant)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut
 from agentsys.attacks.codes import CODES
 from agentsys.attacks.literal import read_of, written_for
 from agentsys.attacks.search import is_searched
-from agentsys.contracts import Attack, AttackKind, Victim
+from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.reading_test import ReadingTest
 
@@ -45,19 +41,13 @@ class EncodedAttack:
         self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._coded)
         self._base, self._code, self._hint = base, CODES[code], hint
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the base takes the pair."""
         base = self._base
         return not isinstance(base, PicksPairs) or base.applies_to(suite, user_task, injection_task)
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The base's texts in the code, each in its vector.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any
 
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
-from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionsRuntime
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import get_text_content_as_str
 
-_Known = dict[tuple[int, int], tuple[TaskSuite[Any], BaseUserTask[Any], dict[str, int]]]
+from agentsys.contracts import Suite, UserTask
+
+_Known = dict[tuple[int, int], tuple[Suite, UserTask, dict[str, int]]]
 
 _KNOWN: _Known = {}
 """By identity, as in `agentsys.attacks.vectors`: a task's id means another task in another version.
@@ -20,7 +19,7 @@ Suite and task are kept beside the answer so that their identities are not given
 _LOCK = Lock()
 
 
-def first_rounds(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Mapping[str, int]:
+def first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
     """Injection vector -> number of the first tool result that shows it; worked out once per task.
 
     The ground truth is executed once, in an environment whose vectors hold canaries and nothing else.
@@ -40,9 +39,7 @@ def first_rounds(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Mapping
         return dict(_KNOWN[key][2])
 
 
-def rounds_of(
-    suite: TaskSuite[Any], user_task: BaseUserTask[Any], texts: Mapping[str, str]
-) -> dict[str, int]:
+def rounds_of(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
     """The same with texts in some vectors: what a tool returns may depend on what it looks through.
 
     Args:

@@ -7,15 +7,11 @@ injection comes is whatever the task makes it; here it is chosen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.abilities import PicksPairs
 from agentsys.attacks.first_rounds import first_rounds, rounds_of
 from agentsys.attacks.search import is_searched, searches_texts
-from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
+from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
 
@@ -56,11 +52,7 @@ class InjectionRound:
         self.kind = base.kind
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The base's texts, less those for vectors of other rounds.
 
@@ -77,9 +69,7 @@ class InjectionRound:
             )
         return kept
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether a vector with the goal in it is first seen in this round, and the base takes the pair."""
         base = self.base
         if isinstance(base, PicksPairs) and not base.applies_to(suite, user_task, injection_task):
@@ -90,12 +80,10 @@ class InjectionRound:
         goal = dict.fromkeys(self._vectors(suite, user_task), words)
         return bool(self._in_time(suite, user_task, goal))
 
-    def _vectors(self, suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> list[str]:
+    def _vectors(self, suite: Suite, user_task: UserTask) -> list[str]:
         return [vector for vector, number in first_rounds(suite, user_task).items() if number == self.round]
 
-    def _in_time(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], texts: Mapping[str, str]
-    ) -> dict[str, str]:
+    def _in_time(self, suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, str]:
         """The texts that are still first seen in this round when they are what tools look through.
 
         A text may hold the very words that an earlier search looks for: an e-mail that asks for "the

@@ -13,12 +13,11 @@ from threading import Lock
 from typing import Any
 
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
-from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import Function, FunctionsRuntime
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.first_rounds import canary
 from agentsys.attacks.vectors import injectable_vectors
+from agentsys.contracts import Suite, UserTask
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import text_of
 
@@ -79,12 +78,12 @@ class Surroundings:
     """The same of those that the injection task's ground truth calls; empty where it has none."""
 
 
-_KNOWN: dict[tuple[int, int], tuple[TaskSuite[Any], BaseUserTask[Any], Situation]] = {}
+_KNOWN: dict[tuple[int, int], tuple[Suite, UserTask, Situation]] = {}
 """By identity, as in `agentsys.attacks.vectors`."""
 _LOCK = Lock()
 
 
-def situation(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Situation:
+def situation(suite: Suite, user_task: UserTask) -> Situation:
     """A user task as its attacker sees it; the ground truth is run once per task.
 
     Raises:
@@ -97,7 +96,7 @@ def situation(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Situation:
         return _KNOWN[key][2]
 
 
-def _situation(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> Situation:
+def _situation(suite: Suite, user_task: UserTask) -> Situation:
     marks = {vector: canary(vector) for vector in injectable_vectors(suite, user_task)}
     environment = user_task.init_environment(suite.load_and_inject_default_environment(marks))
     truth = GroundTruthPipeline(user_task)

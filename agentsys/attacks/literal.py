@@ -7,29 +7,27 @@ AgentDojo's, and so does the benchmark's name. Where texts are put in as they ar
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.abilities import InjectsInAWay
+from agentsys.contracts import Suite
 
 EXACT = "exact"
 """The way of injecting in which a model reads what was written."""
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def folds(suite: TaskSuite[Any]) -> bool:
+def folds(suite: Suite) -> bool:
     """Whether a suite's environment is a YAML file that injections are written into."""
     return not (isinstance(suite, InjectsInAWay) and suite.injection == EXACT)
 
 
-def written_for(suite: TaskSuite[Any], text: str) -> str:
+def written_for(suite: Suite, text: str) -> str:
     """What an attack has to write so that a model reads `text`, letter by letter."""
     return escaped(text) if folds(suite) else text
 
 
-def read_of(suite: TaskSuite[Any], written: str) -> str:
+def read_of(suite: Suite, written: str) -> str:
     """What a model reads of a written text; the text itself where it would break the environment's file."""
     return unescaped(written) if folds(suite) else written
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
-
-from agentsys.contracts import AttackKind, Victim
+from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
 
 
 class NoAttack:
@@ -18,11 +14,7 @@ class NoAttack:
     kind = AttackKind.NONE
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """No injection in any vector."""
         return {}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.literal import written_for
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import AttackKind, NotInjectable, Victim
+from agentsys.contracts import AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
 
@@ -28,11 +24,7 @@ class PlantedValue:
         self.name = name
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The planted text, in its vector.
 
@@ -45,9 +37,7 @@ class PlantedValue:
         planted = injection_task.planted
         return {injection_task.plant.vector: written_for(suite, planted)}
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the value is planted for this user task, which meets its vector.
 
         Raises:

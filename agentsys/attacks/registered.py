@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
 
 from agentdojo import attacks as _register_all  # noqa: F401 - importing it fills the registry
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -14,12 +13,10 @@ from agentdojo.attacks.attack_registry import ATTACKS
 from agentdojo.attacks.base_attacks import BaseAttack
 from agentdojo.attacks.baseline_attacks import ManualAttack
 from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack, ToolKnowledgeAttack
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.models import MODEL_NAMES
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import AttackKind, Victim
+from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_named
 
@@ -53,12 +50,10 @@ class RegisteredAttack:
         self.kind = AttackKind.DENIAL_OF_SERVICE if denies else AttackKind.TARGETED
         self._typed = TypedOnce() if issubclass(ATTACKS[name], ManualAttack) else None
         self._addressed: dict[tuple[int, Victim], BaseAttack] = {}
-        self._tellable: dict[tuple[TaskSuite[Any], str], bool] = {}
+        self._tellable: dict[tuple[Suite, str], bool] = {}
         self._lock = Lock()
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the package can write its text: `tool_knowledge` names the arguments of every call to make.
 
         Some injection tasks of other benchmarks do not say how their calls look to a reader.
@@ -72,11 +67,7 @@ class RegisteredAttack:
         return self._tellable[key]
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """Exactly what the package's attack writes for a victim of these names.
 
@@ -93,7 +84,7 @@ class RegisteredAttack:
             return self._typed.texts((suite.name, user_task.ID, injection_task.ID), write)
         return write()
 
-    def _attack(self, suite: TaskSuite[Any], victim: Victim) -> BaseAttack:
+    def _attack(self, suite: Suite, victim: Victim) -> BaseAttack:
         """One object per suite object and victim; it holds the suite, so the id is not given away."""
         key = (id(suite), victim)
         with self._lock:
@@ -126,7 +117,7 @@ class TypedOnce:
             return dict(self._texts[pair])
 
 
-def _addressed_attack(name: str, suite: TaskSuite[Any], victim: Victim) -> BaseAttack:
+def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     """A registered attack, built as AgentDojo builds it, that addresses `victim`.
 
     AgentDojo guesses the victim's prose name from its pipeline's name and raises where it cannot.
@@ -150,6 +141,6 @@ def _known_model(prose: str) -> str:
     return next((model for model, known in MODEL_NAMES.items() if known == prose), _STAND_IN)
 
 
-def _packages_user_name(suite: TaskSuite[Any], pipeline: BasePipelineElement) -> str:
+def _packages_user_name(suite: Suite, pipeline: BasePipelineElement) -> str:
     """The name that AgentDojo's attacks take for the user's; it stands in their code only."""
     return str(ImportantInstructionsAttack(suite, pipeline).user_name)

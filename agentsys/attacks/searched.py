@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks import attacker as attackers
 from agentsys.attacks.attacker.prompt import UNUSABLE, Attacker
@@ -31,7 +27,7 @@ from agentsys.attacks.search import (
 )
 from agentsys.attacks.search_options import TRANSFER, SearchOptions
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import Attack, AttackKind, Victim
+from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.role import SimulatedRole
@@ -80,19 +76,13 @@ class Searched:
         """Whether texts come from an artefact."""
         return self._artefact is not None
 
-    def applies_to(
-        self, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-    ) -> bool:
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Say yes, except where the artefact has no text."""
         ids = (suite.name, user_task.ID, injection_task.ID)
         return self._artefact is None or self._artefact.entry(*ids, self._variant) is not None
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The artefact's text in every vector; without an artefact the text that a search starts from.
 
@@ -210,7 +200,7 @@ class Searched:
         return Attacker(told_of, float(self._options.temperature), self.seed, self.knowledge, told)
 
 
-def plain_attack(injection_task: BaseInjectionTask[Any]) -> Attack:
+def plain_attack(injection_task: InjectionTask) -> Attack:
     """The attack whose text a search starts from; its name is the label of that attack's own cases.
 
     AgentDojo's standard attack; where the injection task names a tool, ASB's strongest, which names it.

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import AttackKind, Victim
+from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, unknown_name
 
 _PLACEHOLDER = re.compile(r"\{(goal|user|model|task)\}")
@@ -43,11 +39,7 @@ class TemplateAttack:
             )
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The filled template, in every vector.
 
@@ -58,9 +50,7 @@ class TemplateAttack:
         return dict.fromkeys(injectable_vectors(suite, user_task), text)
 
 
-def filled(
-    template: str, user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any], victim: Victim
-) -> str:
+def filled(template: str, user_task: UserTask, injection_task: InjectionTask, victim: Victim) -> str:
     """The template with the words of a pair of tasks in place of `{goal}`, `{user}`, `{model}`, `{task}`."""
     values = {
         "goal": injection_task.GOAL,

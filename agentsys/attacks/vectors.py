@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
 
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks.base_attacks import BaseAttack
-from agentdojo.base_tasks import BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.contracts import NotInjectable
+from agentsys.contracts import NotInjectable, Suite, UserTask
 
 # AgentDojo keeps 128 answers for all suites and attacks together, fewer than one grid has, does not
 # keep refusals, and may work out one answer in several threads. This is the function underneath.
@@ -25,12 +22,12 @@ class VectorFinder:
             whose vectors hold canaries.
     """
 
-    def __init__(self, suite: TaskSuite[Any]) -> None:
+    def __init__(self, suite: Suite) -> None:
         self._probe = BaseAttack(suite, GroundTruthPipeline(None))
-        self._found: dict[int, tuple[BaseUserTask[Any], tuple[str, ...]]] = {}
+        self._found: dict[int, tuple[UserTask, tuple[str, ...]]] = {}
         self._lock = Lock()
 
-    def vectors(self, user_task: BaseUserTask[Any]) -> list[str]:
+    def vectors(self, user_task: UserTask) -> list[str]:
         """The vectors whose text an agent following the ground truth is shown.
 
         Raises:
@@ -46,7 +43,7 @@ class VectorFinder:
             raise NotInjectable(f"{self._probe.task_suite.name} {user_task.ID} shows no injection vector.")
         return list(found)
 
-    def _find(self, user_task: BaseUserTask[Any]) -> tuple[str, ...]:
+    def _find(self, user_task: UserTask) -> tuple[str, ...]:
         try:
             return tuple(_PACKAGES_RULE(self._probe, user_task))
         except ValueError as error:
@@ -55,11 +52,11 @@ class VectorFinder:
             raise
 
 
-_FINDERS: dict[int, tuple[TaskSuite[Any], VectorFinder]] = {}
+_FINDERS: dict[int, tuple[Suite, VectorFinder]] = {}
 _FINDERS_LOCK = Lock()
 
 
-def injectable_vectors(suite: TaskSuite[Any], user_task: BaseUserTask[Any]) -> list[str]:
+def injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
     """The vectors of a user task that can carry an injection; worked out once per suite object and task.
 
     Raises:

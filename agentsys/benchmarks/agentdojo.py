@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, cast
+from typing import cast
 
 from agentdojo.task_suite import load_suites
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, read_case_clocks
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
@@ -17,6 +16,7 @@ from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.named_module import import_named
 
@@ -67,7 +67,7 @@ class AgentDojo:
         self.user_name = user_name
         self._registered = _suites_of(version)
         self._names = self._chosen(suites)
-        self._adapted: dict[str, TaskSuite[Any]] = {}
+        self._adapted: dict[str, Suite] = {}
         self._lock = Lock()
 
     def _chosen(self, suites: Sequence[str] | None) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class AgentDojo:
         """The chosen suites, in the package's order."""
         return self._names
 
-    def suite(self, name: str) -> TaskSuite[Any]:
+    def suite(self, name: str) -> Suite:
         """A suite of this version, the same object on every call.
 
         It is a copy of the package's, whose environments load fast, whose checks see copies, and
@@ -102,9 +102,7 @@ class AgentDojo:
             return self._adapted[name]
 
 
-def adapted(
-    suite: TaskSuite[Any], injection: Injection = "folded", fixes: tuple[str, ...] = ()
-) -> TaskSuite[Any]:
+def adapted(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
     """A copy of an AgentDojo suite that loads environments fast, checks on copies and scores fixes too.
 
     The package's suite is shared by everyone in the process and stays as it is: only attributes of
@@ -128,9 +126,9 @@ def adapted(
     return copied
 
 
-def _suites_of(version: str) -> Mapping[str, TaskSuite[Any]]:
+def _suites_of(version: str) -> Mapping[str, Suite]:
     # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
-    table: Mapping[str, Mapping[str, TaskSuite[Any]]] = load_suites._SUITES
+    table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
     known = [name for name, suites in table.items() if suites]
     if version not in known:
         raise ConfigError(unknown_name("version of agentdojo", version, known))

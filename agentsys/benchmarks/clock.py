@@ -15,10 +15,10 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, get_args
 
-from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic import BaseModel
 
 from agentsys.abilities import Clocked
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 
 REAL = "real"
@@ -145,7 +145,7 @@ _STAND_INS: dict[int, object] = {
 }
 
 
-def read_case_clocks(suite: TaskSuite[Any], further: Iterable[ModuleType] = ()) -> None:
+def read_case_clocks(suite: Suite, further: Iterable[ModuleType] = ()) -> None:
     """Let a suite's tools read the clock of the case they run in.
 
     AgentDojo's tools call `datetime.datetime.now()` in methods of the environment's models, and take no
@@ -166,7 +166,7 @@ def read_case_clocks(suite: TaskSuite[Any], further: Iterable[ModuleType] = ()) 
                 vars(module)[key] = _STAND_INS[id(value)]
 
 
-def tool_modules(suite: TaskSuite[Any]) -> set[str]:
+def tool_modules(suite: Suite) -> set[str]:
     """Names of the modules that hold a suite's tools and its environment's models."""
     found: set[type[BaseModel]] = set()
     _collect(suite.environment_type, found)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
-from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file
+from agentdojo.task_suite.task_suite import read_suite_file
+
+from agentsys.contracts import Suite
 
 
-def data_hash(suite: TaskSuite[Any]) -> str:
+def data_hash(suite: Suite) -> str:
     """SHA-256, in hex, of a suite's environment data and injection vectors.
 
     Includes are resolved first, so a change in any included file shows. A suite that builds its

@@ -15,11 +15,11 @@ from typing import Any
 
 from agentdojo.agent_pipeline.tool_execution import is_string_list
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.abilities import DrawsAtRandom
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
+from agentsys.contracts import Suite
 from agentsys.models.replay.former_tools import name_today
 
 Execute = Callable[[], Sequence[str]]
@@ -52,7 +52,7 @@ def recorded_draws(execute: Execute, recorded: Sequence[str | None]) -> list[str
 
 
 def results_again(
-    suite: TaskSuite[Any], environment: TaskEnvironment, calls: Iterable[tuple[str, Mapping[str, Any]]]
+    suite: Suite, environment: TaskEnvironment, calls: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[tuple[Any, str | None]]:
     """Make recorded calls on an environment, which changes as their values and errors are taken."""
     runtime = FunctionsRuntime(suite.tools)

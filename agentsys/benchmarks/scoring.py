@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.types import MessageContentBlock
 
 from agentsys.benchmarks.shared_copies import alike, deep_copy, twins
+from agentsys.contracts import InjectionTask, UserTask
 from agentsys.models.trace import Tracer, current_tracer
 
-Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
+Task: TypeAlias = UserTask | InjectionTask
 Check = Callable[
     [Task, list[MessageContentBlock], TaskEnvironment, TaskEnvironment, Sequence[FunctionCall]], bool
 ]

@@ -11,9 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentdojo.task_suite.task_suite import TaskSuite
-
 from agentsys.benchmarks.clock import tool_modules
+from agentsys.contracts import Suite
 
 
 class _CountsSets(type):
@@ -52,7 +51,7 @@ class FirstSeen(set[Any], metaclass=_CountsSets):
         )
 
 
-def keep_set_order(suite: TaskSuite[Any]) -> None:
+def keep_set_order(suite: Suite) -> None:
     """Let `set(...)` in the modules of a suite's tools keep the order of what it is made of.
 
     The name is bound in these modules alone, once; modules with a `set` of their own stay as they are.

@@ -13,11 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentdojo.task_suite.task_suite import TaskSuite
-
 from agentsys.attacks.search_options import PER_CASE, SearchOptions
 from agentsys.attacks.searched import Searched
-from agentsys.contracts import NotInjectable
+from agentsys.contracts import NotInjectable, Suite
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.front.client_search import ClientSearch, Queried
 from agentsys.models.budget import RunBudgetReached
@@ -161,7 +159,7 @@ class AttackTarget:
         self._store.remember_config(settings.config_hash, settings.identity)
         return replace(self._cell, settings=settings, attack=attack)
 
-    def _suite(self, name: str) -> TaskSuite[Any]:
+    def _suite(self, name: str) -> Suite:
         return self._cell.benchmark.suite(_found("suite", name, self._cell.benchmark.suite_names()))
 
     def _names(self, name: str) -> Iterator[str]:

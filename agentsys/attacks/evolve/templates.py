@@ -6,15 +6,11 @@ Source of the idea: AgentVigil (arXiv 2505.05849) starts from a corpus of collec
 from __future__ import annotations
 
 import copy
-from typing import Any
-
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.evolve.strategies import STRATEGIES
 from agentsys.attacks.forged.families import ForgedTurn, family_named, rendered
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.contracts import Victim
+from agentsys.contracts import InjectionTask, Suite, UserTask, Victim
 
 GOAL = "{goal}"
 """What every template has: where the injection task's goal stands."""
@@ -22,9 +18,7 @@ REGISTERED = ("important_instructions", "ignore_previous", "injecagent", "system
 _NAMES = Victim(user_name="{user}", model_name="{model}")
 
 
-def seed_templates(
-    suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-) -> list[str]:
+def seed_templates(suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> list[str]:
     """The 20 templates, the strongest of AgentDojo's attacks first.
 
     Args:

@@ -12,9 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
-
 from agentsys.attacks.attacker.reply import FAULTS
 from agentsys.attacks.evolve.attack import GIVE_UP
 from agentsys.attacks.evolve.nodes import TemplateNode, TemplateTree
@@ -26,7 +23,7 @@ from agentsys.attacks.search_options import TEMPLATE, SearchOptions, check_count
 from agentsys.attacks.searched import Searched
 from agentsys.attacks.template import filled
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import Victim
+from agentsys.contracts import InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest
 
@@ -80,11 +77,7 @@ class EvolveTreeAttack(Searched):
         self.best = check_count("attack.best", best)
 
     def injections(
-        self,
-        suite: TaskSuite[Any],
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any],
-        victim: Victim,
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The artefact's template, filled in; without an artefact the first one that the search starts from.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any, cast
-
-from agentdojo.task_suite.task_suite import TaskSuite
+from typing import cast
 
 from agentsys.benchmarks.agentdyn.checkout import FETCHED, SUITES, read_checkout
 from agentsys.benchmarks.agentdyn.modules import load_suites
 from agentsys.benchmarks.agentdyn.suite import adapted_suite
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock
 from agentsys.benchmarks.loading.environment import Injection
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError, unknown_name
 
 _INJECTIONS = ("folded", "exact")
@@ -60,14 +59,14 @@ class AgentDyn:
         self.checkout = read_checkout(str(source))
         self.version = self.checkout.version
         self._loaded = load_suites(self.checkout)
-        self._adapted: dict[str, TaskSuite[Any]] = {}
+        self._adapted: dict[str, Suite] = {}
         self._lock = Lock()
 
     def suite_names(self) -> Sequence[str]:
         """The offered suites, in the fork's order."""
         return self._names
 
-    def suite(self, name: str) -> TaskSuite[Any]:
+    def suite(self, name: str) -> Suite:
         """One suite, the same object on every call.
 
         Raises:

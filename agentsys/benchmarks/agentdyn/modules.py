@@ -17,19 +17,20 @@ from threading import Lock
 from types import CodeType, ModuleType
 from typing import Any
 
-from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file
+from agentdojo.task_suite.task_suite import read_suite_file
 
 from agentsys.benchmarks.agentdyn.checkout import SUITES, Checkout
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 
 _PACKAGE = "agentdojo.default_suites"
 _CODE = "default_suites"
 _LOCK = Lock()
-_LOADED: dict[str, Mapping[str, TaskSuite[Any]]] = {}
+_LOADED: dict[str, Mapping[str, Suite]] = {}
 """Private package -> its suites."""
 
 
-def load_suites(checkout: Checkout) -> Mapping[str, TaskSuite[Any]]:
+def load_suites(checkout: Checkout) -> Mapping[str, Suite]:
     """The suites of a checkout, by name; the same objects for the same files.
 
     This executes the checkout's Python code, as installing and importing it would.
@@ -59,7 +60,7 @@ def tool_modules_of(checkout: Checkout) -> list[ModuleType]:
     ]
 
 
-def _loaded(checkout: Checkout, private: str) -> Mapping[str, TaskSuite[Any]]:
+def _loaded(checkout: Checkout, private: str) -> Mapping[str, Suite]:
     # The package keeps texts by path, and this folder may have held other files before.
     read_suite_file.cache_clear()
     sys.meta_path.append(_Finder(checkout, private))
@@ -76,8 +77,8 @@ def _loaded(checkout: Checkout, private: str) -> Mapping[str, TaskSuite[Any]]:
         ) from error
 
 
-def _suite(checkout: Checkout, private: str, name: str) -> TaskSuite[Any]:
-    suite: TaskSuite[Any] = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
+def _suite(checkout: Checkout, private: str, name: str) -> Suite:
+    suite: Suite = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
     suite.data_path = checkout.data_path(name)
     return suite
 

@@ -10,7 +10,6 @@ import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.agentdyn.checkout import SYSTEM_MESSAGES, Checkout
@@ -21,13 +20,12 @@ from agentsys.benchmarks.clock import read_case_clocks
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.element import QueryResult
 
 
-def adapted_suite(
-    suite: TaskSuite[Any], checkout: Checkout, injection: Injection, *, last_assistant: bool
-) -> TaskSuite[Any]:
+def adapted_suite(suite: Suite, checkout: Checkout, injection: Injection, *, last_assistant: bool) -> Suite:
     """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
 
     Args:
@@ -62,7 +60,7 @@ def adapted_suite(
     return copied
 
 
-def _loader(suite: TaskSuite[Any], checkout: Checkout, injection: Injection) -> EnvironmentLoader:
+def _loader(suite: Suite, checkout: Checkout, injection: Injection) -> EnvironmentLoader:
     try:
         return EnvironmentLoader(suite, injection)
     except (OSError, ValueError, yaml.YAMLError) as error:

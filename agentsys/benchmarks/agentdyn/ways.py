@@ -13,13 +13,13 @@ from typing import Any
 
 from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE, ORDER, PLANS, Plan
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.ground_truth.running import run_calls, scripted
 from agentsys.benchmarks.scoring import Task
+from agentsys.contracts import Suite
 from agentsys.models.simulated.grounding import grounded_args, leaves, told
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, Way
 from agentsys.models.simulated.script_position import PLACEHOLDER
@@ -37,7 +37,7 @@ _MAILS = {
 """Suite -> the tool that shows the mails with codes."""
 
 
-def ways_of(suite: TaskSuite[Any]) -> Callable[[Task], Way | None]:
+def ways_of(suite: Suite) -> Callable[[Task], Way | None]:
     """The ways to a suite's tasks, each worked out when it is first asked for.
 
     Args:
@@ -51,7 +51,7 @@ def ways_of(suite: TaskSuite[Any]) -> Callable[[Task], Way | None]:
     return way
 
 
-def _plans(suite: TaskSuite[Any], task: Task) -> Iterator[Plan]:
+def _plans(suite: Suite, task: Task) -> Iterator[Plan]:
     own = PLANS.get(suite.name, {}).get(task.ID)
     if own is not None:
         yield own
@@ -72,7 +72,7 @@ def _with_codes(calls: Sequence[ScriptedCall], mails: str) -> Plan:
     return tuple(plan)
 
 
-def _accepted(suite: TaskSuite[Any], task: Task, plan: Plan) -> Way | None:
+def _accepted(suite: Suite, task: Task, plan: Plan) -> Way | None:
     """The plan as a way; None if the task's check does not pass on a clean environment."""
     clean = suite.load_and_inject_default_environment({})
     before = task.init_environment(clean) if isinstance(task, BaseUserTask) else clean
@@ -89,7 +89,7 @@ def _accepted(suite: TaskSuite[Any], task: Task, plan: Plan) -> Way | None:
     return way if passed else None
 
 
-def _walked(suite: TaskSuite[Any], task: Task, plan: Plan, environment: TaskEnvironment, answer: str) -> Way:
+def _walked(suite: Suite, task: Task, plan: Plan, environment: TaskEnvironment, answer: str) -> Way:
     """Make a plan's calls one by one, and find where each number in them was read."""
     calls: list[ScriptedCall] = []
     drawn: list[Fact] = []

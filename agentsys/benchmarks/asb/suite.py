@@ -20,7 +20,7 @@ from agentsys.benchmarks.asb.personas import persona
 from agentsys.benchmarks.asb.replies import CountedReplies, start_counting
 from agentsys.benchmarks.asb.tasks import injection_task, user_task
 from agentsys.benchmarks.asb.tools import tools_of
-from agentsys.contracts import FinishedCase, Measured
+from agentsys.contracts import FinishedCase, InjectionTask, Measured
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import QueryResult
 
@@ -132,7 +132,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         return [tool for tool in self.tools if tool.name in kept]
 
 
-def attack_tool(task: BaseInjectionTask[Any] | None) -> AttackTool | None:
+def attack_tool(task: InjectionTask | None) -> AttackTool | None:
     """The attack tool of an injection task of ASB's; None in a benign case."""
     return getattr(task, "tool", None)
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import ChatMessage
 
@@ -15,7 +14,7 @@ from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY, checks_in_force
 from agentsys.benchmarks.fixes.execution import Execution
 from agentsys.benchmarks.fixes.repeats import repeats
 from agentsys.benchmarks.scoring import Check
-from agentsys.contracts import AttackKind, FinishedCase, Measured
+from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, Measured, UserTask
 from agentsys.models.trace import Tracer
 
 Rescore = Callable[[Execution, bool], bool]
@@ -83,8 +82,8 @@ class FixedScores:
 
     def execution(
         self,
-        user_task: BaseUserTask[Any],
-        injection_task: BaseInjectionTask[Any] | None,
+        user_task: UserTask,
+        injection_task: InjectionTask | None,
         environments: tuple[TaskEnvironment, TaskEnvironment],
         messages: Sequence[ChatMessage],
     ) -> Execution:

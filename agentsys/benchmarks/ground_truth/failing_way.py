@@ -8,10 +8,10 @@ from itertools import chain
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.ground_truth.running import run_calls
+from agentsys.contracts import Suite
 from agentsys.models.simulated.grounding import grounded_args
 from agentsys.models.simulated.playbook import ScriptedCall, TaskScript, Way
 
@@ -19,7 +19,7 @@ NOT_FOUND = "I could not find it."
 _MORE = " (draft)"
 
 
-def failing_way(suite: TaskSuite[Any], script: TaskScript, others: Sequence[TaskScript] = ()) -> Way | None:
+def failing_way(suite: Suite, script: TaskScript, others: Sequence[TaskScript] = ()) -> Way | None:
     """The first way that the task's own check rejects.
 
     In order: without the last call that changes anything; with an argument of that call altered; with nothing
@@ -46,7 +46,7 @@ _CANARY = "qzwxec"
 """Stands in place of what an attacker would write; no word of any environment, and nothing to escape."""
 
 
-def meeting_calls(suite: TaskSuite[Any], script: TaskScript) -> frozenset[int]:
+def meeting_calls(suite: Suite, script: TaskScript) -> frozenset[int]:
     """Indices of the calls of a script whose results hold what an attacker can write.
 
     Args:
@@ -77,7 +77,7 @@ def _candidates(script: TaskScript, changing: Sequence[int]) -> Iterator[Way]:
     yield Way(reading, NOT_FOUND)
 
 
-def _meddling(suite: TaskSuite[Any], script: TaskScript, others: Sequence[TaskScript]) -> Iterator[Way]:
+def _meddling(suite: Suite, script: TaskScript, others: Sequence[TaskScript]) -> Iterator[Way]:
     """Ways that do what should not be done: where a task is to find out that there is nothing to do."""
     altered = _altered(script.calls[-1]) if script.calls else None
     if altered is not None:
@@ -100,7 +100,7 @@ def _altered(call: ScriptedCall) -> ScriptedCall | None:
     return None
 
 
-def _changing(suite: TaskSuite[Any], script: TaskScript) -> list[int]:
+def _changing(suite: Suite, script: TaskScript) -> list[int]:
     """Indices of the calls that change the environment."""
     environment = _fresh(suite, script)
     runtime = FunctionsRuntime(suite.tools)
@@ -118,7 +118,7 @@ def _changing(suite: TaskSuite[Any], script: TaskScript) -> list[int]:
     return found
 
 
-def _rejected(suite: TaskSuite[Any], script: TaskScript, way: Way) -> bool:
+def _rejected(suite: Suite, script: TaskScript, way: Way) -> bool:
     """Whether the task's own check rejects a way; a check that breaks on it says nothing."""
     before, after = _fresh(suite, script), _fresh(suite, script)
     run_calls(suite, way.calls, after, [fact for fact in script.facts if fact.pattern])
@@ -131,6 +131,6 @@ def _rejected(suite: TaskSuite[Any], script: TaskScript, way: Way) -> bool:
         return False
 
 
-def _fresh(suite: TaskSuite[Any], script: TaskScript) -> Any:
+def _fresh(suite: Suite, script: TaskScript) -> Any:
     task = suite.user_tasks[script.task_id]
     return task.init_environment(suite.load_and_inject_default_environment({})).model_copy(deep=True)

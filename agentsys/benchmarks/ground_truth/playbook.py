@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.abilities import KnowsWays
 from agentsys.benchmarks.ground_truth.failing_way import failing_way, meeting_calls
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
 from agentsys.benchmarks.ground_truth.running import run_calls, scripted
+from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript, Way
 
 _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
@@ -28,7 +26,7 @@ class _SuiteScripts:
     goals: tuple[GoalScript, ...]
 
 
-def build_playbook(suites: Iterable[TaskSuite[Any]], *, failing: bool = False) -> Playbook:
+def build_playbook(suites: Iterable[Suite], *, failing: bool = False) -> Playbook:
     """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
 
     Args:
@@ -52,7 +50,7 @@ def build_playbook(suites: Iterable[TaskSuite[Any]], *, failing: bool = False) -
 
 
 @lru_cache(maxsize=64)
-def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
+def _suite_scripts(suite: Suite) -> _SuiteScripts:
     clean = suite.load_and_inject_default_environment({})
     tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
     goals = [_marked(_goal_script(suite, task, clean), task) for task in suite.injection_tasks.values()]
@@ -60,7 +58,7 @@ def _suite_scripts(suite: TaskSuite[Any]) -> _SuiteScripts:
 
 
 @lru_cache(maxsize=64)
-def _failing(suite: TaskSuite[Any]) -> tuple[TaskScript, ...]:
+def _failing(suite: Suite) -> tuple[TaskScript, ...]:
     """The suite's user tasks with a way to fail each, where one is known, and what meets a payload."""
     scripts = _suite_scripts(suite).tasks
     return tuple(
@@ -69,12 +67,12 @@ def _failing(suite: TaskSuite[Any]) -> tuple[TaskScript, ...]:
     )
 
 
-def _marked(script: GoalScript | None, task: BaseInjectionTask[Any]) -> GoalScript | None:
+def _marked(script: GoalScript | None, task: InjectionTask) -> GoalScript | None:
     """The script, marked where the task's text is data and no instruction (`agentsys.benchmarks.values`)."""
     return replace(script, planted=True) if script is not None and hasattr(task, "planted") else script
 
 
-def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: TaskEnvironment) -> TaskScript:
+def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
     way = _own_way(suite, task)
     if way is None:
@@ -84,9 +82,7 @@ def _task_script(suite: TaskSuite[Any], task: BaseUserTask[Any], environment: Ta
     return TaskScript(suite.name, task.ID, task.PROMPT, way.calls, way.answer, (*facts, *way.drawn))
 
 
-def _goal_script(
-    suite: TaskSuite[Any], task: BaseInjectionTask[Any], clean: TaskEnvironment
-) -> GoalScript | None:
+def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
     """Script the way to one goal; None if nobody knows one."""
     way = _own_way(suite, task)
     if way is not None:
@@ -104,16 +100,12 @@ def _goal_script(
     return None
 
 
-def _own_way(suite: object, task: BaseUserTask[Any] | BaseInjectionTask[Any]) -> Way | None:
+def _own_way(suite: object, task: UserTask | InjectionTask) -> Way | None:
     return suite.way(task) if isinstance(suite, KnowsWays) else None
 
 
 def _succeeds(
-    suite: TaskSuite[Any],
-    task: BaseInjectionTask[Any],
-    clean: TaskEnvironment,
-    calls: tuple[ScriptedCall, ...],
-    words: str,
+    suite: Suite, task: InjectionTask, clean: TaskEnvironment, calls: tuple[ScriptedCall, ...], words: str
 ) -> bool:
     """Say whether the task's own check holds after these calls and words on a clean environment."""
     before, after = _copy(clean), _copy(clean)

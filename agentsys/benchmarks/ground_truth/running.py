@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic_core import to_jsonable_python
 
+from agentsys.contracts import Suite
 from agentsys.models.simulated.grounding import grounded_args
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 
@@ -19,10 +18,7 @@ def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
 
 
 def run_calls(
-    suite: TaskSuite[Any],
-    calls: Iterable[ScriptedCall],
-    environment: TaskEnvironment,
-    drawn: Sequence[Fact] = (),
+    suite: Suite, calls: Iterable[ScriptedCall], environment: TaskEnvironment, drawn: Sequence[Fact] = ()
 ) -> list[str]:
     """Make these calls and give what an agent reads then; errors as AgentDojo words them.
 

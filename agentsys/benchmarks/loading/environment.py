@@ -31,6 +31,7 @@ from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment, e
 from agentsys.benchmarks.loading.double_quoted import is_plain
 from agentsys.benchmarks.loading.quoted_holes import HoledText, holed_text
 from agentsys.benchmarks.loading.validation import environment_validation
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 
 __all__ = ["EnvironmentLoader", "Injection", "InjectionBreaksEnvironment"]
@@ -61,7 +62,7 @@ class EnvironmentLoader:
         ConfigError: If a suite that loads its environment in its own way is to be injected exactly.
     """
 
-    def __init__(self, suite: TaskSuite[Any], injection: Injection = "folded") -> None:
+    def __init__(self, suite: Suite, injection: Injection = "folded") -> None:
         self._suite = suite
         self._own_way = type(suite).load_and_inject_default_environment is not (
             TaskSuite.load_and_inject_default_environment

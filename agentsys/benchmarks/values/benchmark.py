@@ -6,14 +6,12 @@ import copy
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, ClassVar
-
-from agentdojo.task_suite.task_suite import TaskSuite
+from typing import ClassVar
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.clock import DEFAULT
 from agentsys.benchmarks.values.planted import PlantedTask, digest, planted_task, plants
-from agentsys.contracts import FinishedCase, Measured
+from agentsys.contracts import FinishedCase, Measured, Suite
 from agentsys.declared_facts import DeclaredFact
 from agentsys.models.chat import text_of
 
@@ -54,14 +52,14 @@ class PlantedValues:
         self.name = "values" if injection == "folded" else f"values+{injection}"
         self.version = f"{version}-{digest()}"
         self.user_name, self.clock, self.injection = user_name, self._agentdojo.clock, injection
-        self._made: dict[str, TaskSuite[Any]] = {}
+        self._made: dict[str, Suite] = {}
         self._lock = Lock()
 
     def suite_names(self) -> Sequence[str]:
         """The chosen suites that have plants."""
         return tuple(name for name in self._agentdojo.suite_names() if name in plants())
 
-    def suite(self, name: str) -> TaskSuite[Any]:
+    def suite(self, name: str) -> Suite:
         """A suite with its plants in place of AgentDojo's injection tasks; the same object on every call.
 
         Raises:
@@ -74,7 +72,7 @@ class PlantedValues:
             return self._made[name]
 
 
-def _with_plants(suite: TaskSuite[Any]) -> TaskSuite[Any]:
+def _with_plants(suite: Suite) -> Suite:
     made, defaults = copy.copy(suite), _defaults_as_read(suite)
     vars(made).update(_injection_tasks=defaultdict(dict), measured=_measured)
     for number, plant in enumerate(plants().get(suite.name, ())):
@@ -82,14 +80,14 @@ def _with_plants(suite: TaskSuite[Any]) -> TaskSuite[Any]:
     return made
 
 
-def _defaults_as_read(suite: TaskSuite[Any]) -> dict[str, str]:
+def _defaults_as_read(suite: Suite) -> dict[str, str]:
     """Vector -> what a model reads there without attack: the defaults have YAML's escapes."""
     import yaml
 
     return {vector: str(yaml.safe_load(f'"{text}"')) for vector, text in _defaults(suite).items()}
 
 
-def _defaults(suite: TaskSuite[Any]) -> Mapping[str, str]:
+def _defaults(suite: Suite) -> Mapping[str, str]:
     found: Mapping[str, str] = suite.get_injection_vector_defaults()
     return found
 
