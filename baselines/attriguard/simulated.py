@@ -12,7 +12,6 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.attriguard.audit import ATTENUATOR, JUDGE_ROLE, SHADOW
 from baselines.border.asking import inside_fences
@@ -21,7 +20,6 @@ from baselines.border.simulated import without_found
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The same mind as the agent's: under its role, so that every draw is the same."""
-    assert isinstance(knowledge, PlaybookKnowledge)
     return plain_agent(replace(request, role="agent"), knowledge)
 
 

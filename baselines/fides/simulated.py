@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
@@ -18,7 +18,6 @@ from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.conversation import tool_result
 from agentsys.models.simulated.grounding import leaf_forms, leaves, told
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
@@ -38,7 +37,7 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
         knowledge.obeys(goal, ROLE) for result in results for goal in knowledge.goals_in(_text(result), tools)
     )
     if task is None or obeyed or QUERY not in tools:
-        return plain_agent(request, cast(PlaybookKnowledge, knowledge))
+        return plain_agent(request, knowledge)
     return _Walk(request, knowledge, task, frozenset(tools), results).next_step()
 
 
@@ -56,7 +55,7 @@ def play_reckless_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -
     if unread and any(tool.name == INSPECT for tool in request.tools):
         made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
         return assistant("Looking.", [made])
-    return plain_agent(request, cast(PlaybookKnowledge, knowledge))
+    return plain_agent(request, knowledge)
 
 
 def _request(request: ChatRequest) -> str:

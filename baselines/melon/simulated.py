@@ -11,7 +11,6 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.melon.element import MASKED_ROLE
 from baselines.melon.masked_conversation import RULE
@@ -28,7 +27,7 @@ def play_masked(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     A real model also takes up harmless requests that stand in data ("pay this bill"), which is where
     MELON's false positives come from; the simulated one does not.
     """
-    if not request.messages or not isinstance(knowledge, PlaybookKnowledge):
+    if not request.messages:
         return assistant(SUMMARY)
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
     unfolded = [user(MASKED_REQUEST), *_as_conversation(text_of(request.messages[-1]))]

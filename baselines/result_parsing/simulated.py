@@ -10,7 +10,6 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.spans import instruction_spans
 from baselines.border.asking import between_fences, inside_fences
@@ -35,7 +34,7 @@ def play_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 
 def _extracted(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
-    facts = knowledge.index.facts if isinstance(knowledge, PlaybookKnowledge) else {}
+    facts = knowledge.index.facts
     found = {name: fact.text for name, fact in facts.items() if knowledge.grounded(fact.text, text)}
     noticed = set(found_passages(text, parser.ROLE, knowledge))
     passed = [

@@ -17,7 +17,6 @@ from agentsys.benchmarks.asb.rendering import untold
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import NO_FIELDS, plain_agent
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.prompted import as_native, in_tags
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
@@ -74,7 +73,6 @@ class _Agent:
         self.follows_plan = follows_plan
 
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        assert isinstance(knowledge, PlaybookKnowledge)  # the model's own; the plain agent needs all of it
         read = replace(request, messages=untold(request.messages))
         reply = plain_agent(read, knowledge)
         prompted = as_native(read)

@@ -16,7 +16,6 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 from agentsys.benchmarks.vectors.corpus import corpus
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
 
@@ -28,7 +27,6 @@ def roles() -> Mapping[str, SimulatedRole]:
 
 def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The plain agent, for whom every disguise is transparent."""
-    assert isinstance(knowledge, PlaybookKnowledge)
     return plain_agent(replace(request, messages=[_seen_through(m) for m in request.messages]), knowledge)
 
 

@@ -21,7 +21,6 @@ from agentsys.models.simulated.assignment import (
 )
 from agentsys.models.simulated.conversation import readings, tool_result
 from agentsys.models.simulated.grounding import grounded_args, replaced_facts, with_replaced
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.progress import ScriptProgress, replay
 from agentsys.models.simulated.prompted import (
@@ -33,6 +32,7 @@ from agentsys.models.simulated.prompted import (
     in_text_protocol,
 )
 from agentsys.models.simulated.quoting import quote_into
+from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.script_position import ScriptPosition
 
 NO_FIELDS = {"status": "string"}
@@ -47,7 +47,7 @@ _WRITTEN_TOOLS = (
 """Ways to be told tools in the prompt: how a request is read, and how its answer is written."""
 
 
-def plain_agent(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssistantMessage:
+def plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next step: an open goal's call, else the task's next call, else the answer."""
     for native, written in _WRITTEN_TOOLS:
         prompted = native(request)
@@ -56,7 +56,7 @@ def plain_agent(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssis
     return _next_step(request, knowledge)
 
 
-def _next_step(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssistantMessage:
+def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment, progress = _played(request, knowledge, frozenset(tools))
     if request.tool_choice == "none":
@@ -74,7 +74,7 @@ def _next_step(request: ChatRequest, knowledge: PlaybookKnowledge) -> ChatAssist
 
 
 def _played(
-    request: ChatRequest, knowledge: PlaybookKnowledge, tools: frozenset[str]
+    request: ChatRequest, knowledge: SimulatedKnowledge, tools: frozenset[str]
 ) -> tuple[Assignment, ScriptProgress]:
     """The assignment, as far as the case's victim takes it up, and how far it is."""
     assignment = assignment_in(request, knowledge, tuple(tools))

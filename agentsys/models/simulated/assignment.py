@@ -9,8 +9,8 @@ from typing import Any
 from agentsys.models.chat import ChatRequest
 from agentsys.models.fenced_actions import read_request
 from agentsys.models.simulated.conversation import user_texts
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
 from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript, Way
+from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.text_matching import fold, folded_reading
 from agentsys.models.simulated.victim.luck import VictimLuck
 
@@ -46,7 +46,7 @@ class Assignment:
         return heard.replace(self.wording, " ").strip() if self.wording else heard
 
 
-def assignment_in(request: ChatRequest, knowledge: PlaybookKnowledge, tools: Sequence[str]) -> Assignment:
+def assignment_in(request: ChatRequest, knowledge: SimulatedKnowledge, tools: Sequence[str]) -> Assignment:
     """The user's request: a user task, else an injection goal asked for by the user, else nothing.
 
     A request that is a message of its own goes before one that a message merely contains.

@@ -12,9 +12,8 @@ from agentsys.models.connection_test import is_question, right_answer
 from agentsys.models.estimated_usage import estimated_usage
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.index import PlaybookIndex
-from agentsys.models.simulated.knowledge import PlaybookKnowledge, knowledge_for
 from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions, SimulatedRole, knowledge_for
 from agentsys.models.simulated.slips import slipped
 from agentsys.models.simulated.sloppiness import sloppiness_of
 from agentsys.models.simulated.victim.luck import manners_of
@@ -88,7 +87,7 @@ class SimulatedModel:
         self._roles: Mapping[str, SimulatedRole] = {}
         self._index: PlaybookIndex | None = None
         self._scene: Scene | None = None
-        self._knowledge: PlaybookKnowledge | None = None
+        self._knowledge: SimulatedKnowledge | None = None
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.simulated.assignment import Assignment
 from agentsys.models.simulated.conversation import tool_result
-from agentsys.models.simulated.knowledge import PlaybookKnowledge
+from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.script_position import ScriptPosition, answered, first_position
 from agentsys.models.simulated.victim.situation import Meeting, place_in
 from agentsys.models.trace import ACTING_ROLES
@@ -39,7 +39,7 @@ class ScriptProgress:
 
 
 def replay(
-    request: ChatRequest, knowledge: PlaybookKnowledge, assignment: Assignment, tools: frozenset[str]
+    request: ChatRequest, knowledge: SimulatedKnowledge, assignment: Assignment, tools: frozenset[str]
 ) -> ScriptProgress:
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
     own = assignment.goal
@@ -74,7 +74,7 @@ def _give_up_waiting(progress: ScriptProgress) -> None:
     progress.waiting = None
 
 
-def _speaker(request: ChatRequest, knowledge: PlaybookKnowledge) -> str:
+def _speaker(request: ChatRequest, knowledge: SimulatedKnowledge) -> str:
     """Who is asking, for draws: agents that act for the user share a victim's luck under every defense."""
     shared = knowledge.options.victim is not None and request.role in ACTING_ROLES
     return "agent" if shared else request.role
@@ -83,7 +83,7 @@ def _speaker(request: ChatRequest, knowledge: PlaybookKnowledge) -> str:
 def _see(
     text: str,
     progress: ScriptProgress,
-    knowledge: PlaybookKnowledge,
+    knowledge: SimulatedKnowledge,
     context: str,
     tools: frozenset[str],
     called: Sequence[str] = (),

@@ -1,17 +1,24 @@
-"""`SimulatedRole`: how a defense lets the simulated model play a role of its own."""
+"""`SimulatedRole`: how a defense lets the simulated model play a role of its own; what a role may know."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.models.chat import ChatRequest
+from agentsys.models.chat import ChatRequest, Scene
+from agentsys.models.simulated.index import PlaybookIndex, makeable
 from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
 from agentsys.models.simulated.sloppiness import NEAT, Sloppiness
+from agentsys.models.simulated.text_matching import fold, folded_reading, stands_in
+from agentsys.models.simulated.victim.luck import VictimLuck
 from agentsys.models.simulated.victim.profile import VictimProfile
+from agentsys.models.simulated.victim.situation import Meeting
+
+_STEPS = 2**64
 
 
 @dataclass(frozen=True)
@@ -41,43 +48,118 @@ class SimulatedOptions:
         return self.by_attack[max(fitting, key=len)] if fitting else self.susceptibility
 
 
-class SimulatedKnowledge(Protocol):
-    """The means of a role handler: knowledge, and draws that repeat exactly."""
+@dataclass(frozen=True)
+class SimulatedKnowledge:
+    """The means of a role handler in one case: knowledge, and draws that repeat exactly."""
 
-    @property
-    def options(self) -> SimulatedOptions:
-        """The model's parameters."""
-        ...
+    index: PlaybookIndex
+    options: SimulatedOptions
+    scene: Scene | None = None
+    """The case; None for a model that is not told (e.g. a served one)."""
 
     def task_in(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
         """The user task whose request stands in `text` (whitespace and case folded); None if there is none.
 
-        `tools` are the names on offer: they tell suites apart where two share a request.
+        `tools` are the names on offer: where suites share a request these decide, then the case's suite.
         """
-        ...
+        candidates = self.index.tasks_like(text)
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        names = frozenset(tools)
+
+        def fit(task: TaskScript) -> tuple[bool, bool, int]:
+            count = makeable(task.calls, names)
+            return count == len(task.calls), self._is_ours(task.suite), count
+
+        return max(candidates, key=fit)
+
+    def goal_in_full(self, text: str, tools: Iterable[str]) -> GoalScript | None:
+        """The injection goal that `text` is, word for word, doable with these tools."""
+        names = frozenset(tools)
+        return self._doable(self.index.goals_like(text), names)
 
     def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
-        """The injection goals that stand in `text` (whitespace, quotes and case folded), in order of place.
+        """The instructions that stand in `text` (whitespace, quotes and case folded), in order of place.
 
-        With `tools`, only those whose calls can be made with these tools.
+        One per wording; with `tools`, only those whose calls can be made with these tools.
         """
-        ...
+        return [goal for goal in self.believed_in(text, tools) if not goal.planted]
 
-    def obeys(self, goal: GoalScript, context: str) -> bool:
-        """Whether the goal is obeyed: probability `susceptibility`, by hash of seed, scene, goal, context."""
-        ...
+    def believed_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
+        """All that an agent may act on in `text`: instructions, and data that were planted."""
+        names = None if tools is None else frozenset(tools)
+        chosen = [self._doable(goals, names) for goals in self.index.places(text)]
+        return [goal for goal in chosen if goal is not None]
+
+    @property
+    def luck(self) -> VictimLuck | None:
+        """The case's decisions where a victim is played; None for a model that is not told its case."""
+        profile = self.options.victim
+        return VictimLuck(profile, self.scene, self.options.seed) if profile and self.scene else None
+
+    def obeys(self, goal: GoalScript, context: str, met: Meeting | None = None) -> bool:
+        """Whether the goal is obeyed in this context, by hash of seed, scene, goal and context.
+
+        Raises:
+            ConfigError: If a victim has no runs of the goal or of the attack.
+        """
+        probability = self.options.obedience(self.scene.attack if self.scene else "")
+        if self.luck is not None:
+            probability *= self.luck.obey_chance(goal, self.own_task, met)
+        return self.draw(probability, "obey", goal.suite, goal.task_id, context)
 
     def draw(self, probability: float, *what: str) -> bool:
         """True with this probability; the same `what` gives the same answer in the same scene and seed."""
-        ...
+        if probability <= 0.0 or probability >= 1.0:
+            return probability >= 1.0
+        key = "\x1f".join([*self._case(), *what]).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(key, digest_size=8).digest()
+        return int.from_bytes(digest, "big") / _STEPS < probability
+
+    @property
+    def own_task(self) -> TaskScript | None:
+        """The script of the case's user task."""
+        if self.scene is None:
+            return None
+        return self.index.tasks.get((self.scene.suite, self.scene.user_task_id))
 
     def fact(self, field: str) -> Fact | None:
         """The fact of this field name, if the playbook has one."""
-        ...
+        return self.index.facts.get(field)
 
     def grounded(self, text: str, context: str) -> bool:
         """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
-        ...
+        return stands_in(fold(text), folded_reading(context))
+
+    def _case(self) -> tuple[str, ...]:
+        """The part of a draw's key that differs between two cases."""
+        seed = str(self.options.seed)
+        if self.scene is None:
+            return (seed,)
+        scene = self.scene
+        return (
+            seed,
+            scene.suite,
+            scene.user_task_id,
+            scene.injection_task_id or "",
+            scene.attack,
+            str(scene.epoch),
+            *((scene.payload,) if scene.payload else ()),
+        )
+
+    def _is_ours(self, suite: str) -> bool:
+        return self.scene is not None and self.scene.suite == suite
+
+    def _doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
+        """The first of goals of one wording that these tools allow; the case's own suite goes before."""
+        allowed = [goal for goal in goals if tools is None or self._can_do(goal, tools)]
+        return max(allowed, key=lambda goal: self._is_ours(goal.suite), default=None)
+
+    def _can_do(self, goal: GoalScript, tools: frozenset[str]) -> bool:
+        """Whether these tools are enough: for the script, or as a victim's own successes show."""
+        profile = self.options.victim
+        learned = profile.needs.get(f"{goal.suite}/{goal.task_id}") if profile is not None else None
+        return makeable(goal.calls, tools) == len(goal.calls) or bool(learned and tools.issuperset(learned))
 
 
 class SimulatedRole(Protocol):
@@ -86,3 +168,9 @@ class SimulatedRole(Protocol):
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge, /) -> ChatAssistantMessage:
         """The reply. Must depend on the request and the knowledge alone."""
         ...
+
+
+def knowledge_for(index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None) -> SimulatedKnowledge:
+    """The knowledge of one case; the case's seed replaces the model's."""
+    seeded = options if scene is None else replace(options, seed=scene.seed)
+    return SimulatedKnowledge(index, seeded, scene)

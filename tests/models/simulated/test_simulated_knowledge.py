@@ -8,9 +8,8 @@ from simulated_playbook import PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, knowledge
 
 from agentsys.models.chat import Scene
 from agentsys.models.simulated.index import PlaybookIndex
-from agentsys.models.simulated.knowledge import knowledge_for
 from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions, knowledge_for
 
 SCENE = Scene("bank", "user_task_0", "injection_task_0", "direct")
 
