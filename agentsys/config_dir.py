@@ -1,13 +1,25 @@
-"""Where the shipped Hydra configs are: inside the wheel, or at the top of a checkout."""
+"""Folders that are no run's: the shipped Hydra configs, and the user's for what was fetched."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
 
 
 def shipped_config_dir() -> Path:
-    """The folder with the groups model/, defense/, attack/, benchmark/, executor/ and experiment/."""
+    """The folder with the groups model/, defense/, attack/, benchmark/, executor/ and experiment/.
+
+    It lies inside the wheel, or at the top of a checkout.
+    """
     in_wheel = _PACKAGE / "configs"
     return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "configs"
+
+
+def user_data_folder() -> Path:
+    """The user's folder (XDG) for what was fetched."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification has relative paths ignored.
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
+    return root / "agentsys"

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
+from enum import Enum
+from typing import TypeVar
+
+_Member = TypeVar("_Member", bound=Enum)
 
 
 class ConfigError(Exception):
@@ -36,6 +40,26 @@ class StopRequested(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
+
+
+def known_name(kind: str, name: str, known: Collection[str]) -> str:
+    """The name, if it is among those that are known.
+
+    Raises:
+        ConfigError: If it is not; with the message of `unknown_name`.
+    """
+    if name not in known:
+        raise ConfigError(unknown_name(kind, str(name), known))
+    return name
+
+
+def member_named(kind: str, value: object, members: type[_Member]) -> _Member:
+    """The member of an enum that has this value; for names as in `known_name`.
+
+    Raises:
+        ConfigError: If none has.
+    """
+    return members(known_name(kind, str(value), [str(member.value) for member in members]))
 
 
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:

@@ -20,7 +20,7 @@ from agentsys.contracts import (
     UserTask,
     Victim,
 )
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 
 DEFAULTS = "defaults"
 _REST = {"goal": "direct", "important_instructions": "important_instructions"}
@@ -63,13 +63,13 @@ class CachedAttack:
     ) -> None:
         if not isinstance(file, str) or not file:
             raise ConfigError(f"attack.file is {file!r}; give the name of a file with texts.")
-        if rest not in (DEFAULTS, *_REST):
-            raise ConfigError(unknown_name("attack.rest", str(rest), [DEFAULTS, *_REST]))
         path = Path(file)
         self.name = name or f"cached-{name_of_texts(path)}"
         self._texts = read_texts(path)
         self._variant = self._checked(variant)
-        self._rest: Attack | None = None if rest == DEFAULTS else RegisteredAttack(_REST[rest])
+        self._rest: Attack | None = None
+        if known_name("attack.rest", rest, [DEFAULTS, *_REST]) != DEFAULTS:
+            self._rest = RegisteredAttack(_REST[rest])
         self._escape = bool(self._texts.sources) if escape is None else escape
 
     @property

@@ -9,7 +9,7 @@ from agentsys.attacks.codes import CODES
 from agentsys.attacks.literal import read_of, written_for
 from agentsys.attacks.search import is_searched
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 from agentsys.models.reading_test import ReadingTest
 
 
@@ -27,8 +27,6 @@ class EncodedAttack:
     """
 
     def __init__(self, base: Attack, code: str, *, hint: bool = True, name: str | None = None) -> None:
-        if code not in CODES:
-            raise ConfigError(unknown_name("attack.code", str(code), CODES))
         if not isinstance(base, Attack):
             raise ConfigError(f"attack.base = {base!r}: give an attack's name, e.g. important_instructions.")
         if base.kind is AttackKind.NONE or is_searched(base):
@@ -39,7 +37,7 @@ class EncodedAttack:
         self.kind: AttackKind = base.kind
         self.left_out = base.left_out if isinstance(base, SaysWhatIsLeftOut) else "does not apply to"
         self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._coded)
-        self._base, self._code, self._hint = base, CODES[code], hint
+        self._base, self._code, self._hint = base, CODES[known_name("attack.code", code, CODES)], hint
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the base takes the pair."""

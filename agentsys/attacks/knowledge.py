@@ -18,7 +18,6 @@ from agentdojo.functions_runtime import Function, FunctionsRuntime
 from agentsys.attacks.first_rounds import canary
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import Suite, UserTask
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import text_of
 
 PLACE = "[[YOUR TEXT STANDS HERE]]"
@@ -38,19 +37,6 @@ class Knowledge(Enum):
     FULL = "full"
     """Also every tool with its signature, the clean tool result in which the text stands with the place
     marked, and the tools that the goal needs."""
-
-
-def knowledge_named(name: object) -> Knowledge:
-    """The member of this value.
-
-    Raises:
-        ConfigError: If there is none.
-    """
-    known = {member.value: member for member in Knowledge}
-    # YAML reads a bare `none` as a text, but `null` is what some type for it.
-    if name is None or str(name) not in known:
-        raise ConfigError(unknown_name("attack.knowledge", str(name), known))
-    return known[str(name)]
 
 
 @dataclass(frozen=True)

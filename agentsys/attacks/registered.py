@@ -17,7 +17,7 @@ from agentdojo.models import MODEL_NAMES
 
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 from agentsys.named_module import import_named
 
 _STAND_IN = "local"
@@ -43,9 +43,7 @@ class RegisteredAttack:
     def __init__(self, name: str, modules: Sequence[str] = ()) -> None:
         for module in modules:
             import_named(module, "attack.modules")
-        if name not in ATTACKS:
-            raise ConfigError(unknown_name("attack of agentdojo", name, ATTACKS))
-        self.name = name
+        self.name = known_name("attack of agentdojo", name, ATTACKS)
         denies = ATTACKS[name].is_dos_attack
         self.kind = AttackKind.DENIAL_OF_SERVICE if denies else AttackKind.TARGETED
         self._typed = TypedOnce() if issubclass(ATTACKS[name], ManualAttack) else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.attacks.artefact import Artefact, read_artefact
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 
 TRANSFER, PER_CASE, TEMPLATE = "transfer", "per_case", "template"
 MODES = (TRANSFER, PER_CASE)
@@ -52,18 +51,18 @@ class SearchOptions:
     """Whether the artefact keeps every distinct text that was tried, best first, and not the best alone."""
 
     def __post_init__(self) -> None:
-        _check_choice("attack.mode", self.mode, MODES)
+        known_name("attack.mode", self.mode, MODES)
         if self.mode == TRANSFER:
             check_count("attack.search_on", self.search_on)
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise ConfigError(f"attack.seed is {self.seed!r}; give a whole number, or null for the run's.")
-        _check_temperature(self.temperature)
+        check_number("attack.temperature", self.temperature, 0.0, 2.0)
         if not isinstance(self.save_all, bool):
             raise ConfigError(f"attack.save_all is {self.save_all!r}; give true or false.")
         if self.variant is not None and self.artefact is None:
             raise ConfigError("attack.variant chooses among the texts of attack.artefact; give both.")
-        _check_choice("attack.on_topic", self.on_topic, TOPIC)
-        _check_choice("attack.judge", self.judge, JUDGES)
+        known_name("attack.on_topic", self.on_topic, TOPIC)
+        known_name("attack.judge", self.judge, JUDGES)
 
     def told(self) -> str | None:
         """The text of `knowledge_file`; None without one.
@@ -116,14 +115,15 @@ def check_count(option: str, value: object) -> int:
     return value
 
 
-def _check_choice(option: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ConfigError(unknown_name(option, str(value), known))
+def check_number(option: str, value: object, least: float, most: float) -> float:
+    """The value, if it is a number within these bounds.
 
-
-def _check_temperature(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 2.0:
-        raise ConfigError(f"attack.temperature is {value!r}; give a number from 0.0 to 2.0.")
+    Raises:
+        ConfigError: If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ConfigError(f"{option} is {value!r}; give a number from {least} to {most}.")
+    return float(value)
 
 
 def _file_name(option: str, value: object, what: str) -> Path:

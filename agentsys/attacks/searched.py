@@ -10,8 +10,8 @@ from agentsys.attacks.attacker.prompt import UNUSABLE, Attacker
 from agentsys.attacks.attacker.reply import FAULTS, proposal_in
 from agentsys.attacks.attacker.simulated import play_attacker
 from agentsys.attacks.attacker.topic import off_topic, play_judge, rating
-from agentsys.attacks.judge import Feedback, feedback_named, judged, what_it_did
-from agentsys.attacks.knowledge import knowledge_named
+from agentsys.attacks.judge import Feedback, judged, what_it_did
+from agentsys.attacks.knowledge import Knowledge
 from agentsys.attacks.literal import escaped
 from agentsys.attacks.opi import ObservationInjection, attack_tool
 from agentsys.attacks.registered import RegisteredAttack
@@ -28,7 +28,7 @@ from agentsys.attacks.search import (
 from agentsys.attacks.search_options import TRANSFER, SearchOptions
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, member_named
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.role import SimulatedRole
 
@@ -61,12 +61,12 @@ class Searched:
     def __init__(self, name: str, options: SearchOptions) -> None:
         self.name = name
         self.mode = options.mode
-        self.knowledge = knowledge_named(options.knowledge)
+        self.knowledge = member_named("attack.knowledge", options.knowledge, Knowledge)
         self.attacker = options.attacker
         self.search_on = options.search_on if options.mode == TRANSFER else 1
         self.seed = options.seed or 0
         self._options = options
-        self._feedback = feedback_named(options.feedback)
+        self._feedback = member_named("attack.feedback", options.feedback, Feedback)
         self._told = options.told()
         self._artefact = options.artefact_of(name)
         self._variant = options.variant or 0

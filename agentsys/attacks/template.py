@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 
 _PLACEHOLDER = re.compile(r"\{(goal|user|model|task)\}")
 _KINDS = {kind.value: kind for kind in (AttackKind.TARGETED, AttackKind.DENIAL_OF_SERVICE)}
@@ -27,11 +27,9 @@ class TemplateAttack:
     """
 
     def __init__(self, template: str, name: str = "template", kind: str = "targeted") -> None:
-        if kind not in _KINDS:
-            raise ConfigError(unknown_name("attack.kind", kind, _KINDS))
         self.template = template
         self.name = name
-        self.kind = _KINDS[kind]
+        self.kind = _KINDS[known_name("attack.kind", kind, _KINDS)]
         if self.kind is AttackKind.TARGETED and "{goal}" not in template:
             raise ConfigError(
                 f"attack '{name}': its template has no {{goal}}, so no injection task could be meant;"

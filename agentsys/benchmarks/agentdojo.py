@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import cast
 
 from agentdojo.task_suite import load_suites
 
@@ -14,13 +13,12 @@ from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIF
 from agentsys.benchmarks.fixes.catalog import FIXES, expanded
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
+from agentsys.benchmarks.options import injection_named, offered
 from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
 from agentsys.contracts import Suite
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import known_name
 from agentsys.named_module import import_named
-
-_INJECTIONS = ("folded", "exact")
 
 
 class AgentDojo:
@@ -53,12 +51,10 @@ class AgentDojo:
         clock: str = DEFAULT,
         name: str = "agentdojo",
     ) -> None:
-        if injection not in _INJECTIONS:
-            raise ConfigError(unknown_name("benchmark.injection", injection, _INJECTIONS))
+        self.injection = injection_named(injection)
         for module in modules:
             import_named(module, "benchmark.modules")
         self.version = version
-        self.injection = cast("Injection", injection)
         self.fixes = expanded(fixes)
         self.clock = parsed_clock(clock)
         changes = [injection] if injection != "folded" else []
@@ -66,21 +62,9 @@ class AgentDojo:
         self.name = "+".join([name, *changes])
         self.user_name = user_name
         self._registered = _suites_of(version)
-        self._names = self._chosen(suites)
+        self._names = offered(f"suite of agentdojo {version}", suites, self._registered)
         self._adapted: dict[str, Suite] = {}
         self._lock = Lock()
-
-    def _chosen(self, suites: Sequence[str] | None) -> tuple[str, ...]:
-        if suites is None:
-            return tuple(self._registered)
-        wanted = [suites] if isinstance(suites, str) else list(suites)
-        for name in wanted:
-            self._known(name)
-        return tuple(name for name in self._registered if name in wanted)
-
-    def _known(self, name: str) -> None:
-        if name not in self._registered:
-            raise ConfigError(unknown_name(f"suite of agentdojo {self.version}", name, self._registered))
 
     def suite_names(self) -> Sequence[str]:
         """The chosen suites, in the package's order."""
@@ -95,7 +79,7 @@ class AgentDojo:
         Raises:
             ConfigError: If this version has no such suite.
         """
-        self._known(name)
+        known_name(f"suite of agentdojo {self.version}", name, self._registered)
         with self._lock:
             if name not in self._adapted:
                 self._adapted[name] = adapted(self._registered[name], self.injection, self.fixes)
@@ -130,6 +114,4 @@ def _suites_of(version: str) -> Mapping[str, Suite]:
     # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
     table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
     known = [name for name, suites in table.items() if suites]
-    if version not in known:
-        raise ConfigError(unknown_name("version of agentdojo", version, known))
-    return dict(table[version])
+    return dict(table[known_name("version of agentdojo", version, known)])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, fetched_folder, read_checkout
+from agentsys.config_dir import user_data_folder
 from agentsys.errors import ConfigError
 from agentsys.fetched.archive import Arrived, Part, expecting, fetch_part
 
@@ -68,14 +68,6 @@ AGENTDYN = "agentdyn"
 _AGENTDYN_URL = f"{_HOST}/SaFo-Lab/AgentDyn/tar.gz/{COMMIT}"
 
 
-def data_folder() -> Path:
-    """The user's data folder (XDG), for published runs."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
-    return root / "agentsys"
-
-
 def fetch_runs(name: str, pipeline: str | None, to: Path | None, source: str | None) -> tuple[Arrived, bool]:
     """Get a pipeline's published runs.
 
@@ -95,7 +87,7 @@ def fetch_runs(name: str, pipeline: str | None, to: Path | None, source: str | N
     if "/" in chosen or "\\" in chosen or chosen.startswith("."):
         raise ConfigError(f"'{chosen}' is no pipeline's name; {runs.default} is one.")
     known = runs.known.get(chosen, {})
-    folder = (to or data_folder() / name) / chosen
+    folder = (to or user_data_folder() / name) / chosen
     part = Part(f"runs/{chosen}/", (".json",))
     return fetch_part(source or runs.url, part, folder, expecting(known)), bool(known)
 

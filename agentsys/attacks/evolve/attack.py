@@ -15,9 +15,9 @@ from agentsys.attacks.evolve.mutator import mutation
 from agentsys.attacks.evolve.strategies import START_STRATEGY, STRATEGIES
 from agentsys.attacks.forged.families import AUTO, ForgedTurn, family_named, rendered
 from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
-from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.search_options import SearchOptions, check_count, check_number
 from agentsys.attacks.searched import Searched
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import known_name
 from agentsys.models.chat import ChatModel, ChatRequest
 
 GIVE_UP = 5
@@ -55,16 +55,9 @@ class EvolveAttack(Searched):
         **options: Any,
     ) -> None:
         super().__init__(name, SearchOptions(**options))
-        if cells not in CELLS:
-            raise ConfigError(unknown_name("attack.cells", str(cells), CELLS))
-        if (
-            isinstance(elite_share, bool)
-            or not isinstance(elite_share, int | float)
-            or not 0 <= elite_share <= 1
-        ):
-            raise ConfigError(f"attack.elite_share is {elite_share!r}; give a number from 0.0 to 1.0.")
         self.budget = check_count("attack.budget", budget)
-        self.cells, self.elite_share, self.family = cells, float(elite_share), family
+        self.cells, self.family = known_name("attack.cells", cells, CELLS), family
+        self.elite_share = check_number("attack.elite_share", elite_share, 0.0, 1.0)
         self.examples = check_count("attack.examples", examples)
         self._forged = None if family in (None, AUTO) else family_named(str(family))
 

@@ -19,7 +19,7 @@ from agentsys.attacks.evolve.template_mutator import CROSSOVER, MUTATORS, SIMILA
 from agentsys.attacks.evolve.templates import GOAL, seed_templates
 from agentsys.attacks.literal import written_for
 from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
-from agentsys.attacks.search_options import TEMPLATE, SearchOptions, check_count
+from agentsys.attacks.search_options import TEMPLATE, SearchOptions, check_count, check_number
 from agentsys.attacks.searched import Searched
 from agentsys.attacks.template import filled
 from agentsys.attacks.vectors import injectable_vectors
@@ -72,8 +72,8 @@ class EvolveTreeAttack(Searched):
             raise ConfigError(f"attack.pairs is {pairs}, of a sample of {sample}; give attack.sample more.")
         self.budget = check_count("attack.templates", templates) * self.pairs
         self.seeds = check_count("attack.seeds", seeds)
-        self.exploration = _weight("attack.exploration", exploration)
-        self.coverage = _weight("attack.coverage", coverage)
+        self.exploration = check_number("attack.exploration", exploration, 0, 100)
+        self.coverage = check_number("attack.coverage", coverage, 0, 100)
         self.best = check_count("attack.best", best)
 
     def injections(
@@ -116,12 +116,6 @@ class EvolveTreeAttack(Searched):
         if GOAL in proposal.text:
             return proposal
         return replace(proposal, refused=f"the template has no {GOAL} where the goal is to stand")
-
-
-def _weight(option: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
-        raise ConfigError(f"{option} is {value!r}; give a number from 0 to 100.")
-    return float(value)
 
 
 def _summed(attempts: Sequence[Attempt]) -> tuple[float, float, Attempt]:

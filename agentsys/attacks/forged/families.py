@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 
 AUTO = "auto"
 """The family of the attacked model, as its YAML says."""
@@ -90,9 +90,7 @@ def family_named(name: str) -> ChatFamily:
     """
     if name == AUTO:
         raise ConfigError(f"attack.family=auto: no model is known here; give one of {_known()}.")
-    if name not in FAMILIES:
-        raise ConfigError(unknown_name("attack.family", str(name), FAMILIES))
-    return FAMILIES[name]
+    return FAMILIES[known_name("attack.family", name, FAMILIES)]
 
 
 def family_of(model: Mapping[str, Any]) -> str:
@@ -107,9 +105,7 @@ def family_of(model: Mapping[str, Any]) -> str:
             f"attack.family=auto: model '{model.get('name', '?')}' has no chat_family; give attack.family or"
             f" +model.chat_family, one of {_known()}."
         )
-    if family not in FAMILIES:
-        raise ConfigError(unknown_name("model.chat_family", str(family), FAMILIES))
-    return str(family)
+    return known_name("model.chat_family", family, FAMILIES)
 
 
 def rendered(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool = True) -> str:

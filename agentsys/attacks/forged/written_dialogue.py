@@ -23,7 +23,7 @@ from agentsys.attacks.goal_data import lost_data
 from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
 from agentsys.attacks.search_options import SearchOptions, check_count
 from agentsys.attacks.searched import Searched
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 
@@ -85,13 +85,11 @@ class WrittenDialogue(Searched):
         **options: Any,
     ) -> None:
         super().__init__(name or f"chatinject-{family}-{turns}turns", SearchOptions(**options))
-        if persuasion not in PERSUASIONS:
-            raise ConfigError(unknown_name("attack.persuasion", str(persuasion), PERSUASIONS))
         if check_count("attack.turns", turns) % 2 == 0 or turns > _LONGEST:
             raise ConfigError(
                 f"attack.turns is {turns}; the user begins and ends, so give an odd number up to {_LONGEST}."
             )
-        self.turns, self.persuasion = turns, persuasion
+        self.turns, self.persuasion = turns, known_name("attack.persuasion", persuasion, PERSUASIONS)
         self.budget = check_count("attack.samples", samples)
         self._family, self._wrap, self._thought = family_named(family), wrap, think_block
 

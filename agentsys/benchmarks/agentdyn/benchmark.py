@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Lock
-from typing import cast
 
 from agentsys.benchmarks.agentdyn.checkout import FETCHED, SUITES, read_checkout
 from agentsys.benchmarks.agentdyn.modules import load_suites
 from agentsys.benchmarks.agentdyn.suite import adapted_suite
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock
-from agentsys.benchmarks.loading.environment import Injection
+from agentsys.benchmarks.options import injection_named, offered
 from agentsys.contracts import Suite
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import known_name
 
-_INJECTIONS = ("folded", "exact")
 _ANSWERS = ("last_assistant", "last_message")
 
 
@@ -46,16 +44,13 @@ class AgentDyn:
         clock: str = DEFAULT,
         answer: str = "last_assistant",
     ) -> None:
-        for option, value, known in (("injection", injection, _INJECTIONS), ("answer", answer, _ANSWERS)):
-            if value not in known:
-                raise ConfigError(unknown_name(f"benchmark.{option}", str(value), known))
-        self.injection = cast("Injection", injection)
+        self.injection = injection_named(injection)
         self.clock = parsed_clock(clock)
         self.user_name = user_name
-        self.answer = answer
+        self.answer = known_name("benchmark.answer", answer, _ANSWERS)
         changes = [value for value in (injection, answer) if value not in ("folded", "last_assistant")]
         self.name = "+".join(["agentdyn", *changes])
-        self._names = _offered(suites)
+        self._names = offered("suite of benchmark.suites", suites, SUITES)
         self.checkout = read_checkout(str(source))
         self.version = self.checkout.version
         self._loaded = load_suites(self.checkout)
@@ -72,8 +67,7 @@ class AgentDyn:
         Raises:
             ConfigError: If it is none of the three.
         """
-        if name not in SUITES:
-            raise ConfigError(unknown_name(f"suite of {self.name} {self.version}", name, SUITES))
+        known_name(f"suite of {self.name} {self.version}", name, SUITES)
         with self._lock:
             if name not in self._adapted:
                 self._adapted[name] = adapted_suite(
@@ -83,13 +77,3 @@ class AgentDyn:
                     last_assistant=self.answer == "last_assistant",
                 )
             return self._adapted[name]
-
-
-def _offered(suites: Sequence[str] | None) -> tuple[str, ...]:
-    wanted = SUITES if suites is None else [suites] if isinstance(suites, str) else suites
-    for name in wanted:
-        if name not in SUITES:
-            raise ConfigError(unknown_name("suite of benchmark.suites", str(name), SUITES))
-    if not wanted:
-        raise ConfigError("benchmark.suites=[] leaves no suite; name some, or give null for all.")
-    return tuple(name for name in SUITES if name in wanted)

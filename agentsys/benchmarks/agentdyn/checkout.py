@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from agentsys.config_dir import user_data_folder
 from agentsys.errors import ConfigError
 
 SUITES = ("shopping", "github", "dailylife")
@@ -49,10 +49,7 @@ class Checkout:
 
 def fetched_folder() -> Path:
     """Folder that a downloaded checkout goes to: the user's data folder (XDG)."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
-    return root / "agentsys" / "agentdyn"
+    return user_data_folder() / "agentdyn"
 
 
 def read_checkout(source: str) -> Checkout:

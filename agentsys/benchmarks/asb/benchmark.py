@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from typing import TypeVar
 
 from agentsys.benchmarks.asb.agent import Agent, AttackTool
 from agentsys.benchmarks.asb.measured import Criterion
 from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.source import load
 from agentsys.benchmarks.asb.suite import ASBSuite
+from agentsys.benchmarks.options import offered
 from agentsys.declared_facts import BEFORE_DECLARATIONS
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name, member_named
 from agentsys.models.simulated.role import SimulatedRole
 
 _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
@@ -20,7 +19,6 @@ _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
     "aggressive": lambda tool: tool.aggressive,
     "non_aggressive": lambda tool: not tool.aggressive,
 }
-_Choice = TypeVar("_Choice", bound=Enum)
 
 
 class ASB:
@@ -60,10 +58,8 @@ class ASB:
         refusal_judge: bool | None = None,
         simulated_planner: str = "honest",
     ) -> None:
-        self.mode = _chosen(Mode, "mode", mode)
-        self.criterion = _chosen(Criterion, "criterion", criterion)
-        if attack_tools not in _SUBSETS:
-            raise ConfigError(unknown_name("benchmark.attack_tools", attack_tools, _SUBSETS))
+        self.mode = member_named("benchmark.mode", mode, Mode)
+        self.criterion = member_named("benchmark.criterion", criterion, Criterion)
         text = "" if self.criterion is Criterion.EXECUTION else f"+{self.criterion.value}"
         self.name = f"asb-{self.mode.value}{text}"
         self.user_name = user_name
@@ -71,9 +67,11 @@ class ASB:
         self._tasks = _task_count(tasks)
         self._judged = _judged(refusal_judge)
         loaded, self.version = load(str(data))
-        self._wanted = _SUBSETS[attack_tools]
+        self._wanted = _SUBSETS[known_name("benchmark.attack_tools", attack_tools, _SUBSETS)]
         agents = {agent.name: agent for agent in loaded.agents}
-        self._suites = {name: self._suite(agents[name]) for name in _offered(agents, suites)}
+        self._suites = {
+            name: self._suite(agents[name]) for name in offered("agent of benchmark.suites", suites, agents)
+        }
 
     def _suite(self, agent: Agent) -> ASBSuite:
         attacks = [place for place, tool in enumerate(agent.attack_tools) if self._wanted(tool)]
@@ -96,22 +94,13 @@ class ASB:
         Raises:
             ConfigError: If the agent is not offered.
         """
-        if name not in self._suites:
-            raise ConfigError(unknown_name(f"agent of {self.name} {self.version}", name, self._suites))
-        return self._suites[name]
+        return self._suites[known_name(f"agent of {self.name} {self.version}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Play the planner and the judge in the simulated model."""
         from agentsys.benchmarks.asb.simulated import roles
 
         return roles(self.simulated_planner)
-
-
-def _chosen(kind: type[_Choice], option: str, value: str) -> _Choice:
-    known = [str(choice.value) for choice in kind]
-    if value not in known:
-        raise ConfigError(unknown_name(f"benchmark.{option}", str(value), known))
-    return kind(value)
 
 
 def _task_count(tasks: int | str) -> int | None:
@@ -128,13 +117,3 @@ def _judged(refusal_judge: object) -> bool:
     if refusal_judge is not None and not isinstance(refusal_judge, bool):
         raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")
     return bool(refusal_judge)
-
-
-def _offered(agents: Mapping[str, Agent], suites: Sequence[str] | None) -> list[str]:
-    wanted = list(agents) if suites is None else [suites] if isinstance(suites, str) else list(suites)
-    if not wanted:
-        raise ConfigError("benchmark.suites=[] leaves no agent; name some, or give null for all.")
-    for name in wanted:
-        if name not in agents:
-            raise ConfigError(unknown_name("agent of benchmark.suites", name, agents))
-    return [name for name in agents if name in wanted]

@@ -14,7 +14,7 @@ from agentsys.benchmarks.asb.plan import Plan, PlanError, Step, as_json, read_pl
 from agentsys.benchmarks.asb.plan_prompt import plan_text_in, tools_in
 from agentsys.benchmarks.asb.refusal import ROLE as JUDGE_ROLE
 from agentsys.benchmarks.asb.rendering import untold
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import member_named
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import NO_FIELDS, plain_agent
 from agentsys.models.simulated.prompted import as_native, in_tags
@@ -40,10 +40,7 @@ def roles(chosen: str) -> Mapping[str, SimulatedRole]:
     Raises:
         ConfigError: If there is no such simulated planner.
     """
-    known = [kind.value for kind in SimulatedPlanner]
-    if chosen not in known:
-        raise ConfigError(unknown_name("benchmark.simulated_planner", str(chosen), known))
-    kind = SimulatedPlanner(chosen)
+    kind = member_named("benchmark.simulated_planner", chosen, SimulatedPlanner)
     agent = _Agent(follows_plan=kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL)
     acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, agent)
     return {planner.ROLE: _Planner(kind), JUDGE_ROLE: play_judge, **acting}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from agentsys.benchmarks.asb.data import AsbData, read_data
+from agentsys.config_dir import user_data_folder
 from agentsys.errors import ConfigError
 
 SAMPLE = "sample"
@@ -29,10 +29,7 @@ CHECKSUMS = {
 
 def fetched_folder() -> Path:
     """Folder that `agentsys fetch asb` fills unless told otherwise: the user's data folder (XDG)."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
-    return root / "agentsys" / "asb"
+    return user_data_folder() / "asb"
 
 
 def sample_folder() -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import known_name
 
 ALL = "all"
 """In place of the list: every fix."""
@@ -61,8 +61,7 @@ def expanded(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
     """
     names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
     for name in names:
-        if name not in (*FIXES, ALL):
-            raise ConfigError(unknown_name("benchmark.fixes", name, (*FIXES, ALL)))
+        known_name("benchmark.fixes", name, (*FIXES, ALL))
     return tuple(name for name in FIXES if ALL in names or name in names)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from agentsys.benchmarks.options import offered
 from agentsys.benchmarks.vectors.corpus import Half, corpus
 from agentsys.benchmarks.vectors.suite import VectorSuite
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import known_name, member_named
 from agentsys.models.simulated.role import SimulatedRole
 
 
@@ -30,21 +31,13 @@ class Vectors:
     def __init__(
         self, half: str = "held_out", suites: Sequence[str] | None = None, user_name: str = "the user"
     ) -> None:
-        known = [one.value for one in Half]
-        if half not in known:
-            raise ConfigError(unknown_name("benchmark.half", str(half), known))
-        found = corpus()
+        found, part = corpus(), member_named("benchmark.half", half, Half)
         self.name = f"vectors-{half}"
         self.version = f"1-{found.digest[:8]}"
         self.user_name = user_name
-        wanted = list(found.vectors) if suites is None else [suites] if isinstance(suites, str) else suites
-        for name in wanted:
-            if name not in found.vectors:
-                raise ConfigError(unknown_name("vector of benchmark.suites", str(name), found.vectors))
         self._suites = {
-            name: VectorSuite(name, vector, Half(half), found.digest)
-            for name, vector in found.vectors.items()
-            if name in wanted
+            name: VectorSuite(name, found.vectors[name], part, found.digest)
+            for name in offered("vector of benchmark.suites", suites, found.vectors)
         }
 
     def suite_names(self) -> Sequence[str]:
@@ -57,9 +50,7 @@ class Vectors:
         Raises:
             ConfigError: If the vector is not offered.
         """
-        if name not in self._suites:
-            raise ConfigError(unknown_name(f"vector of {self.name}", name, self._suites))
-        return self._suites[name]
+        return self._suites[known_name(f"vector of {self.name}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """How the simulated model reads disguised text."""

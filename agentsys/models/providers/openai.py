@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 from agentsys.models import text_tools
 from agentsys.models.batches.door import BatchDoor
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
@@ -60,8 +60,7 @@ class OpenAIModel(PostingModel):
     def __post_init__(self) -> None:
         if self.tools == "text" and self.api == "responses":
             raise ConfigError(f"Model '{self.name}': tools: text goes with api: chat.")
-        if self.text_protocol not in PROTOCOLS:
-            raise ConfigError(unknown_name("text_protocol", self.text_protocol, PROTOCOLS))
+        known_name("text_protocol", self.text_protocol, PROTOCOLS)
         super().__post_init__()
         if self.reasoning_effort is not None and self.api == "chat":
             self._fixed["reasoning_effort"] = self.reasoning_effort

@@ -7,7 +7,7 @@ import os
 from glob import escape
 from pathlib import Path
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, known_name
 
 
 def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) -> Path:
@@ -35,8 +35,8 @@ def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) 
             " (looked for PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json); name the folder they are in."
         )
     names = sorted({folder.name for folder in found})
-    if pipeline is not None and pipeline not in names:
-        raise ConfigError(unknown_name("pipeline", pipeline, names))
+    if pipeline is not None:
+        known_name("pipeline", pipeline, names)
     chosen = [folder for folder in found if pipeline in (None, folder.name)]
     if len(chosen) > 1:
         mend = "give model.traces=FOLDER of one" if pipeline else "name one: model.pipeline=NAME"

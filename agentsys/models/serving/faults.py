@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, member_named
 
 
 class FaultKind(StrEnum):
@@ -54,12 +54,7 @@ def fault_kinds(names: Iterable[str]) -> tuple[FaultKind, ...]:
     Raises:
         ConfigError: If a name is not a kind.
     """
-    known = {kind.value: kind for kind in FaultKind}
-    wanted = [name.strip() for name in names]
-    for name in wanted:
-        if name not in known:
-            raise ConfigError(unknown_name("fault", name, known))
-    return tuple(known[name] for name in wanted)
+    return tuple(member_named("fault", name.strip(), FaultKind) for name in names)
 
 
 @dataclass(frozen=True)
