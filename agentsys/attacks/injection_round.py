@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentdojo.types import get_text_content_as_str
+
 from agentsys.abilities import PicksPairs
-from agentsys.attacks.first_rounds import first_rounds, rounds_of
 from agentsys.attacks.search import is_searched, searches_texts
+from agentsys.attacks.vectors import canary, ground_truth_results, once_per_task
 from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
@@ -96,3 +98,39 @@ class InjectionRound:
         except Exception:  # noqa: BLE001 - a text that breaks the environment: the run meets and books it
             return dict(texts)
         return {vector: text for vector, text in texts.items() if rounds.get(vector) == self.round}
+
+
+@once_per_task
+def first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
+    """Injection vector -> number of the first tool result that shows it; worked out once per task.
+
+    The ground truth is executed once, in an environment whose vectors hold canaries and nothing else.
+
+    Args:
+        suite: The suite.
+        user_task: One of its user tasks.
+
+    Returns:
+        Numbers from 1. Vectors that no result shows are absent.
+    """
+    return rounds_of(suite, user_task, dict.fromkeys(suite.get_injection_vector_defaults(), ""))
+
+
+def rounds_of(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
+    """The same with texts in some vectors: what a tool returns may depend on what it looks through.
+
+    Args:
+        suite: The suite.
+        user_task: One of its user tasks.
+        texts: Injection vector -> text; a canary is appended. Other vectors keep their defaults.
+
+    Raises:
+        Exception: What the suite raises if a text breaks its environment.
+    """
+    marked = {vector: f"{text}{canary(vector)}" for vector, text in texts.items()}
+    found: dict[str, int] = {}
+    for number, message in enumerate(ground_truth_results(suite, user_task, marked), start=1):
+        for vector in texts:
+            if canary(vector) in get_text_content_as_str(message["content"] or []):
+                found.setdefault(vector, number)
+    return found

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from threading import Lock
 from typing import Any
 
-from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
-from agentdojo.functions_runtime import Function, FunctionsRuntime
+from agentdojo.functions_runtime import Function
 
-from agentsys.attacks.first_rounds import canary
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import canary, ground_truth_results, injectable_vectors, once_per_task
 from agentsys.contracts import Suite, UserTask
 from agentsys.models.chat import text_of
 
@@ -64,31 +61,16 @@ class Surroundings:
     """The same of those that the injection task's ground truth calls; empty where it has none."""
 
 
-_KNOWN: dict[tuple[int, int], tuple[Suite, UserTask, Situation]] = {}
-"""By identity, as in `agentsys.attacks.vectors`."""
-_LOCK = Lock()
-
-
+@once_per_task
 def situation(suite: Suite, user_task: UserTask) -> Situation:
-    """A user task as its attacker sees it; the ground truth is run once per task.
+    """A user task as its attacker sees it.
 
     Raises:
         NotInjectable: If no vector of the user task can carry an injection.
     """
-    key = id(suite), id(user_task)
-    with _LOCK:
-        if key not in _KNOWN:
-            _KNOWN[key] = suite, user_task, _situation(suite, user_task)
-        return _KNOWN[key][2]
-
-
-def _situation(suite: Suite, user_task: UserTask) -> Situation:
     marks = {vector: canary(vector) for vector in injectable_vectors(suite, user_task)}
-    environment = user_task.init_environment(suite.load_and_inject_default_environment(marks))
-    truth = GroundTruthPipeline(user_task)
-    messages = truth.query(user_task.PROMPT, FunctionsRuntime(suite.tools), environment)[3]
-    for message in messages:
-        text = text_of(message) if message["role"] == "tool" else ""
+    for message in ground_truth_results(suite, user_task, marks):
+        text = text_of(message)
         if any(mark in text for mark in marks.values()):
             call = message["tool_call"]
             args = ", ".join(f"{name}={value!r}" for name, value in call.args.items())

@@ -1,69 +1,86 @@
-"""The injection vectors that a user task meets, by AgentDojo's own rule, asked once per user task."""
+"""The injection vectors that a user task meets, by AgentDojo's own rule, and what tools return there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import wraps
 from threading import Lock
+from typing import TypeVar
 
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks.base_attacks import BaseAttack
+from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.types import ChatToolResultMessage
 
 from agentsys.contracts import NotInjectable, Suite, UserTask
 
 # AgentDojo keeps 128 answers for all suites and attacks together, fewer than one grid has, does not
 # keep refusals, and may work out one answer in several threads. This is the function underneath.
 _PACKAGES_RULE = BaseAttack.get_injection_candidates.__wrapped__
+_Found = TypeVar("_Found")
 
 
-class VectorFinder:
-    """Finds the vectors of one suite's user tasks. Safe to use from many threads.
+def once_per_task(work: Callable[[Suite, UserTask], _Found]) -> Callable[[Suite, UserTask], _Found]:
+    """Work something out once per user task of a suite object; safe to use from many threads.
 
-    Args:
-        suite: The suite; its user tasks' ground truths are executed once each, in an environment
-            whose vectors hold canaries.
+    By identity, like AgentDojo: a task's id means another task in another version. Suite and task are kept
+    beside the answer so that their identities are not given to others.
     """
+    known: dict[tuple[int, int], tuple[Suite, UserTask, _Found]] = {}
+    lock = Lock()
 
-    def __init__(self, suite: Suite) -> None:
-        self._probe = BaseAttack(suite, GroundTruthPipeline(None))
-        self._found: dict[int, tuple[UserTask, tuple[str, ...]]] = {}
-        self._lock = Lock()
+    @wraps(work)
+    def found(suite: Suite, user_task: UserTask) -> _Found:
+        key = id(suite), id(user_task)
+        with lock:
+            if key not in known:
+                known[key] = suite, user_task, work(suite, user_task)
+            return known[key][2]
 
-    def vectors(self, user_task: UserTask) -> list[str]:
-        """The vectors whose text an agent following the ground truth is shown.
-
-        Raises:
-            NotInjectable: If there is none.
-        """
-        with self._lock:
-            # By identity, like AgentDojo: a task's id means another task in another version. The
-            # task is kept beside its answer so that its identity is not given to another one.
-            if id(user_task) not in self._found:
-                self._found[id(user_task)] = (user_task, self._find(user_task))
-            found = self._found[id(user_task)][1]
-        if not found:
-            raise NotInjectable(f"{self._probe.task_suite.name} {user_task.ID} shows no injection vector.")
-        return list(found)
-
-    def _find(self, user_task: UserTask) -> tuple[str, ...]:
-        try:
-            return tuple(_PACKAGES_RULE(self._probe, user_task))
-        except ValueError as error:
-            if "is not injectable" in str(error):
-                return ()
-            raise
-
-
-_FINDERS: dict[int, tuple[Suite, VectorFinder]] = {}
-_FINDERS_LOCK = Lock()
+    return found
 
 
 def injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
-    """The vectors of a user task that can carry an injection; worked out once per suite object and task.
+    """The vectors whose text an agent that follows the ground truth is shown.
 
     Raises:
         NotInjectable: If there is none.
     """
-    with _FINDERS_LOCK:
-        if id(suite) not in _FINDERS:
-            _FINDERS[id(suite)] = (suite, VectorFinder(suite))
-        finder = _FINDERS[id(suite)][1]
-    return finder.vectors(user_task)
+    found = _vectors(suite, user_task)
+    if not found:
+        raise NotInjectable(f"{suite.name} {user_task.ID} shows no injection vector.")
+    return list(found)
+
+
+@once_per_task
+def _vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
+    try:
+        return tuple(_PACKAGES_RULE(BaseAttack(suite, GroundTruthPipeline(None)), user_task))
+    except ValueError as error:
+        if "is not injectable" in str(error):
+            return ()
+        raise
+
+
+def ground_truth_results(
+    suite: Suite, user_task: UserTask, texts: Mapping[str, str]
+) -> list[ChatToolResultMessage]:
+    """What tools return to one who follows a user task's ground truth.
+
+    Args:
+        suite: The suite.
+        user_task: One of its user tasks.
+        texts: Injection vector -> text. Other vectors keep their defaults.
+
+    Raises:
+        Exception: What the suite raises if a text breaks its environment.
+    """
+    environment = user_task.init_environment(suite.load_and_inject_default_environment(dict(texts)))
+    truth = GroundTruthPipeline(user_task)
+    messages = truth.query(user_task.PROMPT, FunctionsRuntime(suite.tools), environment)[3]
+    return [message for message in messages if message["role"] == "tool"]
+
+
+def canary(vector: str) -> str:
+    """One word, so that no formatter breaks it over two lines; ends so that `x_1` is not met in `x_10`."""
+    return f"<CANARY---{vector}--->"

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentsys.attacks.first_rounds import first_rounds
-from agentsys.attacks.injection_round import InjectionRound
+from agentsys.attacks.injection_round import InjectionRound, first_rounds
 from agentsys.attacks.none import NoAttack
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.attacks.vectors import injectable_vectors

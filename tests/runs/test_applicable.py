@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.paper.filled import fill
 from agentsys.analysis.paper.layout import TABLES
-from agentsys.attacks.first_rounds import first_rounds
+from agentsys.attacks.injection_round import first_rounds
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.errors import ConfigError

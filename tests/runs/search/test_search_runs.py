@@ -177,12 +177,9 @@ def test_a_task_without_a_vector_is_the_usual_error_and_nothing_is_searched_on_i
 ) -> None:
     from agentsys.attacks import vectors
 
-    find = vectors.VectorFinder._find
-    monkeypatch.setattr(vectors, "_FINDERS", {})
+    find = vectors._vectors
     monkeypatch.setattr(
-        vectors.VectorFinder,
-        "_find",
-        lambda finder, task: () if task.ID == "user_task_0" else find(finder, task),
+        vectors, "_vectors", lambda suite, task: () if task.ID == "user_task_0" else find(suite, task)
     )
     run_cases([*TWO_TASKS, f"attack.mode={mode}"])
     kinds = {
