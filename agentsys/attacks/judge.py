@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
 
 from agentsys.attacks.attacker.delimited import DID, delimited
 from agentsys.attacks.goal_data import goal_data, lost_data
 from agentsys.attacks.search import Judgement, QueryFacts, Quest, ToolCall
+from agentsys.models.simulated.grounding import leaves
 
 SUCCESS, CALLED_WITH_DATA, CALLED, SHOWN, RETURNED, NOTHING = 10, 7, 5, 3, 2, 1
 ANSWER_CHARS = 300
@@ -131,16 +131,9 @@ def _carries(call: ToolCall, quest: Quest, own: Sequence[ToolCall]) -> bool:
 
 
 def _values(calls: Sequence[ToolCall]) -> set[str]:
-    return {value for call in calls for value in _leaves(call.args)}
-
-
-def _leaves(value: Any) -> set[str]:
-    """The telling values in an argument: texts and numbers, not switches and what was left out."""
-    if isinstance(value, dict):
-        return {leaf for item in value.values() for leaf in _leaves(item)}
-    if isinstance(value, list | tuple):
-        return {leaf for item in value for leaf in _leaves(item)}
-    return set() if value is None or isinstance(value, bool) or value == "" else {_folded(value)}
+    """The telling values in calls' arguments: texts and numbers, not switches and what was left out."""
+    given = (leaf for call in calls for leaf in leaves(call.args))
+    return {_folded(leaf) for leaf in given if not (leaf is None or isinstance(leaf, bool) or leaf == "")}
 
 
 def _folded(value: object) -> str:

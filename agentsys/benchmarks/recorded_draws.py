@@ -9,11 +9,9 @@ next one.
 from __future__ import annotations
 
 import re
-from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentdojo.agent_pipeline.tool_execution import is_string_list
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 
 from agentsys.abilities import DrawsAtRandom
@@ -21,6 +19,7 @@ from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.contracts import Suite
 from agentsys.models.replay.former_tools import name_today
+from agentsys.models.tools import as_executed
 
 Execute = Callable[[], Sequence[str]]
 """Does a record's calls on a fresh environment and gives what each tool returns, as a model reads it."""
@@ -62,18 +61,6 @@ def results_again(
             yield runtime.run_function(environment, function, as_executed(args))
         else:  # in the executor's words: such a call never reaches the runtime
             yield "", f"Invalid tool {function} provided."
-
-
-def as_executed(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as AgentDojo's executor hands them on: a text that reads as a list becomes the list."""
-    return {name: _unpacked(value) for name, value in args.items()}
-
-
-def _unpacked(value: Any) -> Any:
-    try:
-        return literal_eval(value) if isinstance(value, str) and is_string_list(value) else value
-    except (RecursionError, MemoryError):  # a text of brackets; AgentDojo would have stopped the run
-        return value
 
 
 def _told(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:

@@ -7,19 +7,19 @@ an executor of its own decides call by call, and its calls are handed out one by
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor, is_string_list
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 from pydantic import ValidationError
 
 from agentsys.models.element import QueryResult
+from agentsys.models.tools import as_executed
 
 HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
 """Has the client run these calls (tool, arguments), whose results are asked for next."""
@@ -68,12 +68,8 @@ def _as_run(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] 
     function = runtime.functions.get(call.function)
     if function is None:
         return None
-    args = {name: _listed(value) for name, value in call.args.items()}
+    args = as_executed(deepcopy(call.args))
     try:
         return call.function, function.parameters.model_validate(args).model_dump(exclude_unset=True)
     except ValidationError:
         return None
-
-
-def _listed(value: Any) -> Any:
-    return literal_eval(value) if isinstance(value, str) and is_string_list(value) else deepcopy(value)

@@ -1,8 +1,10 @@
-"""Tool specifications of AgentDojo functions, with the JSON schema built once per tool."""
+"""AgentDojo's functions as models are told of them, and arguments as its executor hands them on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from ast import literal_eval
+from collections.abc import Iterable, Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentdojo.functions_runtime import Function
@@ -26,3 +28,16 @@ def tool_spec(function: Function) -> ToolSpec:
 def tool_specs(functions: Iterable[Function]) -> list[ToolSpec]:
     """Describe these functions as a model is told about them, in order."""
     return [tool_spec(function) for function in functions]
+
+
+def as_executed(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as AgentDojo's executor hands them on: a text that spells a list becomes the list."""
+    return {name: _unpacked(value) if isinstance(value, str) else value for name, value in args.items()}
+
+
+def _unpacked(text: str) -> object:
+    try:
+        value = literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text  # of brackets without end, too, on which AgentDojo would have stopped the run
+    return value if isinstance(value, list) else text

@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from agentdojo.base_tasks import BaseUserTask
-from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE, ORDER, PLANS, Plan
 from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.ground_truth.running import run_calls, scripted
+from agentsys.benchmarks.ground_truth.running import as_made, run_calls, scripted
 from agentsys.benchmarks.scoring import Task
 from agentsys.contracts import Suite
 from agentsys.models.simulated.grounding import grounded_args, leaves, told
@@ -80,10 +80,9 @@ def _accepted(suite: Suite, task: Task, plan: Plan) -> Way | None:
     answer = ANSWERS.get((suite.name, task.ID), task.GROUND_TRUTH_OUTPUT)
     with drawing(CaseRandom(("way", suite.name, task.ID))):
         way = _walked(suite, task, plan, after, answer)
-    made = [FunctionCall(function=call.function, args=dict(call.args)) for call in way.calls]
     words = [text_content_block_from_string(answer or PLACEHOLDER)]
     try:
-        passed = suite._check_task_result(task, words, before, after, made)
+        passed = suite._check_task_result(task, words, before, after, as_made(way.calls))
     except Exception:  # noqa: BLE001 - a check may stumble over what it did not expect: then it did not pass
         return None
     return way if passed else None

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.ground_truth.running import run_calls
+from agentsys.benchmarks.ground_truth.running import as_made, run_calls
 from agentsys.contracts import Suite
 from agentsys.models.simulated.grounding import grounded_args
 from agentsys.models.simulated.playbook import ScriptedCall, TaskScript, Way
@@ -122,11 +122,10 @@ def _rejected(suite: Suite, script: TaskScript, way: Way) -> bool:
     """Whether the task's own check rejects a way; a check that breaks on it says nothing."""
     before, after = _fresh(suite, script), _fresh(suite, script)
     run_calls(suite, way.calls, after, [fact for fact in script.facts if fact.pattern])
-    made = [FunctionCall(function=call.function, args=dict(call.args)) for call in way.calls]
     task = suite.user_tasks[script.task_id]
     words = [text_content_block_from_string(way.answer or NOT_FOUND)]
     try:
-        return not suite._check_task_result(task, words, before, after, made)
+        return not suite._check_task_result(task, words, before, after, as_made(way.calls))
     except Exception:  # noqa: BLE001 - a check may stumble over what it did not expect
         return False
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.functions_runtime import TaskEnvironment
 
 from agentsys.abilities import KnowsWays
 from agentsys.benchmarks.ground_truth.failing_way import failing_way, meeting_calls
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
-from agentsys.benchmarks.ground_truth.running import run_calls, scripted
+from agentsys.benchmarks.ground_truth.running import as_made, run_calls, scripted
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript, Way
 
@@ -110,8 +110,7 @@ def _succeeds(
     """Say whether the task's own check holds after these calls and words on a clean environment."""
     before, after = _copy(clean), _copy(clean)
     run_calls(suite, calls, after)
-    made = [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
-    by_trace = task.security_from_traces(words, before, after, made)
+    by_trace = task.security_from_traces(words, before, after, as_made(calls))
     return bool(task.security(words, before, after) if by_trace is None else by_trace)
 
 

@@ -17,6 +17,11 @@ def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
     return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
 
 
+def as_made(calls: Iterable[ScriptedCall]) -> list[FunctionCall]:
+    """Calls of a script as a task's check is given them."""
+    return [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
+
+
 def run_calls(
     suite: Suite, calls: Iterable[ScriptedCall], environment: TaskEnvironment, drawn: Sequence[Fact] = ()
 ) -> list[str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import bisect
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.tools import as_executed
 from agentsys.models.trace import ACTING_ROLES
 
 DIFFERS = "differs from the record"
@@ -136,20 +135,7 @@ def _calls(message: ChatMessage) -> Sequence[FunctionCall]:
 def _same_call(old: FunctionCall, new: FunctionCall) -> bool:
     if old.function != new.function:
         return False
-    return old.args == new.args or _executed(old.args) == _executed(new.args)
-
-
-def _executed(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as AgentDojo's executor leaves them: it turns strings that spell a list into that list."""
-    return {key: _as_list(value) if isinstance(value, str) else value for key, value in args.items()}
-
-
-def _as_list(text: str) -> object:
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-    return value if isinstance(value, list) else text
+    return old.args == new.args or as_executed(old.args) == as_executed(new.args)
 
 
 def _check_still_a_value(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> None:
