@@ -13,8 +13,8 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.benchmarks.fixes.catalog import ALL, CHECKER_ONLY, FIXES, expanded
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.fixes.repeats import repeats
-from agentsys.benchmarks.recorded_draws import as_executed
 from agentsys.errors import ConfigError
+from agentsys.models.tools import as_executed
 from agentsys.models.trace import Tracer
 from agentsys.rescoring.reexecute import Reexecution, as_calls
 from agentsys.rescoring.score import Scores

@@ -14,8 +14,9 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
-from agentsys.benchmarks.recorded_draws import as_executed, draws, recorded_draws, results_again
+from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
 from agentsys.models.tool_text import tool_text
+from agentsys.models.tools import as_executed
 from agentsys.payload_lines import squeeze
 from agentsys.rescoring.tasks import Tasks
 from agentsys.rescoring.trajectories.trajectory import RecordedCall, Trajectory

@@ -11,7 +11,7 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from stored_examples import PAY_BILL, PAYLOAD, READ_BILL, attacked, stored
 
-from agentsys.benchmarks.recorded_draws import as_executed
+from agentsys.models.tools import as_executed
 from agentsys.rescoring.reexecute import reexecute, retold
 from agentsys.rescoring.tasks import Tasks, suite_for, tasks_for
 from agentsys.rescoring.trajectories.read import read_trajectory
