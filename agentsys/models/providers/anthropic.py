@@ -13,13 +13,12 @@ from agentsys.models.providers.anthropic_wire import (
     calls_without_thinking,
     read_reply,
     stand_in_tools,
-    system_text,
     wire_messages,
     wire_tools_json,
 )
 from agentsys.models.providers.openai_wire import is_closed
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
-from agentsys.models.providers.wire_text import encode, mapping_of
+from agentsys.models.providers.wire_text import encode, mapping_of, system_text
 
 WITHOUT_THINKING = "asked without thinking: calls in the conversation have no thoughts of the model's own"
 """Note on a reply to a conversation that a defense rebuilt or made up."""

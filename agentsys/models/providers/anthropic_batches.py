@@ -13,16 +13,14 @@ from typing import Any
 
 from agentsys.models.batches.door import BatchLine, Outcome
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.batch_lines import (
+from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.vendor_batches import (
     CLOCKS_DIFFER_S,
+    VendorBatches,
     answers,
     cancelled,
     expired,
-    gone,
-    is_unknown,
-    without_batches,
 )
-from agentsys.models.providers.sdk_errors import as_model_errors, http_error
 from agentsys.models.providers.wire_text import encode, malformed, mapping_of, read_json
 
 _PATH = "/v1/messages/batches"
@@ -42,48 +40,17 @@ _STATUS = {
 }
 
 
-class AnthropicBatches:
-    """Batches of one model.
+class AnthropicBatches(VendorBatches):
+    """Batches of one model."""
 
-    Args:
-        client: The SDK's client.
-        key: The key in use, to be cut out of whatever is kept.
-    """
-
-    def __init__(self, client: Any, key: str | None) -> None:
-        self._client, self._key = client, key
-
-    def submit(self, lines: Sequence[BatchLine], mark: str) -> str:
-        """Send a batch.
-
-        Raises:
-            ModelError: If it was refused, or nobody knows.
-            ConfigError: If this server has no batches.
-        """
+    def _submit(self, lines: Sequence[BatchLine], mark: str) -> str:
         # The bodies are encoded already; the SDK's own call would walk through all of them once more.
         content = b'{"requests":[' + b",".join(map(_item, lines)) + b"]}"
         options = {"headers": {"Content-Type": "application/json"}}
-        try:
-            with as_model_errors():
-                data = self._client.post(_PATH, cast_to=bytes, content=content, options=options)
-        except ModelError as error:
-            raise without_batches(error) from None
+        data = self._client.post(_PATH, cast_to=bytes, content=content, options=options)
         return _known_id(mapping_of(read_json(data, self._key)).get("id"))
 
-    def find(self, mark: str, custom_ids: Sequence[str], since: float) -> str | None:
-        """Look for a batch with these requests.
-
-        Raises:
-            ModelError: If that cannot be told now: one that may be it has not ended.
-            ConfigError: If this server has no batches.
-        """
-        try:
-            with as_model_errors():
-                return self._found(custom_ids, since)
-        except ModelError as error:
-            raise without_batches(error) from None
-
-    def _found(self, custom_ids: Sequence[str], since: float) -> str | None:
+    def _find(self, mark: str, custom_ids: Sequence[str], since: float) -> str | None:
         open_yet = ""
         for batch in self._client.messages.batches.list(limit=_PAGE):
             if _created(batch) < since - CLOCKS_DIFFER_S:
@@ -106,23 +73,12 @@ class AnthropicBatches:
         data: bytes = self._client.get(f"{_PATH}/{batch_id}/results", cast_to=bytes)
         return data
 
-    def collect(self, batch_id: str, custom_ids: Sequence[str]) -> Mapping[str, Outcome] | None:
-        """Give what came of every request, by custom id; None while the batch is under way.
-
-        Raises:
-            ModelError: If that cannot be told now.
-        """
-        try:
-            with as_model_errors():
-                batch = self._client.messages.batches.retrieve(_known_id(batch_id))
-                if getattr(batch, "processing_status", None) != "ended":
-                    return None
-                told = answers(self._results(batch_id), set(custom_ids), self._key)
-                return {name: self._outcome(mapping_of(answer.get("result"))) for name, answer in told}
-        except ModelError as error:
-            if not is_unknown(error):
-                raise
-            return dict.fromkeys(custom_ids, gone(batch_id))
+    def _collect(self, batch_id: str, custom_ids: Sequence[str]) -> Mapping[str, Outcome] | None:
+        batch = self._client.messages.batches.retrieve(_known_id(batch_id))
+        if getattr(batch, "processing_status", None) != "ended":
+            return None
+        told = answers(self._results(batch_id), set(custom_ids), self._key)
+        return {name: self._outcome(mapping_of(answer.get("result"))) for name, answer in told}
 
     def _outcome(self, result: Mapping[str, Any]) -> Outcome:
         match result.get("type"):

@@ -24,7 +24,6 @@ from agentsys.models.providers.wire_text import (
     mapping_of,
     parse_arguments,
     result_text,
-    visible_text,
 )
 
 Block = dict[str, Any]
@@ -49,11 +48,6 @@ def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     assistants = [message for message in messages if message["role"] == "assistant"]
     names = {call.function for message in assistants for call in message["tool_calls"] or ()}
     return [{"name": name, "input_schema": {"type": "object"}} for name in sorted(names)]
-
-
-def system_text(messages: Sequence[ChatMessage]) -> str:
-    """The system prompt, which goes outside the conversation."""
-    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
 
 
 def wire_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -124,12 +118,7 @@ def _tool_use(call: FunctionCall, ids: CallIds) -> Block:
 
 
 def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
-    """A reply as our type.
-
-    Args:
-        data: The response body: bytes, or parsed.
-        price: The model's price; None: the cost is not known.
-        key: The key in use, to be cut out of whatever is kept.
+    """A reply as our type; see `openai_wire.read_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.

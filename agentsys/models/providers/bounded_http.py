@@ -13,7 +13,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -32,38 +31,29 @@ _PIECE = 65_536
 """Bytes written between two looks at the clock."""
 
 
-@dataclass(frozen=True)
-class ExchangeBounds:
-    """The bounds in time and size of an exchange."""
-
-    timeout_s: float
-    """Seconds for the whole exchange."""
-    reply_bytes: int = MOST_REPLY_BYTES
-    """Bytes of the reply's body, decoded."""
-
-
-def bounded_client(base: type[Any] | None, bounds: ExchangeBounds, key: str | None) -> Any:
+def bounded_client(base: type[Any] | None, timeout_s: float, reply_bytes: int, key: str | None) -> Any:
     """A client for an SDK to send with.
 
     Args:
         base: The SDK's own client class (of `httpx` or `httpx2`: it differs between releases); None: a plain
             one of whichever is installed.
-        bounds: The bounds of each exchange.
+        timeout_s: Seconds for each whole exchange.
+        reply_bytes: Most bytes of a reply's body, decoded.
         key: The key in use, to be cut from error messages.
     """
     if base is None:
         base = import_module("httpx2" if find_spec("httpx2") else "httpx").Client
-    made = type("BoundedClient", (_Bounded, base), {})(timeout=bounds.timeout_s, follow_redirects=False)
-    made.bound(bounds, key)
+    made = type("BoundedClient", (_Bounded, base), {})(timeout=timeout_s, follow_redirects=False)
+    made.bound(timeout_s, reply_bytes, key)
     return made
 
 
 class _Bounded:
     """Mixed into a client class of `httpx`: what differs from it."""
 
-    def bound(self, bounds: ExchangeBounds, key: str | None) -> None:
+    def bound(self, timeout_s: float, reply_bytes: int, key: str | None) -> None:
         """Hold every connection made from now on to the deadline of the exchange it serves."""
-        self._bounds, self._key, self._clock = bounds, key, _Clock(bounds.timeout_s)
+        self._reply_bytes, self._key, self._clock = reply_bytes, key, _Clock(timeout_s)
         mine: Any = self
         for transport in (mine._transport, *mine._mounts.values()):
             if transport is not None:
@@ -94,12 +84,12 @@ class _Bounded:
             return type(response)(200, headers=headers, content=body, request=request)
 
     def _decoded(self, response: Any) -> Iterator[bytes]:
-        left = self._bounds.reply_bytes
+        left = self._reply_bytes
         for piece in _pieces(response.headers.get("content-encoding", ""), response.iter_raw(), left + 1):
             self._clock.left_s()
             left -= len(piece)
             if left < 0:
-                raise malformed(f"the reply is longer than {self._bounds.reply_bytes:,} bytes")
+                raise malformed(f"the reply is longer than {self._reply_bytes:,} bytes")
             yield piece
 
 

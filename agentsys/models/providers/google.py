@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers.google_wire import read_reply, system_text, wire_contents, wire_tools
+from agentsys.models.providers.google_wire import read_reply, wire_contents, wire_tools
 from agentsys.models.providers.sdk_model import SdkModel, read_variable
+from agentsys.models.providers.wire_text import system_text
 
 _MOST_SIGNATURES = 50_000
 """Thought signatures kept (1-4 kB each). Only those of conversations under way are needed."""

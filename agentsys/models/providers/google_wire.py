@@ -112,18 +112,8 @@ def _with_id(value: dict[str, Any], call_id: str | None) -> dict[str, Any]:
     return {"id": call_id, **value} if call_id and not call_id.startswith(OWN_ID) else value
 
 
-def system_text(messages: Sequence[ChatMessage]) -> str:
-    """The system instruction, which goes outside the conversation."""
-    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
-
-
 def read_reply(data: object, price: Price | None, key: str | None = None) -> tuple[ChatReply, dict[str, str]]:
-    """A reply as our type, and the thought signatures of its calls by call id.
-
-    Args:
-        data: The response body: bytes or text, or parsed.
-        price: The model's price; None: the cost is not known.
-        key: The key in use, to be cut out of whatever is kept.
+    """A reply as our type (see `openai_wire.read_reply`), and the thought signatures of its calls by call id.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.

@@ -14,7 +14,7 @@ from typing import Any
 from agentsys.extras import not_installed
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.bounded_http import ExchangeBounds, bounded_client
+from agentsys.models.providers.bounded_http import bounded_client
 from agentsys.models.providers.openai_wire import read_reply, response_format, wire_messages, wire_tools
 from agentsys.models.providers.sdk_errors import http_error, one_line, own_error, retry_after_s
 from agentsys.models.providers.sdk_model import SdkModel
@@ -45,8 +45,8 @@ class LiteLLMModel(SdkModel):
     def _connected(self) -> Any:
         litellm = _import_litellm(self.name)
         if litellm.client_session is None:
-            bounds = ExchangeBounds(self.timeout_s, self.max_reply_bytes)
-            litellm.client_session = bounded_client(import_module("httpx").Client, bounds, None)
+            client = import_module("httpx").Client
+            litellm.client_session = bounded_client(client, self.timeout_s, self.max_reply_bytes, None)
         return litellm
 
     def _wire_tools(self, tools: Sequence[ToolSpec]) -> Any:

@@ -12,16 +12,14 @@ from typing import Any
 
 from agentsys.models.batches.door import BatchLine, Outcome
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.batch_lines import (
+from agentsys.models.providers.sdk_errors import http_error, one_line
+from agentsys.models.providers.vendor_batches import (
     CLOCKS_DIFFER_S,
+    VendorBatches,
     answers,
     cancelled,
     expired,
-    gone,
-    is_unknown,
-    without_batches,
 )
-from agentsys.models.providers.sdk_errors import as_model_errors, http_error, one_line
 from agentsys.models.providers.wire_text import encode, malformed, mapping_of
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +30,7 @@ _ENDED = {"completed", "expired", "cancelled"}
 _PAGE = 100
 
 
-class OpenAIBatches:
+class OpenAIBatches(VendorBatches):
     """Batches of one model.
 
     Args:
@@ -42,28 +40,19 @@ class OpenAIBatches:
     """
 
     def __init__(self, client: Any, endpoint: str, key: str | None) -> None:
-        self._client, self._endpoint, self._key = client, endpoint, key
+        super().__init__(client, key)
+        self._endpoint = endpoint
 
-    def submit(self, lines: Sequence[BatchLine], mark: str) -> str:
-        """Send a batch.
-
-        Raises:
-            ModelError: If it was refused, or nobody knows.
-            ConfigError: If this server has no batches.
-        """
-        try:
-            with as_model_errors():
-                content = b"".join(map(self._line, lines))
-                file = self._client.files.create(file=(f"{mark}.jsonl", content), purpose="batch")
-                made = self._client.batches.create(
-                    input_file_id=file.id,
-                    endpoint=self._endpoint,
-                    completion_window="24h",
-                    metadata={_MARK: mark},
-                )
-                return _known_id(made)
-        except ModelError as error:
-            raise without_batches(error) from None
+    def _submit(self, lines: Sequence[BatchLine], mark: str) -> str:
+        content = b"".join(map(self._line, lines))
+        file = self._client.files.create(file=(f"{mark}.jsonl", content), purpose="batch")
+        made = self._client.batches.create(
+            input_file_id=file.id,
+            endpoint=self._endpoint,
+            completion_window="24h",
+            metadata={_MARK: mark},
+        )
+        return _known_id(made)
 
     def _line(self, line: BatchLine) -> bytes:
         about: dict[str, Any] = {"custom_id": line.custom_id, "method": "POST", "url": self._endpoint}
@@ -71,45 +60,24 @@ class OpenAIBatches:
             about["headers"] = dict(line.headers)
         return encode(about)[:-1] + b',"body":' + line.body + b"}\n"
 
-    def find(self, mark: str, custom_ids: Sequence[str], since: float) -> str | None:
-        """Look for a batch that carries a mark.
-
-        Raises:
-            ModelError: If that cannot be told now.
-            ConfigError: If this server has no batches.
-        """
-        try:
-            with as_model_errors():
-                for batch in self._client.batches.list(limit=_PAGE):
-                    if mapping_of(getattr(batch, "metadata", None)).get(_MARK) == mark:
-                        return _known_id(batch)
-                    if (getattr(batch, "created_at", None) or 0) < since - CLOCKS_DIFFER_S:
-                        return None  # the newest come first
-        except ModelError as error:
-            raise without_batches(error) from None
+    def _find(self, mark: str, custom_ids: Sequence[str], since: float) -> str | None:
+        for batch in self._client.batches.list(limit=_PAGE):
+            if mapping_of(getattr(batch, "metadata", None)).get(_MARK) == mark:
+                return _known_id(batch)
+            if (getattr(batch, "created_at", None) or 0) < since - CLOCKS_DIFFER_S:
+                break  # the newest come first
         return None
 
-    def collect(self, batch_id: str, custom_ids: Sequence[str]) -> Mapping[str, Outcome] | None:
-        """Give what came of every request, by custom id; None while the batch is under way.
-
-        Raises:
-            ModelError: If that cannot be told now.
-        """
-        try:
-            with as_model_errors():
-                batch = self._client.batches.retrieve(batch_id)
-                status = getattr(batch, "status", None)
-                if status == "failed":
-                    return _failed(batch, custom_ids, self._key)
-                if status not in _ENDED:
-                    if status not in _UNDER_WAY:
-                        _LOG.warning("batch %s: unknown status %r, taken for under way", batch_id, status)
-                    return None
-                return self._outcomes(batch, custom_ids)
-        except ModelError as error:
-            if not is_unknown(error):
-                raise
-            return dict.fromkeys(custom_ids, gone(batch_id))
+    def _collect(self, batch_id: str, custom_ids: Sequence[str]) -> Mapping[str, Outcome] | None:
+        batch = self._client.batches.retrieve(batch_id)
+        status = getattr(batch, "status", None)
+        if status == "failed":
+            return _failed(batch, custom_ids, self._key)
+        if status not in _ENDED:
+            if status not in _UNDER_WAY:
+                _LOG.warning("batch %s: unknown status %r, taken for under way", batch_id, status)
+            return None
+        return self._outcomes(batch, custom_ids)
 
     def _outcomes(self, batch: Any, custom_ids: Sequence[str]) -> dict[str, Outcome]:
         unanswered = {"expired": expired(), "cancelled": cancelled()}.get(batch.status)

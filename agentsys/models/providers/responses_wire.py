@@ -110,12 +110,7 @@ def _led_to(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
 
 
 def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
-    """A reply as our type.
-
-    Args:
-        data: The response body: bytes, or parsed.
-        price: The model's price; None: the cost is not known.
-        key: The key in use, to be cut out of whatever is kept.
+    """A reply as our type; see `openai_wire.read_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;

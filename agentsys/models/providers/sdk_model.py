@@ -13,7 +13,7 @@ from agentsys.models.batches.door import BatchDoor, BatchLine
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ModelError
 from agentsys.models.price import Price, cut_reply
-from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, ExchangeBounds, bounded_client
+from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, bounded_client
 from agentsys.models.providers.client_shards import ClientShards
 from agentsys.models.providers.refused_fields import refused_field
 from agentsys.models.providers.sdk_errors import transport_error
@@ -127,7 +127,7 @@ class SdkModel(ABC):
 
     def _http(self, client_class: type[Any] | None) -> Any:
         """The HTTP client to hand to the SDK: bounded in time and size."""
-        return bounded_client(client_class, ExchangeBounds(self.timeout_s, self.max_reply_bytes), self._key)
+        return bounded_client(client_class, self.timeout_s, self.max_reply_bytes, self._key)
 
     def _temperature(self, request: ChatRequest) -> dict[str, float]:
         """The body's field `temperature`; empty where none is to be sent."""

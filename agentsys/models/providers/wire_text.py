@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
@@ -31,6 +31,11 @@ def thoughts_of(message: ChatMessage) -> str:
     """A model's thoughts as a server told them in the open; signed and encrypted ones are other vendors'."""
     blocks = message["content"] or ()
     return "\n".join([b["content"] for b in blocks if b["type"] == "thinking" and not b["id"]])
+
+
+def system_text(messages: Sequence[ChatMessage]) -> str:
+    """The system prompt, for wires on which it goes outside the conversation."""
+    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
 
 
 def result_text(message: ChatToolResultMessage) -> str:
