@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from agentsys.errors import ConfigError
 from agentsys.front.agent import DefendedAgent
@@ -71,9 +70,7 @@ class ServedAgent:
     def __enter__(self) -> ServedAgent:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
 

@@ -10,7 +10,7 @@ import orjson
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
 from agentsys.models.serving.batch_desk import BatchDesk, LineEnd, LineResult, ServedBatch, ServedLine
-from agentsys.models.serving.responses import Response, problem_response
+from agentsys.models.serving.responses import Response, json_response, problem_response
 from agentsys.models.serving.wire import Json, Problem, WireError, listed
 
 BATCHES = "/v1/messages/batches"
@@ -23,10 +23,10 @@ def get(desk: BatchDesk, path: str) -> Response | None:
     match path.removeprefix(BATCHES).split("/"):
         case [""]:
             ours = [_batch(batch) for batch in desk.newest_first() if batch.wire is ANTHROPIC]
-            return _json({"data": ours, "has_more": False, "first_id": None, "last_id": None})
+            return json_response({"data": ours, "has_more": False, "first_id": None, "last_id": None})
         case ["", name]:
             found = desk.get(name)
-            return _unknown(path) if found is None else _json(_batch(found))
+            return _unknown(path) if found is None else json_response(_batch(found))
         case ["", name, "results"]:
             found = desk.get(name)
             if found is None or found.results is None:
@@ -36,24 +36,21 @@ def get(desk: BatchDesk, path: str) -> Response | None:
 
 
 def post(desk: BatchDesk, path: str, raw: bytes) -> Response | None:
-    """Answer a POST; None if the path is none of these."""
-    try:
-        match path.removeprefix(BATCHES).split("/"):
-            case [""]:
-                return _json(_batch(desk.open(ANTHROPIC, _lines(raw), {})))
-            case ["", name, "cancel"]:
-                found = desk.get(name)
-                if found is None:
-                    return _unknown(path)
-                found.cancelling = True
-                return _json(_batch(found))
-    except (WireError, ValueError, TypeError, KeyError, AttributeError) as slip:
-        return problem_response(ANTHROPIC, Problem(400, f"malformed request: {slip}"))
+    """Answer a POST; None if the path is none of these.
+
+    Raises:
+        WireError: If it is malformed; also ValueError, TypeError, KeyError or AttributeError.
+    """
+    match path.removeprefix(BATCHES).split("/"):
+        case [""]:
+            return json_response(_batch(desk.open(ANTHROPIC, _lines(raw), {})))
+        case ["", name, "cancel"]:
+            found = desk.get(name)
+            if found is None:
+                return _unknown(path)
+            found.cancelling = True
+            return json_response(_batch(found))
     return None
-
-
-def _json(body: Json) -> Response:
-    return Response(200, orjson.dumps(body))
 
 
 def _unknown(path: str) -> Response:

@@ -11,8 +11,8 @@ from agentsys.models.serving.anthropic_wire import ANTHROPIC
 from agentsys.models.serving.batch_desk import BatchDesk
 from agentsys.models.serving.faults import FaultKind, FaultPlan
 from agentsys.models.serving.openai_wire import OPENAI
-from agentsys.models.serving.responses import Response, damaged, fault_response
-from agentsys.models.serving.wire import WireFormat
+from agentsys.models.serving.responses import Response, damaged, fault_response, problem_response
+from agentsys.models.serving.wire import Problem, WireError, WireFormat
 
 _LOSES_THE_ANSWER = {FaultKind.RESET, FaultKind.TIMEOUT, FaultKind.TRUNCATED, FaultKind.INVALID_JSON}
 """Faults that strike after the server has done what it was asked to: a batch may be there all the same."""
@@ -56,19 +56,20 @@ class BatchRoutes:
 
     def post(self, path: str, owner: str, content_type: str, raw: bytes) -> Response | None:
         """Answer a POST; None if the path is none of these."""
-        match self._wire(path):
-            case None:
-                return None
-            case wire if wire is ANTHROPIC:
-                return self._answered(
-                    wire, path, raw, lambda: anthropic_batches.post(self._desk(owner), path, raw)
-                )
-            case wire:
-                # A form's boundary is drawn by chance, and what fails should not be.
-                told = b"" if path == openai_batches.FILES else raw
-                return self._answered(
-                    wire, path, told, lambda: openai_batches.post(self._desk(owner), path, content_type, raw)
-                )
+        wire = self._wire(path)
+        if wire is None:
+            return None
+
+        def act() -> Response | None:
+            try:
+                if wire is ANTHROPIC:
+                    return anthropic_batches.post(self._desk(owner), path, raw)
+                return openai_batches.post(self._desk(owner), path, content_type, raw)
+            except (WireError, ValueError, TypeError, KeyError, AttributeError) as slip:
+                return problem_response(wire, Problem(400, f"malformed request: {slip}"))
+
+        # A form's boundary is drawn by chance, and what fails should not be.
+        return self._answered(wire, path, b"" if path == openai_batches.FILES else raw, act)
 
     def _answered(
         self, wire: WireFormat, path: str, raw: bytes, act: Callable[[], Response | None]

@@ -16,8 +16,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-import orjson
-
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
@@ -29,7 +27,7 @@ from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.gemini_wire import GEMINI, GEMINI_STREAMED
 from agentsys.models.serving.openai_responses_wire import RESPONSES
 from agentsys.models.serving.openai_wire import OPENAI, models
-from agentsys.models.serving.responses import Delivery, Response, problem_response
+from agentsys.models.serving.responses import Delivery, Response, json_response, problem_response
 from agentsys.models.serving.wire import Problem, WireFormat
 
 _LOG = logging.getLogger(__name__)
@@ -63,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         if found := self.server.batches.get(self._path(), owner_of(self.path, self.headers)):
             return self._deliver(found)
         if names := self.server.listed(self._path()):
-            return self._send(Response(200, orjson.dumps(models(names))))
+            return self._send(json_response(models(names)))
         return self._refuse(_dialect(self._path(), self.headers), 404, _no_such("GET", self._path()))
 
     def do_POST(self) -> None:

@@ -12,7 +12,7 @@ from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.batch_desk import BatchDesk, LineEnd, LineResult, ServedBatch, ServedLine
 from agentsys.models.serving.openai_responses_wire import RESPONSES
 from agentsys.models.serving.openai_wire import OPENAI
-from agentsys.models.serving.responses import Response, problem_response
+from agentsys.models.serving.responses import Response, json_response, problem_response
 from agentsys.models.serving.wire import Json, Problem, WireError
 
 FILES, BATCHES = "/v1/files", "/v1/batches"
@@ -26,10 +26,10 @@ def get(desk: BatchDesk, path: str) -> Response | None:
     match path.removeprefix("/v1/").split("/"):
         case ["batches"]:
             listed = [_batch(desk, batch) for batch in _ours(desk)]
-            return _json({"object": "list", "data": listed, "has_more": False})
+            return json_response({"object": "list", "data": listed, "has_more": False})
         case ["batches", name]:
             found = desk.get(name)
-            return _unknown(path) if found is None else _json(_batch(desk, found))
+            return _unknown(path) if found is None else json_response(_batch(desk, found))
         case ["files", name, "content"]:
             data = desk.files.get(name)
             return _unknown(path) if data is None else Response(200, data, content_type="application/jsonl")
@@ -37,30 +37,23 @@ def get(desk: BatchDesk, path: str) -> Response | None:
 
 
 def post(desk: BatchDesk, path: str, content_type: str, raw: bytes) -> Response | None:
-    """Answer a POST; None if the path is none of these."""
-    try:
-        match path.removeprefix("/v1/").split("/"):
-            case ["files"]:
-                return _json(_uploaded(desk, content_type, raw))
-            case ["batches"]:
-                return _json(_batch(desk, _created(desk, raw)))
-            case ["batches", name, "cancel"]:
-                found = desk.get(name)
-                if found is None:
-                    return _unknown(path)
-                found.cancelling = True
-                return _json(_batch(desk, found))
-    except (WireError, ValueError, TypeError, KeyError, AttributeError) as slip:
-        return problem_response(OPENAI, Problem(400, f"malformed request: {slip}"))
+    """Answer a POST; None if the path is none of these. Raises as `anthropic_batches.post`."""
+    match path.removeprefix("/v1/").split("/"):
+        case ["files"]:
+            return json_response(_uploaded(desk, content_type, raw))
+        case ["batches"]:
+            return json_response(_batch(desk, _created(desk, raw)))
+        case ["batches", name, "cancel"]:
+            found = desk.get(name)
+            if found is None:
+                return _unknown(path)
+            found.cancelling = True
+            return json_response(_batch(desk, found))
     return None
 
 
 def _ours(desk: BatchDesk) -> list[ServedBatch]:
     return [batch for batch in desk.newest_first() if batch.wire.name != "anthropic"]
-
-
-def _json(body: Json) -> Response:
-    return Response(200, orjson.dumps(body))
 
 
 def _unknown(path: str) -> Response:

@@ -9,7 +9,7 @@ import orjson
 
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.serving.faults import FaultKind, Faults
-from agentsys.models.serving.wire import Problem, WireFormat
+from agentsys.models.serving.wire import Json, Problem, WireFormat
 
 _FAULT_PROBLEMS = {
     FaultKind.RATE_LIMIT: (429, "Too many requests; wait before the next one."),
@@ -64,6 +64,11 @@ class Response:
 
 _RESET = Response(0, b"", delivery=Delivery.RESET)
 _HOLD = Response(0, b"", delivery=Delivery.HOLD)
+
+
+def json_response(body: Json) -> Response:
+    """A success."""
+    return Response(200, orjson.dumps(body))
 
 
 def problem_response(wire: WireFormat, problem: Problem) -> Response:
