@@ -60,11 +60,7 @@ class AdaptiveAttack:
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The form's text, in every vector.
-
-        Raises:
-            NotInjectable: If no vector of this user task can carry an injection.
-        """
+        """The form's text, in every vector."""
         payloads = self._payload.injections(suite, user_task, injection_task, victim)
         write = _FORMS[self.form]
         return {

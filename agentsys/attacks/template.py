@@ -39,11 +39,7 @@ class TemplateAttack:
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The filled template, in every vector.
-
-        Raises:
-            NotInjectable: If no vector of this user task can carry an injection.
-        """
+        """The filled template, in every vector."""
         text = filled(self.template, user_task, injection_task, victim)
         return dict.fromkeys(injectable_vectors(suite, user_task), text)
 

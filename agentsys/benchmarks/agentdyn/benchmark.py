@@ -62,11 +62,7 @@ class AgentDyn:
         return self._names
 
     def suite(self, name: str) -> Suite:
-        """One suite, the same object on every call.
-
-        Raises:
-            ConfigError: If it is none of the three.
-        """
+        """One suite, the same object on every call."""
         known_name(f"suite of {self.name} {self.version}", name, SUITES)
         with self._lock:
             if name not in self._adapted:

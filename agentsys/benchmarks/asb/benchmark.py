@@ -89,11 +89,7 @@ class ASB:
         return tuple(self._suites)
 
     def suite(self, name: str) -> ASBSuite:
-        """One agent's suite, the same object on every call.
-
-        Raises:
-            ConfigError: If the agent is not offered.
-        """
+        """One agent's suite, the same object on every call."""
         return self._suites[known_name(f"agent of {self.name} {self.version}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:

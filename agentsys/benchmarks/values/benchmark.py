@@ -60,11 +60,7 @@ class PlantedValues:
         return tuple(name for name in self._agentdojo.suite_names() if name in plants())
 
     def suite(self, name: str) -> Suite:
-        """A suite with its plants in place of AgentDojo's injection tasks; the same object on every call.
-
-        Raises:
-            ConfigError: If there is no such suite.
-        """
+        """A suite with its plants in place of AgentDojo's injection tasks; the same object on every call."""
         suite = self._agentdojo.suite(name)
         with self._lock:
             if name not in self._made:

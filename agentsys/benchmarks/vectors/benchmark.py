@@ -45,11 +45,7 @@ class Vectors:
         return tuple(self._suites)
 
     def suite(self, name: str) -> VectorSuite:
-        """One vector's suite, the same object on every call.
-
-        Raises:
-            ConfigError: If the vector is not offered.
-        """
+        """One vector's suite, the same object on every call."""
         return self._suites[known_name(f"vector of {self.name}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
