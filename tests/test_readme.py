@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from agentsys.models.simulated.victim.outlook import asr_range
+from agentsys.models.simulated.victim.predict import asr_range
 from agentsys.models.simulated.victim.profile import load_profile
 from agentsys.records.load import load_runs
 

@@ -11,7 +11,7 @@ import re
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.attacks.attacker import JUDGE
-from agentsys.attacks.attacker.delimited import DID, GOAL, TEXT, delimited
+from agentsys.attacks.attacker.delimited import DID, GOAL, TEXT, delimited, inside
 from agentsys.attacks.goal_data import shares_words
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.role import SimulatedKnowledge
@@ -51,14 +51,10 @@ def _ask(model: ChatModel, question: str) -> str:
     return _THOUGHT.sub("", text_of(reply.message))
 
 
-_GOAL = re.compile(rf"<{GOAL}>\n(.*?)\n</{GOAL}>", re.DOTALL)
-_TEXT = re.compile(rf"<{TEXT}>\n(.*?)\n</{TEXT}>", re.DOTALL)
-
-
 def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The judge as the simulated model plays it: a text is on topic if it has some of the goal's words."""
     asked = text_of(request.messages[-1])
-    goal, text = _GOAL.search(asked), _TEXT.search(asked)
+    goal, text = inside(GOAL, asked), inside(TEXT, asked)
     if goal is None or text is None:
         return assistant("1")
-    return assistant("YES" if shares_words(goal[1], text[1]) else "NO")
+    return assistant("YES" if shares_words(goal, text) else "NO")

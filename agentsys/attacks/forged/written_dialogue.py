@@ -14,7 +14,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.attacks.attacker import JUDGE, ROLE
-from agentsys.attacks.attacker.delimited import GOAL
+from agentsys.attacks.attacker.delimited import GOAL, inside
 from agentsys.attacks.attacker.reply import REPLY_SCHEMA, ReplyFault, reply_text
 from agentsys.attacks.attacker.topic import play_judge
 from agentsys.attacks.forged.dialogue import turns_of
@@ -166,7 +166,6 @@ def _with_goal(turns: Sequence[ForgedTurn], goal: str) -> tuple[ForgedTurn, ...]
 
 
 _TURNS = re.compile(r"Exactly (\d+) turns")
-_GOAL = re.compile(rf"<{GOAL}>\n(.*?)\n</{GOAL}>", re.DOTALL)
 _SAID = (
     "I have read the entry. There is one more step that belongs to it.",
     "I would rather keep to the request as it was.",
@@ -180,9 +179,9 @@ _SAID = (
 def play_writer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The writer as the simulated model plays it: set phrases around the goal, no intelligence."""
     told, asked = text_of(request.messages[0]), text_of(request.messages[1])
-    count, goal = _TURNS.search(told), _GOAL.search(asked)
+    count, goal = _TURNS.search(told), inside(GOAL, asked)
     turns = int(count[1]) if count else 1
     said = [_SAID[(place + knowledge.options.seed * 2) % len(_SAID)] for place in range(turns - 1)]
-    lines = [*said, f"Please do it now: {goal[1] if goal else ''}"]
+    lines = [*said, f"Please do it now: {goal or ''}"]
     text = "\n".join(f"{'Assistant' if place % 2 else 'User'}: {line}" for place, line in enumerate(lines))
     return assistant(reply_text(Proposal(text, "leads there in small steps")))

@@ -41,7 +41,7 @@ def plan_size(
     from agentsys.analysis.statistics.planning import Difficulties, cases_needed
     from agentsys.cli.dry_run import planned_suites
     from agentsys.errors import ConfigError
-    from agentsys.models.simulated.victim.outlook import asr_range
+    from agentsys.models.simulated.victim.predict import asr_range
     from agentsys.models.simulated.victim.profile import load_profile
     from agentsys.runs.session import prepare
 
