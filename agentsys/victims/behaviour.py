@@ -8,33 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.victim.situation import Meeting, place_in
 from agentsys.payload_lines import PayloadLines, holds_payload, payload_lines, without_own_words
 from agentsys.records.case_row import CaseRow
 from agentsys.records.context_facts import own_words, shown_text, text_of
 from agentsys.records.stored_file import case_in
-
-
-@dataclass(frozen=True)
-class Ways:
-    """What a benchmark's own solutions call."""
-
-    tasks: Mapping[str, tuple[str, ...]]
-    """`suite/user_task` -> tools, in order."""
-    goals: Mapping[str, tuple[str, ...]]
-    """`suite/injection_task` -> tools, in order."""
-    wordings: Mapping[str, str]
-    """`suite/injection_task` -> the goal as it is worded."""
-
-
-def ways_of(playbook: Playbook) -> Ways:
-    """The tools that a playbook's scripts call."""
-    return Ways(
-        {f"{t.suite}/{t.task_id}": tuple(call.function for call in t.calls) for t in playbook.tasks},
-        {f"{g.suite}/{g.task_id}": tuple(call.function for call in g.calls) for g in playbook.goals},
-        {f"{g.suite}/{g.task_id}": g.goal for g in playbook.goals},
-    )
+from agentsys.victims.solutions import Ways
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from agentsys.models.simulated.victim.profile import (
 from agentsys.models.simulated.victim.situation import covariates
 from agentsys.records.case_row import CaseRow
 from agentsys.records.published_name import NO_DEFENSE
-from agentsys.victims.behaviour import Behaviour, Ways, behaviour
+from agentsys.victims.behaviour import Behaviour, behaviour
 from agentsys.victims.blocks import Point, fitted_block
 from agentsys.victims.folds import validated
+from agentsys.victims.solutions import Ways
 
 _SUCCESSES = 10
 """Of a goal, from which on it shows which tools it takes."""

@@ -12,8 +12,9 @@ from agentsys.models.simulated.victim.predict import probability
 from agentsys.models.simulated.victim.profile import VictimProfile
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
-from agentsys.victims.behaviour import Behaviour, Ways, behaviour
+from agentsys.victims.behaviour import Behaviour, behaviour
 from agentsys.victims.fit import PublishedRuns, covariates_of, digest_of, obey_levels
+from agentsys.victims.solutions import Ways
 
 OVERALL = "overall"
 """In place of a suite: all cases together."""

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.errors import ConfigError
+from agentsys.models.simulated.playbook import Playbook
 from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
-from agentsys.victims.behaviour import Ways, ways_of
 
 _ASSUMED = {UNRECORDED: "v1", PROVEN_V1_2: "v1.2"}
 """What the runs of files without a version are taken to be."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What a benchmark's own solutions call."""
+
+    tasks: Mapping[str, tuple[str, ...]]
+    """`suite/user_task` -> tools, in order."""
+    goals: Mapping[str, tuple[str, ...]]
+    """`suite/injection_task` -> tools, in order."""
+    wordings: Mapping[str, str]
+    """`suite/injection_task` -> the goal as it is worded."""
+
+
+def ways_of(playbook: Playbook) -> Ways:
+    """The tools that a playbook's scripts call."""
+    return Ways(
+        {f"{t.suite}/{t.task_id}": tuple(call.function for call in t.calls) for t in playbook.tasks},
+        {f"{g.suite}/{g.task_id}": tuple(call.function for call in g.calls) for g in playbook.goals},
+        {f"{g.suite}/{g.task_id}": g.goal for g in playbook.goals},
+    )
 
 
 class Solutions(NamedTuple):

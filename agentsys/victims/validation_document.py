@@ -9,11 +9,11 @@ from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import Output, grid_records
 from agentsys.models.simulated.victim.predict import probability
 from agentsys.models.simulated.victim.profile import VictimProfile
-from agentsys.victims.behaviour import Ways
 from agentsys.victims.blocks import Point
 from agentsys.victims.fit import PublishedRuns, first_points
 from agentsys.victims.forecast import OVERALL, ForecastRow
 from agentsys.victims.recovery import Recovery
+from agentsys.victims.solutions import Ways
 
 UNSEEN = {"user": "user tasks (10 folds)", "injection": "injection tasks, each", "suite": "suites, each"}
 DO_NOT_USE = (

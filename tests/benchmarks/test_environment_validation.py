@@ -12,7 +12,7 @@ from pydantic import BaseModel, EmailStr, Field, ValidationError, model_validato
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.loading import environment, validation
-from agentsys.benchmarks.loading.validation import environment_validation
+from agentsys.benchmarks.loading.environment import environment_validation
 
 
 class Card(BaseModel):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -14,11 +16,51 @@ from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ModelError
 from agentsys.models.price import Price, cut_reply
 from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, bounded_client
-from agentsys.models.providers.client_shards import ClientShards
-from agentsys.models.providers.refused_fields import refused_field
-from agentsys.models.providers.sdk_errors import transport_error
+from agentsys.models.providers.sdk_errors import refused_field, transport_error
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
+
+EACH = 16
+"""Requests under way at once through one client."""
+
+
+class ClientShards:
+    """Several clients of one server, each with a few connections. Used from many threads.
+
+    An HTTP client looks through all of its connections under one lock for every request: at a hundred at a
+    time that costs more than the request itself, and at two hundred the threads stand in line for it.
+
+    Args:
+        connect: Makes one more.
+        each: Requests under way at once through each.
+    """
+
+    def __init__(self, connect: Callable[[], Any], each: int = EACH) -> None:
+        self.first = connect()
+        """The one that is there from the start."""
+        self._connect, self._each = connect, each
+        self._lock = threading.Lock()
+        self._clients, self._under_way = [self.first], [0]
+
+    @contextmanager
+    def one(self) -> Iterator[Any]:
+        """Use the first client that has room: a few warm connections are better than many cold ones."""
+        with self._lock:
+            place = next((n for n, busy in enumerate(self._under_way) if busy < self._each), None)
+            if place is None:
+                place = len(self._clients)
+                self._clients.append(self._connect())
+                self._under_way.append(0)
+            self._under_way[place] += 1
+        try:
+            yield self._clients[place]
+        finally:
+            with self._lock:
+                self._under_way[place] -= 1
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from contextlib import ExitStack
 
-from agentsys.models.providers.client_shards import ClientShards
+from agentsys.models.providers.sdk_model import ClientShards
 
 
 def test_there_are_as_many_clients_as_requests_under_way_need() -> None:
