@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, EmailStr, Field, ValidationError, model_validator
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.loading import environment, validation
+from agentsys.benchmarks.loading import environment
 from agentsys.benchmarks.loading.environment import environment_validation
 
 
@@ -79,7 +79,7 @@ def test_an_address_is_checked_once_in_nested_classes_too(monkeypatch: pytest.Mo
         return original(text)
 
     monkeypatch.setattr(networks, "validate_email", counting)
-    validation._remembering.cache_clear()
+    environment._remembering.cache_clear()
     quick = environment_validation(Book)
     for _ in range(3):
         quick(
@@ -101,7 +101,7 @@ def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
     def older(schema: Any, config: Any = None) -> None:
         raise AssertionError("it is called with the option, so this is never reached")
 
-    monkeypatch.setattr(validation, "SchemaValidator", older)
+    monkeypatch.setattr(environment, "SchemaValidator", older)
     assert environment_validation(Book) == Book.model_validate
 
 
