@@ -8,42 +8,29 @@ from typing import Any
 import orjson
 
 from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.serving import wire
 from agentsys.models.serving.conversation import WireConversation, function_call
-from agentsys.models.serving.wire import (
-    KEPT_TOOLS,
-    Answer,
-    Json,
-    Problem,
-    WireError,
-    WireFormat,
-    WireRequest,
-    choice_of,
-    listed,
-    only_functions,
-    optional_count,
-    optional_number,
-    tool_spec,
-)
+from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
 
 def read(body: Json, role: str) -> WireRequest:
     """A messages request as we read it."""
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
-    max_tokens = optional_count(body, "max_tokens")
+    max_tokens = wire.optional_count(body, "max_tokens")
     if max_tokens is None:
         raise WireError("max_tokens: Field required")
     conversation = WireConversation()
     conversation.system(body.get("system"))
-    for message in listed(body["messages"], "messages"):
+    for message in wire.listed(body["messages"], "messages"):
         _read_message(conversation, message)
     wanted = body.get("tool_choice") or {}
-    choice, forced = choice_of(wanted.get("type"))
+    choice, forced = wire.choice_of(wanted.get("type"))
     return WireRequest(
         messages=conversation.messages,
-        tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.listed(body.get("tools"), "tools")),
         role=role,
-        temperature=optional_number(body, "temperature"),
+        temperature=wire.optional_number(body, "temperature"),
         max_tokens=max_tokens,
         reply_schema=_reply_schema(body),
         tool_choice=choice,
@@ -70,7 +57,7 @@ def _read_user(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.user(content)
     texts: list[Json] = []
-    for block in listed(content, "content"):
+    for block in wire.listed(content, "content"):
         if block.get("type") != "tool_result":
             texts.append(block)
             continue
@@ -87,7 +74,7 @@ def _read_user(conversation: WireConversation, content: object) -> None:
 def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.assistant(content, [])
-    blocks = listed(content, "content")
+    blocks = wire.listed(content, "content")
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     calls = [function_call(use.get("id"), use.get("name"), _input(use)) for use in uses]
     return conversation.assistant([block for block in blocks if block.get("type") != "tool_use"], calls)
@@ -100,11 +87,11 @@ def _input(use: Json) -> dict[str, Any]:
     return arguments
 
 
-@lru_cache(maxsize=KEPT_TOOLS)
+@lru_cache(maxsize=wire.KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    only_functions(tool.get("type"), "custom", None)
-    return tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
+    wire.only_functions(tool.get("type"), "custom", None)
+    return wire.tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
 
 
 def _reply_schema(body: Json) -> JsonSchema | None:

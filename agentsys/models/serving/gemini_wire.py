@@ -14,22 +14,9 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.serving import wire
 from agentsys.models.serving.conversation import NO_ID, WireConversation, function_call
-from agentsys.models.serving.wire import (
-    KEPT_TOOLS,
-    Answer,
-    Json,
-    Problem,
-    WireError,
-    WireFormat,
-    WireRequest,
-    choice_of,
-    listed,
-    only_functions,
-    optional_count,
-    optional_number,
-    tool_spec,
-)
+from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
 
 def _pick(body: Mapping[str, Any], camel: str, snake: str) -> Any:
@@ -41,19 +28,19 @@ def read(body: Json, role: str) -> WireRequest:
     """A generateContent request as we read it."""
     reader = _Reader()
     reader.system(_pick(body, "systemInstruction", "system_instruction"))
-    contents = listed(body.get("contents"), "contents")
+    contents = wire.listed(body.get("contents"), "contents")
     if not contents:
         raise WireError("contents is not specified")
     for content in contents:
         reader.content(content)
     config = _pick(body, "generationConfig", "generation_config") or {}
-    choice, forced = choice_of(_calling_mode(body), "validated")
+    choice, forced = wire.choice_of(_calling_mode(body), "validated")
     return WireRequest(
         messages=reader.conversation.messages,
         tools=_tools(body),
         role=role,
-        temperature=optional_number(config, "temperature"),
-        max_tokens=optional_count(config, "maxOutputTokens", "max_output_tokens"),
+        temperature=wire.optional_number(config, "temperature"),
+        max_tokens=wire.optional_count(config, "maxOutputTokens", "max_output_tokens"),
         reply_schema=_reply_schema(config),
         tool_choice=choice,
         forced=forced,
@@ -73,7 +60,7 @@ class _Reader:
         self.conversation.system(parts)
 
     def content(self, content: Json) -> None:
-        parts = [part for part in listed(content.get("parts"), "parts") if not part.get("thought")]
+        parts = [part for part in wire.listed(content.get("parts"), "parts") if not part.get("thought")]
         if content.get("role") == "model":
             return self._model_turn(parts)
         results = [_pick(part, "functionResponse", "function_response") for part in parts]
@@ -137,23 +124,23 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
 
 def _tools(body: Json) -> tuple[ToolSpec, ...]:
-    tools = listed(body.get("tools"), "tools")
+    tools = wire.listed(body.get("tools"), "tools")
     for kind in (kind for tool in tools for kind, given in tool.items() if given is not None):
-        only_functions(kind, *_DECLARATIONS)
+        wire.only_functions(kind, *_DECLARATIONS)
     return tuple(
         _tool(orjson.dumps(declaration))
         for tool in tools
-        for declaration in listed(_pick(tool, *_DECLARATIONS), "functionDeclarations")
+        for declaration in wire.listed(_pick(tool, *_DECLARATIONS), "functionDeclarations")
     )
 
 
-@lru_cache(maxsize=KEPT_TOOLS)
+@lru_cache(maxsize=wire.KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     declaration = orjson.loads(raw)
     schema = _pick(declaration, "parametersJsonSchema", "parameters_json_schema")
     if schema is None:
         schema = _json_schema(declaration.get("parameters") or {})
-    return tool_spec(declaration.get("name"), declaration.get("description"), schema)
+    return wire.tool_spec(declaration.get("name"), declaration.get("description"), schema)
 
 
 def _json_schema(value: Any) -> Any:

@@ -15,23 +15,10 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.serving import wire
 from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.openai_wire import arguments_of, error
-from agentsys.models.serving.wire import (
-    KEPT_TOOLS,
-    Answer,
-    Json,
-    WireCall,
-    WireError,
-    WireFormat,
-    WireRequest,
-    choice_of,
-    listed,
-    only_functions,
-    optional_count,
-    optional_number,
-    tool_spec,
-)
+from agentsys.models.serving.wire import Answer, Json, WireCall, WireError, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
 _MESSAGE = "message"
@@ -48,18 +35,20 @@ def read(body: Json, role: str) -> WireRequest:
     conversation = _Items(WireConversation(elsewhere=bool(goes_on_from)))
     conversation.said.system(body.get("instructions"))
     given = body.get("input")
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else listed(given, "input"):
+    for item in (
+        [{"role": "user", "content": given}] if isinstance(given, str) else wire.listed(given, "input")
+    ):
         conversation.add(item)
     conversation.end()
     if not conversation.said.messages:
         raise WireError("'input' must hold at least one item")
-    choice, forced = choice_of(body.get("tool_choice"))
+    choice, forced = wire.choice_of(body.get("tool_choice"))
     return WireRequest(
         messages=conversation.said.messages,
-        tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.listed(body.get("tools"), "tools")),
         role=role,
-        temperature=optional_number(body, "temperature"),
-        max_tokens=optional_count(body, "max_output_tokens"),
+        temperature=wire.optional_number(body, "temperature"),
+        max_tokens=wire.optional_count(body, "max_output_tokens"),
         reply_schema=_reply_schema(body.get("text")),
         tool_choice=choice,
         forced=forced,
@@ -137,11 +126,11 @@ class _Items:
             raise WireError(f"{name} was provided without its required following item.")
 
 
-@lru_cache(maxsize=KEPT_TOOLS)
+@lru_cache(maxsize=wire.KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    only_functions(tool.get("type"), "function", None)
-    return tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
+    wire.only_functions(tool.get("type"), "function", None)
+    return wire.tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
 
 
 def _reply_schema(text: object) -> JsonSchema | None:

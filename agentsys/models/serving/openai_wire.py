@@ -11,23 +11,9 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.serving import wire
 from agentsys.models.serving.conversation import WireConversation, function_call
-from agentsys.models.serving.wire import (
-    KEPT_TOOLS,
-    Answer,
-    Json,
-    Problem,
-    WireCall,
-    WireError,
-    WireFormat,
-    WireRequest,
-    choice_of,
-    listed,
-    only_functions,
-    optional_count,
-    optional_number,
-    tool_spec,
-)
+from agentsys.models.serving.wire import Answer, Json, Problem, WireCall, WireError, WireFormat, WireRequest
 
 
 def read(body: Json, role: str) -> WireRequest:
@@ -35,16 +21,16 @@ def read(body: Json, role: str) -> WireRequest:
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
     conversation = WireConversation()
-    messages = listed(body["messages"], "messages")
+    messages = wire.listed(body["messages"], "messages")
     for message in messages:
         _read_message(conversation, message)
-    choice, forced = choice_of(body.get("tool_choice"))
+    choice, forced = wire.choice_of(body.get("tool_choice"))
     return WireRequest(
         messages=conversation.messages,
-        tools=tuple(_tool(orjson.dumps(tool)) for tool in listed(body.get("tools"), "tools")),
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.listed(body.get("tools"), "tools")),
         role=role,
-        temperature=optional_number(body, "temperature"),
-        max_tokens=optional_count(body, "max_completion_tokens", "max_tokens"),
+        temperature=wire.optional_number(body, "temperature"),
+        max_tokens=wire.optional_count(body, "max_completion_tokens", "max_tokens"),
         reply_schema=_reply_schema(body.get("response_format")),
         tool_choice=choice,
         forced=forced,
@@ -61,7 +47,7 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
         case "user":
             conversation.user(content)
         case "assistant":
-            calls = [_call(call) for call in listed(message.get("tool_calls"), "tool_calls")]
+            calls = [_call(call) for call in wire.listed(message.get("tool_calls"), "tool_calls")]
             conversation.assistant(content, calls)
         case "tool" | "input" | "ipython" if _is_nameless(message):
             conversation.user(content)
@@ -90,12 +76,12 @@ def arguments_of(function: Json) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-@lru_cache(maxsize=KEPT_TOOLS)
+@lru_cache(maxsize=wire.KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    only_functions(tool.get("type"), "function", None)
+    wire.only_functions(tool.get("type"), "function", None)
     function = tool["function"]
-    return tool_spec(function.get("name"), function.get("description"), function.get("parameters"))
+    return wire.tool_spec(function.get("name"), function.get("description"), function.get("parameters"))
 
 
 def _reply_schema(response_format: object) -> JsonSchema | None:
