@@ -8,17 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agentsys.benchmarks.asb import files
 from agentsys.benchmarks.asb.agent import Agent, AttackTool, NormalTool
-from agentsys.benchmarks.asb.files import (
-    AGENTS,
-    ATTACK_TOOLS,
-    FILES,
-    NORMAL_TOOLS,
-    AgentRow,
-    AttackToolRow,
-    NormalToolRow,
-    read_rows,
-)
+from agentsys.benchmarks.asb.files import AgentRow, AttackToolRow, NormalToolRow
 from agentsys.errors import ConfigError, unknown_name
 
 
@@ -38,14 +30,14 @@ def read_data(folder: Path) -> AsbData:
     Raises:
         ConfigError: Naming the file, the line and what is wrong there.
     """
-    agents = read_rows(folder / AGENTS, AgentRow)
-    normal = read_rows(folder / NORMAL_TOOLS, NormalToolRow)
-    attack = read_rows(folder / ATTACK_TOOLS, AttackToolRow)
+    agents = files.read_rows(folder / files.AGENTS, AgentRow)
+    normal = files.read_rows(folder / files.NORMAL_TOOLS, NormalToolRow)
+    attack = files.read_rows(folder / files.ATTACK_TOOLS, AttackToolRow)
     _check_names(folder, agents, normal, attack)
     made = tuple(_agent(row, [r for _, r in normal], [r for _, r in attack]) for _, row in agents)
     for agent in made:
         if not agent.normal_tools or not agent.attack_tools:
-            lacking = NORMAL_TOOLS if not agent.normal_tools else ATTACK_TOOLS
+            lacking = files.NORMAL_TOOLS if not agent.normal_tools else files.ATTACK_TOOLS
             raise ConfigError(f"{folder / lacking} has no tool of '{agent.name}'; add one or drop the agent.")
     return AsbData(made, _checksum(folder))
 
@@ -58,10 +50,10 @@ def _check_names(
 ) -> None:
     known = [row.agent_name for _, row in agents]
     if not known:
-        raise ConfigError(f"{folder / AGENTS} names no agent.")
-    _distinct(folder / AGENTS, ((number, row.agent_name) for number, row in agents), set())
+        raise ConfigError(f"{folder / files.AGENTS} names no agent.")
+    _distinct(folder / files.AGENTS, ((number, row.agent_name) for number, row in agents), set())
     tools: set[str] = set()
-    for file, rows in ((NORMAL_TOOLS, normal), (ATTACK_TOOLS, attack)):
+    for file, rows in ((files.NORMAL_TOOLS, normal), (files.ATTACK_TOOLS, attack)):
         _distinct(folder / file, ((number, row.name) for number, row in rows), tools)
         for number, row in rows:
             if row.agent not in known:
@@ -95,6 +87,6 @@ def _agent(row: AgentRow, normal: Iterable[NormalToolRow], attack: Iterable[Atta
 
 def _checksum(folder: Path) -> str:
     digest = hashlib.sha256()
-    for file in FILES:
+    for file in files.FILES:
         digest.update(hashlib.sha256((folder / file).read_bytes()).digest())
     return digest.hexdigest()

@@ -11,27 +11,17 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlo
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price, priced_reply
+from agentsys.models.providers import wire_text
 from agentsys.models.providers.openai_wire import as_object
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.wire_text import (
-    OPENAI_ITEM,
-    CallIds,
-    call_of,
-    count_of,
-    counted,
-    encode,
-    malformed,
-    mapping_of,
-    parse_arguments,
-    result_text,
-)
+from agentsys.models.providers.wire_text import OPENAI_ITEM, CallIds, malformed, mapping_of
 
 Block = dict[str, Any]
 
 
 def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     """The tools on offer, as JSON."""
-    return encode(
+    return wire_text.encode(
         [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in tools
@@ -74,7 +64,7 @@ def _blocks(message: ChatMessage, ids: CallIds) -> list[Block]:
         result: Block = {
             "type": "tool_result",
             "tool_use_id": ids.of_result(message),
-            "content": result_text(message),
+            "content": wire_text.result_text(message),
         }
         return [result | {"is_error": True}] if message["error"] is not None else [result]
     blocks = [wire for block in message["content"] or () if (wire := _block(block)) is not None]
@@ -146,8 +136,10 @@ def _reply_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
 def _message(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
     content = [said for block in blocks if (said := _content(block)) is not None]
     calls = [
-        call_of(
-            block.get("name"), parse_arguments(str(block.get("name")), block.get("input")), block.get("id")
+        wire_text.call_of(
+            block.get("name"),
+            wire_text.parse_arguments(str(block.get("name")), block.get("input")),
+            block.get("id"),
         )
         for block in blocks
         if block.get("type") == "tool_use"
@@ -170,14 +162,14 @@ def _content(block: Mapping[str, Any]) -> MessageContentBlock | None:
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
-    cached = count_of(usage.get("cache_read_input_tokens"))
-    written = count_of(usage.get("cache_creation_input_tokens"))
+    cached = wire_text.count_of(usage.get("cache_read_input_tokens"))
+    written = wire_text.count_of(usage.get("cache_creation_input_tokens"))
     details = mapping_of(usage.get("output_tokens_details"))
-    return counted(
+    return wire_text.counted(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
         extra=cached + written,
         cached=cached,
         written=written,
-        reasoning=count_of(details.get("reasoning_tokens") or details.get("thinking_tokens")),
+        reasoning=wire_text.count_of(details.get("reasoning_tokens") or details.get("thinking_tokens")),
     )

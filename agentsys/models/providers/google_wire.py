@@ -13,19 +13,9 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price, priced_reply
+from agentsys.models.providers import wire_text
 from agentsys.models.providers.openai_wire import as_object
-from agentsys.models.providers.wire_text import (
-    arguments_json,
-    call_of,
-    count_of,
-    counted,
-    malformed,
-    mapping_of,
-    parse_arguments,
-    reply_message,
-    result_text,
-    visible_text,
-)
+from agentsys.models.providers.wire_text import malformed, mapping_of
 
 OWN_ID = "agentsys-"
 """Ids we made because the API gave none start so; they are not sent back."""
@@ -85,7 +75,7 @@ def wire_contents(
 
 
 def _parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[Part]:
-    text = visible_text(message)
+    text = wire_text.visible_text(message)
     calls = (message["tool_calls"] or []) if message["role"] == "assistant" else []
     parts: list[Part] = [{"text": text}] if text or not calls else []
     return parts + [_call_part(call, signatures) for call in calls]
@@ -98,13 +88,13 @@ def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> Part:
 
 
 def _args(call: FunctionCall) -> Any:
-    return json.loads(arguments_json(call))
+    return json.loads(wire_text.arguments_json(call))
 
 
 def _result_part(message: ChatToolResultMessage) -> Part:
     field = "output" if message["error"] is None else "error"
     call = message["tool_call"]
-    answer = {"name": call.function, "response": {field: result_text(message)}}
+    answer = {"name": call.function, "response": {field: wire_text.result_text(message)}}
     return {"functionResponse": _with_id(answer, message["tool_call_id"] or call.id)}
 
 
@@ -149,7 +139,7 @@ def _message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatAssista
             said.append(str(part["text"]))
     if not calls and not said:
         _check_finish(_finish(body))
-    return reply_message("".join(said), calls)
+    return wire_text.reply_message("".join(said), calls)
 
 
 def _candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,17 +162,17 @@ def _check_finish(reason: str) -> None:
 def _call(raw: Mapping[str, Any]) -> FunctionCall:
     name = raw.get("name")
     call_id = raw.get("id") or f"{OWN_ID}{uuid.uuid4().hex}"
-    return call_of(name, parse_arguments(str(name), raw.get("args")), call_id)
+    return wire_text.call_of(name, wire_text.parse_arguments(str(name), raw.get("args")), call_id)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
-    thoughts = count_of(usage.get("thoughtsTokenCount"))
+    thoughts = wire_text.count_of(usage.get("thoughtsTokenCount"))
     said = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
-    return counted(
+    return wire_text.counted(
         usage.get("promptTokenCount"),
         said + thoughts if isinstance(said, int) else said,
-        extra=count_of(usage.get("toolUsePromptTokenCount")),
-        cached=count_of(usage.get("cachedContentTokenCount")),
+        extra=wire_text.count_of(usage.get("toolUsePromptTokenCount")),
+        cached=wire_text.count_of(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,
     )

@@ -11,25 +11,10 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price, priced_reply
+from agentsys.models.providers import wire_text
 from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.spoken_text import joined_parts, without_think
-from agentsys.models.providers.wire_text import (
-    CallIds,
-    arguments_json,
-    call_of,
-    count_of,
-    counted,
-    encode,
-    malformed,
-    mapping_of,
-    parse_arguments,
-    read_json,
-    reply_message,
-    result_text,
-    speakable,
-    thoughts_of,
-    visible_text,
-)
+from agentsys.models.providers.wire_text import CallIds, malformed, mapping_of
 
 
 def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -45,7 +30,7 @@ def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     """The tools on offer, as JSON."""
-    return encode(wire_tools(tools))
+    return wire_text.encode(wire_tools(tools))
 
 
 def wire_messages(
@@ -67,9 +52,9 @@ def _wire_message(
 ) -> dict[str, Any]:
     match message["role"]:
         case "system":
-            return {"role": system_role, "content": visible_text(message)}
+            return {"role": system_role, "content": wire_text.visible_text(message)}
         case "user":
-            return {"role": "user", "content": visible_text(message)}
+            return {"role": "user", "content": wire_text.visible_text(message)}
         case "tool":
             # `name` is not in OpenAI's reference, which ignores it; chat templates of local models use it.
             name = message["tool_call"].function
@@ -77,21 +62,21 @@ def _wire_message(
                 "role": "tool",
                 "tool_call_id": ids.of_result(message),
                 "name": name,
-                "content": result_text(message),
+                "content": wire_text.result_text(message),
             }
         case "assistant":
-            text = visible_text(message)
+            text = wire_text.visible_text(message)
             if not message["tool_calls"]:
                 return {"role": "assistant", "content": text}
             calls = [
                 {
                     "id": ids.of_call(call),
                     "type": "function",
-                    "function": {"name": call.function, "arguments": arguments_json(call)},
+                    "function": {"name": call.function, "arguments": wire_text.arguments_json(call)},
                 }
                 for call in message["tool_calls"]
             ]
-            thoughts = {reasoning_field: thoughts_of(message)} if reasoning_field else {}
+            thoughts = {reasoning_field: wire_text.thoughts_of(message)} if reasoning_field else {}
             return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
@@ -187,7 +172,9 @@ def _message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage
     text = said.text or message.get("refusal")
     if _finish(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    return reply_message(text, [_call(call) for call in raw_calls], _thoughts(message) or said.thoughts)
+    return wire_text.reply_message(
+        text, [_call(call) for call in raw_calls], _thoughts(message) or said.thoughts
+    )
 
 
 def _thoughts(message: Mapping[str, Any]) -> str:
@@ -206,7 +193,7 @@ def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
     Raises:
         ModelError: `MALFORMED_REPLY` if it is none.
     """
-    body = read_json(data, key) if isinstance(data, str | bytes) else speakable(data, key)
+    body = wire_text.read_json(data, key) if isinstance(data, str | bytes) else wire_text.speakable(data, key)
     if not isinstance(body, Mapping):
         raise malformed(f"the reply is not a JSON object but {type(body).__name__}")
     return body
@@ -220,16 +207,18 @@ def _status_of(error: object) -> int:
 def _call(raw: object) -> Any:
     function = mapping_of(mapping_of(raw).get("function"))
     name = function.get("name")
-    args = parse_arguments(str(name), function.get("arguments"))
-    return call_of(name, args, mapping_of(raw).get("id"))
+    args = wire_text.parse_arguments(str(name), function.get("arguments"))
+    return wire_text.call_of(name, args, mapping_of(raw).get("id"))
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    return counted(
+    return wire_text.counted(
         usage.get("prompt_tokens"),
         usage.get("completion_tokens"),
         # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=count_of(mapping_of(usage.get("prompt_tokens_details")).get("cached_tokens"))
-        or count_of(usage.get("prompt_cache_hit_tokens")),
-        reasoning=count_of(mapping_of(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cached=wire_text.count_of(mapping_of(usage.get("prompt_tokens_details")).get("cached_tokens"))
+        or wire_text.count_of(usage.get("prompt_cache_hit_tokens")),
+        reasoning=wire_text.count_of(
+            mapping_of(usage.get("completion_tokens_details")).get("reasoning_tokens")
+        ),
     )

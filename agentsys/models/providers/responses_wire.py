@@ -16,23 +16,10 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlo
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price, priced_reply
+from agentsys.models.providers import wire_text
 from agentsys.models.providers.openai_wire import as_object, is_closed
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.wire_text import (
-    OPENAI_ITEM,
-    CallIds,
-    arguments_json,
-    call_of,
-    count_of,
-    counted,
-    encode,
-    malformed,
-    mapping_of,
-    parse_arguments,
-    read_json,
-    result_text,
-    visible_text,
-)
+from agentsys.models.providers.wire_text import OPENAI_ITEM, CallIds, malformed, mapping_of
 
 Item = dict[str, Any]
 
@@ -43,7 +30,7 @@ _KEPT = ("type", "id", "summary", "content", "encrypted_content")
 
 def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     """The tools on offer, as JSON. Not strict: the schemas of benchmarks are no closed ones."""
-    return encode(
+    return wire_text.encode(
         [
             {
                 "type": "function",
@@ -72,11 +59,11 @@ def wire_items(messages: Sequence[ChatMessage], system_role: str) -> list[Item]:
 def _items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[Item]:
     match message["role"]:
         case "system":
-            yield {"role": system_role, "content": visible_text(message)}
+            yield {"role": system_role, "content": wire_text.visible_text(message)}
         case "user":
-            yield {"role": "user", "content": visible_text(message)}
+            yield {"role": "user", "content": wire_text.visible_text(message)}
         case "tool":
-            output = result_text(message)
+            output = wire_text.result_text(message)
             yield {"type": "function_call_output", "call_id": ids.of_result(message), "output": output}
         case "assistant":
             yield from _turn(message, ids)
@@ -86,7 +73,7 @@ def _items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[Ite
 
 def _turn(message: ChatAssistantMessage, ids: CallIds) -> Iterator[Item]:
     opaque = list(_opaque(message["content"] or ()))
-    if text := visible_text(message):
+    if text := wire_text.visible_text(message):
         yield from _led_to(MESSAGE, opaque)
         phase = next((note["phase"] for note in opaque if note.get("phase")), None)
         yield {"role": "assistant", "content": text, **({"phase": phase} if phase else {})}
@@ -94,7 +81,7 @@ def _turn(message: ChatAssistantMessage, ids: CallIds) -> Iterator[Item]:
         call_id = ids.of_call(call)
         yield from _led_to(call_id, opaque)
         # Without the item's own id, by which the API would demand the reasoning that it knows for it.
-        arguments = arguments_json(call)
+        arguments = wire_text.arguments_json(call)
         yield {"type": "function_call", "call_id": call_id, "name": call.function, "arguments": arguments}
 
 
@@ -102,7 +89,7 @@ def _opaque(blocks: Sequence[MessageContentBlock]) -> Iterator[Mapping[str, Any]
     for block in blocks:
         mark = block["id"] if block["type"] == "thinking" else None
         if mark and mark.startswith(OPENAI_ITEM):
-            yield mapping_of(read_json(mark.removeprefix(OPENAI_ITEM)))
+            yield mapping_of(wire_text.read_json(mark.removeprefix(OPENAI_ITEM)))
 
 
 def _led_to(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
@@ -152,7 +139,9 @@ def _text_block(text: str) -> MessageContentBlock:
 
 def _call(item: Mapping[str, Any]) -> Any:
     name = item.get("name")
-    return call_of(name, parse_arguments(str(name), item.get("arguments")), item.get("call_id"))
+    return wire_text.call_of(
+        name, wire_text.parse_arguments(str(name), item.get("arguments")), item.get("call_id")
+    )
 
 
 def _text(item: Mapping[str, Any]) -> str:
@@ -184,15 +173,15 @@ def _summary(item: Mapping[str, Any]) -> str:
 
 
 def _marked(note: Mapping[str, Any]) -> str:
-    return OPENAI_ITEM + encode(note).decode()
+    return OPENAI_ITEM + wire_text.encode(note).decode()
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     details = mapping_of(usage.get("input_tokens_details"))
-    return counted(
+    return wire_text.counted(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
-        cached=count_of(details.get("cached_tokens")),
-        written=count_of(details.get("cache_write_tokens")),
-        reasoning=count_of(mapping_of(usage.get("output_tokens_details")).get("reasoning_tokens")),
+        cached=wire_text.count_of(details.get("cached_tokens")),
+        written=wire_text.count_of(details.get("cache_write_tokens")),
+        reasoning=wire_text.count_of(mapping_of(usage.get("output_tokens_details")).get("reasoning_tokens")),
     )
