@@ -44,7 +44,9 @@ def lost_data(goal: str, text: str) -> list[str]:
     Digits must match as whole numbers: `13` is not in `2013`.
     """
     folded = _fold(text)
-    return [item for item in goal_data(goal) if not _holds(folded, _fold(item))]
+    return [
+        item for item in goal_data(goal) if not re.search(rf"(?<!\w){re.escape(_fold(item))}(?!\w)", folded)
+    ]
 
 
 def shares_words(goal: str, text: str) -> bool:
@@ -64,10 +66,6 @@ def unsaid(goal: str, text: str) -> bool:
 
 def _fold(text: str) -> str:
     return " ".join(text.replace("'", "").replace("\u2019", "").casefold().split())
-
-
-def _holds(folded: str, item: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(item)}(?!\w)", folded) is not None
 
 
 def _content(text: str, goal: str) -> frozenset[str]:

@@ -34,7 +34,7 @@ def read_of(suite: Suite, written: str) -> str:
 
 def escaped(text: str) -> str:
     """The text as it stands inside double quotes in YAML, on one line."""
-    middle = "".join(character if _stays(character) else _escape(character) for character in text)
+    middle = "".join(_escape(character) for character in text)
     # A line of the file may begin or end here: spaces there would be folded away.
     inner = middle.strip(" ")
     if not inner:
@@ -54,13 +54,11 @@ def unescaped(written: str) -> str:
     return read if isinstance(read, str) else written
 
 
-def _stays(character: str) -> bool:
-    return character not in _SHORT and character.isprintable()
-
-
 def _escape(character: str) -> str:
     if character in _SHORT:
         return _SHORT[character]
+    if character.isprintable():
+        return character
     point = ord(character)
     if point > 0xFFFF:
         return f"\\U{point:08X}"

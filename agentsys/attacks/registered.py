@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from agentdojo import attacks as _register_all  # noqa: F401 - importing it fills the registry
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks.attack_registry import ATTACKS
 from agentdojo.attacks.base_attacks import BaseAttack
@@ -128,7 +127,8 @@ def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     attack = ATTACKS[name](suite, pipeline)
     if getattr(attack, "model_name", None) == MODEL_NAMES[pipeline.name]:
         attack.model_name = victim.model_name
-    if getattr(attack, "user_name", None) == _packages_user_name(suite, pipeline):
+    # The name that AgentDojo's attacks take for the user's stands in their code only.
+    if getattr(attack, "user_name", None) == ImportantInstructionsAttack(suite, pipeline).user_name:
         attack.user_name = victim.user_name
     # On this object only: AgentDojo's own method has one small cache for everything (see vectors).
     vars(attack)["get_injection_candidates"] = lambda user_task: injectable_vectors(suite, user_task)
@@ -137,8 +137,3 @@ def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
 
 def _known_model(prose: str) -> str:
     return next((model for model, known in MODEL_NAMES.items() if known == prose), _STAND_IN)
-
-
-def _packages_user_name(suite: Suite, pipeline: BasePipelineElement) -> str:
-    """The name that AgentDojo's attacks take for the user's; it stands in their code only."""
-    return str(ImportantInstructionsAttack(suite, pipeline).user_name)

@@ -52,7 +52,10 @@ class Handover:
             self._check()
             self._offer = tuple(calls)
             self._meet.notify_all()
-            if not self._meet.wait_for(self._met, timeout=self.idle_s):
+            met = self._meet.wait_for(
+                lambda: self._answers is not None or self._ended is not None, self.idle_s
+            )
+            if not met:
                 self._ended = f"no result of a tool came for {self.idle_s:g} s"
             self._check()
             answers, self._answers = self._answers, None
@@ -95,9 +98,6 @@ class Handover:
         with self._meet:
             self._ended = self._ended or why
             self._meet.notify_all()
-
-    def _met(self) -> bool:
-        return self._answers is not None or self._ended is not None
 
     def _check(self) -> None:
         if self._ended is not None:

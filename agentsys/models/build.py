@@ -224,17 +224,13 @@ class BatchRoom:
     crew: Crew
 
 
-def _as_it_is(model: ChatModel) -> ChatModel:
-    return model
-
-
 def build_stack(
     node: Mapping[str, Any],
     *,
     cache_dir: Path | None,
     cache_mode: CacheMode = CacheMode.READ_WRITE,
     load_model: Callable[[str], Mapping[str, Any]],
-    finish: Callable[[ChatModel], ChatModel] = _as_it_is,
+    finish: Callable[[ChatModel], ChatModel] = lambda model: model,
     batches: BatchRoom | None = None,
     rates: Path | None = None,
 ) -> ModelStack:

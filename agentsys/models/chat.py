@@ -26,6 +26,11 @@ class ToolSpec:
     parameters: JsonSchema
     """JSON schema of the arguments object. Shared between requests: never change it in place."""
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """All of it as one JSON object."""
+        return {"name": self.name, "description": self.description, "parameters": self.parameters}
+
 
 @dataclass(frozen=True)
 class Usage:

@@ -89,9 +89,8 @@ def json_block(text: str) -> str | None:
 
 def write_offer(own: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
     """What an agent can do: a line of JSON for each of its tools, and one for each name it can ask for."""
-    tools = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in own]
     known = [{"name": name, "description": text} for name, text in others.items()]
-    return "\n\n".join([tagged(OWN, _lines(tools)), tagged(OTHERS, _lines(known))])
+    return "\n\n".join([tagged(OWN, _lines([tool.row for tool in own])), tagged(OTHERS, _lines(known))])
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> str:

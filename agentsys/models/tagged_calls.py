@@ -41,8 +41,7 @@ def between(text: str, tag: str) -> str | None:
 
 def write_tools(tools: Sequence[ToolSpec]) -> str:
     """The tools for a system message: one line of JSON for each."""
-    rows = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in tools]
-    return tagged(TOOLS, "\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    return tagged(TOOLS, "\n".join(json.dumps(tool.row, ensure_ascii=False) for tool in tools))
 
 
 def read_tools(text: str) -> list[ToolSpec]:

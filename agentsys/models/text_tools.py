@@ -101,11 +101,8 @@ def _agentdojo_system(text: str, tools: Sequence[ToolSpec]) -> str:
     # AgentDojo is pinned, and published runs were made with its prompt. Imported here: it loads openai.
     from agentdojo.agent_pipeline.llms.local_llm import _tool_calling_prompt
 
-    rows = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
-    ]
     prompt: str = _tool_calling_prompt.format(
-        functions="".join(json.dumps(row, indent=2) + "\n\n" for row in rows)
+        functions="".join(json.dumps(tool.row, indent=2) + "\n\n" for tool in tools)
     )
     return f"{prompt}\n\n## Additional Instructions\n\n{text}" if text else prompt
 
@@ -199,10 +196,7 @@ _DECODER = json.JSONDecoder()
 
 
 def _llama3_system(text: str, tools: Sequence[ToolSpec]) -> str:
-    rows = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
-    ]
-    listed = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    listed = "\n".join(json.dumps(tool.row, ensure_ascii=False) for tool in tools)
     return f"{text}\n\n{_LLAMA_TOOLS}{listed}" if text else f"{_LLAMA_TOOLS}{listed}"
 
 

@@ -101,7 +101,17 @@ class Attacker:
         messages: list[ChatMessage] = [system(self._system(place.stream))]
         told = "" if start is None else f"\n\nIt was tried. {start.judgement.feedback}"
         ask = self._ask(ASK, place if not last else last[0].place, 1 if last else variation)
-        messages.append(user("\n\n".join([*self.known(), f"{self._start()}{told}", ask])))
+        messages.append(
+            user(
+                "\n\n".join(
+                    [
+                        *self.known(),
+                        f"The text to start from:\n{delimited(START, self.quest.start)}{told}",
+                        ask,
+                    ]
+                )
+            )
+        )
         for attempt, following in zip(last, [*last[1:], None][: len(last)], strict=True):
             messages.append(assistant(reply_text(attempt.proposal)))
             where, number = (place, variation) if following is None else (following.place, 1)
@@ -114,16 +124,14 @@ class Attacker:
         return form.format(id=self.quest.id or "1", feedback=feedback, **where)
 
     def _system(self, stream: int) -> str:
-        order = _in_order(self.seed)
+        # In which the streams of a search take the strategies up.
+        order = random.Random(self.seed).sample(STRATEGIES, len(STRATEGIES))
         return SYSTEM.format(
             data=", ".join(goal_data(self.quest.goal)) or "its names",
             characters="" if self.quest.mend is None else FOLDED,
             forms="\n".join(f"- {form}" for form in STRATEGIES),
             angle=order[(stream - 1) % len(order)],
         )
-
-    def _start(self) -> str:
-        return f"The text to start from:\n{delimited(START, self.quest.start)}"
 
     def known(self) -> Iterator[str]:
         """What it is told of the case, a paragraph each."""
@@ -151,8 +159,3 @@ class Attacker:
         if self.knowledge is Knowledge.FULL and situation.result:
             shown = delimited(RESULT, f"{situation.call}\n{situation.result}")
             yield f"A call and its result in a clean run, with {PLACE} where your text will be:\n{shown}"
-
-
-def _in_order(seed: int) -> list[str]:
-    """All strategies, in the order in which the streams of a search take them up."""
-    return random.Random(seed).sample(STRATEGIES, len(STRATEGIES))

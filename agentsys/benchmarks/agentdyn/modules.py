@@ -67,7 +67,9 @@ def _loaded(checkout: Checkout, private: str) -> Mapping[str, Suite]:
     try:
         return {name: _suite(checkout, private, name) for name in SUITES}
     except Exception as error:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not _is_of(finder, private)]
+        sys.meta_path[:] = [
+            one for one in sys.meta_path if not (isinstance(one, _Finder) and one.private == private)
+        ]
         for name in [name for name in sys.modules if name.partition(".")[0] == private]:
             del sys.modules[name]
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -81,10 +83,6 @@ def _suite(checkout: Checkout, private: str, name: str) -> Suite:
     suite: Suite = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
     suite.data_path = checkout.data_path(name)
     return suite
-
-
-def _is_of(finder: object, private: str) -> bool:
-    return isinstance(finder, _Finder) and finder.private == private
 
 
 class _Finder(MetaPathFinder):

@@ -94,7 +94,7 @@ def _walked(suite: Suite, task: Task, plan: Plan, environment: TaskEnvironment, 
     drawn: list[Fact] = []
     outputs: list[str] = []
     for index, (function, args) in enumerate(plan):
-        for hole in (hole for hole in _PATTERNS if _has(args, hole)):
+        for hole in (hole for hole in _PATTERNS if any(hole in str(leaf) for leaf in leaves(args))):
             number = f"drawn_{index}"
             fact = Fact(f"{suite.name}_{task.ID}_{number}", number, 0, _PATTERNS[hole])
             source = max((at for at, text in enumerate(outputs) if told(fact, text)), default=0)
@@ -104,10 +104,6 @@ def _walked(suite: Suite, task: Task, plan: Plan, environment: TaskEnvironment, 
         made = ScriptedCall(function, grounded_args(args, drawn, outputs))
         outputs += run_calls(suite, [made], environment)
     return Way(tuple(calls), answer, tuple(drawn))
-
-
-def _has(args: Mapping[str, Any], hole: str) -> bool:
-    return any(hole in str(leaf) for leaf in leaves(args))
 
 
 def _put(value: Any, hole: str, number: str) -> Any:

@@ -110,16 +110,14 @@ class PlannedModel:
             return known
         set_turn(None)
         told = instruction(self._planners_tools(request))
-        turn = plan_turn(self.model, request, with_instruction(request.messages, told), self._patch())
+        patch = self.attack_tool if self.mode is Mode.FAITHFUL else None
+        turn = plan_turn(self.model, request, with_instruction(request.messages, told), patch)
         self._current = Conversation(attempt, task, replies, told, turn.planning, turn.notes)
         return self._current
 
     def _planners_tools(self, request: ChatRequest) -> list[ToolSpec]:
         hidden = self.attack_tool if self.mode is Mode.HIDDEN_TOOL else None
         return [tool for tool in request.tools or _told_tools(request) if tool.name != hidden]
-
-    def _patch(self) -> str | None:
-        return self.attack_tool if self.mode is Mode.FAITHFUL else None
 
     def _go_on(self, talk: Conversation, request: ChatRequest) -> ChatReply:
         """Take up the conversation where the request's messages leave off."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -100,7 +100,8 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
             user_task,
             injection_task,
             injections,
-            runtime_class=_holding(runtime_class, tools),
+            # AgentDojo only calls what it is given here, with the suite's tools.
+            runtime_class=lambda _all: runtime_class(tools),
             environment=environment,
             verbose=verbose,
         )
@@ -135,14 +136,6 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
 def attack_tool(task: InjectionTask | None) -> AttackTool | None:
     """The attack tool of an injection task of ASB's; None in a benign case."""
     return getattr(task, "tool", None)
-
-
-def _holding(
-    runtime_class: type[FunctionsRuntime], tools: list[Function[..., Any]]
-) -> Callable[[Sequence[Function[..., Any]]], FunctionsRuntime]:
-    """Makes runtimes of this class with these tools, whatever tools they are made for."""
-    # AgentDojo only calls what it is given as `runtime_class`, with the suite's tools.
-    return lambda _all: runtime_class(tools)
 
 
 class FreshEachRun(BasePipelineElement):  # type: ignore[misc]

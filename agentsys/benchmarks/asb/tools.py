@@ -50,15 +50,11 @@ def _function(name: str, description: str, output: str) -> Function[..., Any]:
         name=name,
         description=description,
         parameters=NoArguments,
-        dependencies={"env": Depends(_whole)},
+        dependencies={"env": Depends(lambda environment: environment)},
         run=_runner(name, output),
         full_docstring=description,
         return_type=str,
     )
-
-
-def _whole(environment: BaseModel) -> BaseModel:
-    return environment
 
 
 def _runner(name: str, output: str) -> Callable[[ASBEnvironment], str]:

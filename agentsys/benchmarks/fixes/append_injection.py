@@ -62,15 +62,7 @@ class AppendingLoader:
         return dict(self._defaults)
 
     def load(self, injections: Mapping[str, str]) -> TaskEnvironment:
-        """A fresh environment.
-
-        Args:
-            injections: Injection vector -> text.
-
-        Raises:
-            ValueError: If a vector is not offered.
-            InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
-        """
+        """A fresh environment; see `EnvironmentLoader.load`."""
         validate_injections(dict(injections), self._defaults)
         return self._loader.load(
             {name: appended(self._kept[name], text) for name, text in injections.items()}

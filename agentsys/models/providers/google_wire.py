@@ -82,13 +82,10 @@ def _parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[Part]:
 
 
 def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> Part:
-    part: Part = {"functionCall": _with_id({"name": call.function, "args": _args(call)}, call.id)}
+    made = {"name": call.function, "args": json.loads(wire_text.arguments_json(call))}
+    part: Part = {"functionCall": _with_id(made, call.id)}
     signature = signatures.get(call.id or "")
     return part | {"thoughtSignature": signature} if signature else part
-
-
-def _args(call: FunctionCall) -> Any:
-    return json.loads(wire_text.arguments_json(call))
 
 
 def _result_part(message: ChatToolResultMessage) -> Part:

@@ -19,13 +19,7 @@ from agentsys.models.providers.wire_text import CallIds, malformed, mapping_of
 
 def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """The tools on offer."""
-    return [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-        }
-        for tool in tools
-    ]
+    return [{"type": "function", "function": tool.row} for tool in tools]
 
 
 def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:

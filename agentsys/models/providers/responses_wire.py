@@ -129,12 +129,10 @@ def _message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMessage:
     text = "\n".join(filter(None, (_text(item) for item in items if item.get("type") == "message")))
     if incomplete == "content_filter" and not text and not calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    blocks = [*_thoughts(items), *([_text_block(text)] if text else [])]
+    blocks = list(_thoughts(items))
+    if text:
+        blocks.append({"type": "text", "content": text})
     return {"role": "assistant", "content": blocks or None, "tool_calls": calls or None}
-
-
-def _text_block(text: str) -> MessageContentBlock:
-    return {"type": "text", "content": text}
 
 
 def _call(item: Mapping[str, Any]) -> Any:

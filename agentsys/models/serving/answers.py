@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import orjson
-from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.estimated_usage import usage_of
@@ -32,16 +31,15 @@ def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, dige
         number=number,
         model=reply.model_id or model,
         text=text_of(message) if message["content"] is not None else None,
-        calls=tuple(_wire_call(call, f"call_{digest[:16]}_{index}") for index, call in enumerate(calls)),
+        calls=tuple(
+            WireCall(call.id or f"call_{digest[:16]}_{index}", call.function, dict(call.args))
+            for index, call in enumerate(calls)
+        ),
         # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
         usage=reply.usage if isinstance(reply, TracedReply) else usage_of(request, reply),
         trace=reply.trace if isinstance(reply, TracedReply) else "",
         reply_id=reply.reply_id if isinstance(reply, TracedReply) else "",
     )
-
-
-def _wire_call(call: FunctionCall, fallback_id: str) -> WireCall:
-    return WireCall(call.id or fallback_id, call.function, dict(call.args))
 
 
 def spoilt(whole: Answer, kind: FaultKind, tools: Iterable[str]) -> Answer:

@@ -207,15 +207,14 @@ class HttpListener(ThreadingHTTPServer):
         self.hold_s = plan.faults.hold_s
         self.stopping = threading.Event()
         talks = isinstance(model, KnowsCallers)
-        self.batches = BatchRoutes(None if talks else lambda: self._desk(batch_delay_s), plan)
+        self.batches = BatchRoutes(
+            None if talks else lambda: BatchDesk(self.exchange, batch_delay_s, self.stopping), plan
+        )
         self.captured: list[Captured] | None = None
         self.requests = 0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         super().__init__(address, Handler)
-
-    def _desk(self, delay_s: float) -> BatchDesk:
-        return BatchDesk(self.exchange, delay_s, self.stopping)
 
     def listed(self, path: str) -> Sequence[str]:
         """Names of the models that a GET of this path lists; none where it is not one that does."""

@@ -82,8 +82,5 @@ def answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosit
 def _alike(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
     """Whether the arguments are the scripted ones, placeholders and quotes aside."""
     free = {quote.arg for quote in call.quotes}
-    return all(name in free or _same(value, args.get(name)) for name, value in call.args.items())
-
-
-def _same(scripted: object, given: object) -> bool:
-    return scripted == given or PLACEHOLDER in str(given)
+    told = ((value, args.get(name)) for name, value in call.args.items() if name not in free)
+    return all(value == given or PLACEHOLDER in str(given) for value, given in told)

@@ -188,12 +188,9 @@ def _several(reply: CleanReply) -> CleanReply:
     pretended: list[ChatMessage] = [reply.message, *(_silent_result(call) for call in calls)]
     asked = replace(reply.request, messages=[*reply.request.messages, *pretended])
     following = reply.play(asked)["tool_calls"] or []
-    fresh = [call for call in following if PLACEHOLDER not in str(call.args) and call.id not in _ids(calls)]
+    made = {call.id for call in calls}
+    fresh = [call for call in following if PLACEHOLDER not in str(call.args) and call.id not in made]
     return reply.calling([*calls, *fresh]) if fresh else reply
-
-
-def _ids(calls: list[FunctionCall]) -> set[str | None]:
-    return {call.id for call in calls}
 
 
 def _silent_result(call: FunctionCall) -> ChatMessage:
