@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from agentsys.analysis.metrics.contenders import Contenders
     from agentsys.analysis.metrics.own_metric import Metric
+    from agentsys.analysis.tables.output import LongForm
     from agentsys.records.reading import Reading
     from agentsys.records.schema import CaseRecord
 
@@ -93,8 +93,6 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
     Raises:
         ConfigError: If a path does not exist or none holds a case.
     """
-    import pandas as pd
-
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.analysis.tables.finding import findings
     from agentsys.analysis.tables.forecast_kinds import with_kinds
@@ -105,7 +103,13 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
     found = report(reading, rule, own=metrics)
     output = results_output(found, findings(reading.cases, rule))
     records = with_kinds(output, reading.cases, reading.outlooks).records
-    return Shown(pd.DataFrame(records.rows, columns=list(records.columns)), output.document)
+    return Shown(_frame(records), output.document)
+
+
+def _frame(records: LongForm) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(records.rows, columns=list(records.columns))
 
 
 def compare(
@@ -139,10 +143,11 @@ def compare(
 
     from agentsys.analysis.metrics.compare import COMPARED_METRICS
     from agentsys.analysis.metrics.compare import compare as compared
-    from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
+    from agentsys.analysis.metrics.difference_row import DifferenceRow
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.analysis.tables.compare_document import compare_document
     from agentsys.analysis.tables.flips import FLIP_COLUMNS, flip_record
+    from agentsys.analysis.tables.output import records_of
 
     asked = COMPARED_METRICS if metrics is None else metrics
     found = compared(
@@ -152,9 +157,8 @@ def compare(
         ErrorRule(errors),
         own=[metric for metric in asked if not isinstance(metric, str)],
     )
-    frame = pd.DataFrame([asdict(row) for row in found.rows], columns=list(DIFFERENCE_COLUMNS))
     flips = pd.DataFrame([flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
-    return ComparedDefenses(frame, compare_document(found), flips)
+    return ComparedDefenses(_frame(records_of(DifferenceRow, found.rows)), compare_document(found), flips)
 
 
 def _contenders(source: Source | Mapping[str, Source], by: str | None, baseline: str | None) -> Contenders:
@@ -192,12 +196,9 @@ def table(number: int, source: Source, *, errors: str = "report") -> Shown:
     Raises:
         ConfigError: If there is no such table, a path does not exist or none holds a case.
     """
-    import pandas as pd
-
     from agentsys.analysis.paper.filled import fill
     from agentsys.analysis.paper.layout import TABLES
-    from agentsys.analysis.paper.long_form import COLUMNS, table_records
-    from agentsys.analysis.paper.paper_document import paper_document
+    from agentsys.analysis.paper.paper_document import paper_document, table_output
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.errors import ConfigError, unknown_name
 
@@ -205,8 +206,8 @@ def table(number: int, source: Source, *, errors: str = "report") -> Shown:
         raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
     reading, rule = _reading(source), ErrorRule(errors)
     filled = fill(TABLES[number], reading.cases, rule)
-    records = [asdict(record) for record in table_records(filled)]
-    return Shown(pd.DataFrame(records, columns=list(COLUMNS)), paper_document(filled, reading, rule))
+    output = table_output(filled, paper_document(filled, reading, rule))
+    return Shown(_frame(output.records), output.document)
 
 
 def figure(
@@ -229,18 +230,18 @@ def figure(
     Raises:
         ConfigError: If there is no such figure, or the runs do not have the model or a defense asked for.
     """
-    import pandas as pd
-
     from agentsys.analysis.figures.catalog import FIGURES, make_figure
+    from agentsys.analysis.figures.mark import Mark
     from agentsys.analysis.figures.selection import Wish
     from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.analysis.tables.output import records_of
     from agentsys.errors import ConfigError, unknown_name
 
     if str(name) not in FIGURES:
         raise ConfigError(unknown_name("figure", str(name), FIGURES))
     wish = Wish(model, tuple(defenses))
     drawn = make_figure(FIGURES[str(name)], _reading(source).cases, wish, ErrorRule(errors))
-    return Drawing(drawn.figure, pd.DataFrame([asdict(mark) for mark in drawn.marks]), drawn)
+    return Drawing(drawn.figure, _frame(records_of(Mark, drawn.marks)), drawn)
 
 
 def report(

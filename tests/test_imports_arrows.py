@@ -25,6 +25,7 @@ FOUNDATION = {
     "agentsys.storable",
     "agentsys.declared_facts",
     "agentsys.loopback",
+    "agentsys.grouping",
 }
 PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
@@ -46,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.extras": {"agentsys.errors"},
     "agentsys.amounts": set(),
     "agentsys.ledger": set(),
+    "agentsys.grouping": set(),
     "agentsys.loopback": {"agentsys.errors"},
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},

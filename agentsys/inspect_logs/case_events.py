@@ -109,7 +109,7 @@ class CaseEvents:
         if kind == "validator" and isinstance(decision.get("allow"), bool):
             self._judged(span, decision)
         elif decision and kind not in (_RAN, _REFUSED) and decision != {"finished": True}:
-            self._add(InfoEvent, source=kind, data=_json(decision))
+            self._add(InfoEvent, source=kind, data=arguments(decision))
 
     def _agent(self, label: str, span: Mapping[str, Any]) -> None:
         began = self._clock
@@ -148,7 +148,8 @@ class CaseEvents:
         model, role = name(call.get("model_id")) or self._model, name(call.get("role")) or "agent"
         took, began = number(call.get("latency_s")) or 0.0, self._clock
         self._clock += took
-        choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=_stop(reply))]
+        ended: Any = "tool_calls" if reply is not None and reply.tool_calls else "stop"
+        choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=ended)]
         output = ModelOutput(model=model, choices=choices, usage=of_call(call) if call else None, time=took)
         self._add(
             ModelEvent,
@@ -227,7 +228,7 @@ class CaseEvents:
             call=ToolCall(id=f"span-{as_text(span.get('id'))}", function=function, arguments=args),
             approver=name(span.get("kind"), "defense"),
             decision="approve" if decision.get("allow") else "reject",
-            explanation=as_text(_json(decision)),
+            explanation=as_text(arguments(decision)),
         )
 
     @contextmanager
@@ -289,11 +290,3 @@ def _result(later: Sequence[ChatMessage], call: ToolCall, order: int) -> ChatMes
         if result.tool_call_id == call.id:
             return result
     return results[order] if order < len(results) else None
-
-
-def _stop(reply: ChatMessageAssistant) -> Any:
-    return "tool_calls" if reply.tool_calls else "stop"
-
-
-def _json(decision: Mapping[str, Any]) -> dict[str, Any]:
-    return arguments(decision)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from inspect_ai.log import (
@@ -21,11 +22,12 @@ from inspect_ai.log import (
     EvalStats,
     HeadlineMetric,
 )
-from inspect_ai.model import ModelUsage
 
 import agentsys
+from agentsys.analysis.html_report.trajectory import stored_json
 from agentsys.errors import ConfigError
-from agentsys.inspect_logs.sample import began, eval_sample, sample_id, stored_of
+from agentsys.grouping import grouped
+from agentsys.inspect_logs.sample import began, eval_sample, sample_id
 from agentsys.inspect_logs.usage import total
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -50,7 +52,7 @@ def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> Cell
     """
     first, identity = cases[0], _identity(cases)
     _check_ids(cases)
-    stored = [stored_of(case) for case in cases]
+    stored = [stored_json(case.source) for case in cases]
     times = [began(case, held) for case, held in zip(cases, stored, strict=True)]
     samples = [eval_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
     task = _slug(f"{first.suite}-{first.defense}-{first.attack}")
@@ -145,11 +147,8 @@ def _score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
 
 
 def _stats(samples: Sequence[EvalSample], model: str, start: datetime, end: datetime) -> EvalStats:
-    roles: dict[str, list[ModelUsage]] = {}
-    for sample in samples:
-        for role, used in sample.role_usage.items():
-            roles.setdefault(role, []).append(used)
-    by_role = {role: total(used) for role, used in roles.items()}
+    used = [usage for sample in samples for usage in sample.role_usage.items()]
+    by_role = {role: total(of for _, of in found) for role, found in grouped(used, itemgetter(0)).items()}
     return EvalStats(
         started_at=start.isoformat(),
         completed_at=end.isoformat(),

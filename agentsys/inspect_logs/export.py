@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import orjson
 from inspect_ai.log import write_eval_log
 
+from agentsys.analysis.html_report.facts import config_path
+from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.inspect_logs.cell_log import cell_log
 from agentsys.records.case_row import CaseRow
-from agentsys.records.unfinished import logdirs_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     """
     listed = list(cases)
     shown = [case for case in listed if case.is_scored]
-    cells = _cells(shown)
+    cells = grouped(shown, lambda case: (*MeasuredCell.of(case), case.suite))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for found in cells.values():
@@ -50,32 +52,11 @@ def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     return WrittenLogs(folder, len(cells), len(shown), len(listed) - len(shown))
 
 
-def _cells(cases: Iterable[CaseRow]) -> dict[tuple[object, ...], list[CaseRow]]:
-    cells: dict[tuple[object, ...], list[CaseRow]] = {}
-    for case in cases:
-        cell = (case.shown_model, case.defense, case.attack, case.benchmark, case.version, case.suite)
-        cells.setdefault(cell, []).append(case)
-    return cells
-
-
 def _config(case: CaseRow) -> Mapping[str, Any] | None:
-    """The resolved config of a case of ours, kept beside the runs under its hash."""
-    if case.foreign or not case.config_hash or not case.config_hash.isalnum():
+    """The resolved config of a case of ours."""
+    path = None if case.config_hash is None else config_path(case.source, case.config_hash)
+    try:
+        found = None if path is None else orjson.loads(Path(path).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
         return None
-    return next(
-        _read(
-            folder / ".agentsys" / "configs" / f"{case.config_hash}.config"
-            for folder in logdirs_of([case.source])
-        ),
-        None,
-    )
-
-
-def _read(paths: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
-    for path in paths:
-        try:
-            found = orjson.loads(path.read_bytes())
-        except (OSError, orjson.JSONDecodeError):
-            continue
-        if isinstance(found, dict):
-            yield found
+    return found if isinstance(found, dict) else None

@@ -18,28 +18,18 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 
 from agentsys.analysis.html_report.loose import as_text, mapping, name
+from agentsys.analysis.html_report.trajectory import own_block
 from agentsys.inspect_logs.case_events import CaseEvents
 from agentsys.inspect_logs.conversation import chat_messages
 from agentsys.inspect_logs.usage import of_role, total
 from agentsys.records.case_row import CaseRow
-from agentsys.records.formats.agentsys import stored_block
 from agentsys.records.schema import StoredBlock
 from agentsys.records.shards.either import is_stored, stamp_of
-from agentsys.records.stored_file import json_of
-from agentsys.records.unreadable import UnreadableRecord
 
 
 def sample_id(case: CaseRow) -> str:
     """`user_task_0/injection_task_1`; benign: the user task alone."""
     return "/".join(part for part in (case.user_task_id, case.injection_task_id) if part)
-
-
-def stored_of(case: CaseRow) -> Mapping[str, Any]:
-    """The file's JSON object; empty for a row of a results file, and where the file is gone."""
-    try:
-        return mapping(json_of(case.source)) if is_stored(case.source) else {}
-    except UnreadableRecord:
-        return {}
 
 
 def began(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
@@ -59,7 +49,7 @@ def eval_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSamp
         stored: The file's JSON object; nothing in it is trusted.
         cell: Id of the cell, so that no two samples of different logs are taken for one.
     """
-    block = _block(stored)
+    block = own_block(stored)
     messages = chat_messages(stored.get("messages") or stored.get("conversations"))
     scores = _scores(case)
     transcript = CaseEvents(case.shown_model, began(case, stored))
@@ -89,13 +79,6 @@ def eval_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSamp
         uuid=hashlib.sha256(identity.encode()).hexdigest()[:22],
         error=_error(case, stored, block),
     )
-
-
-def _block(stored: Mapping[str, Any]) -> StoredBlock | None:
-    try:
-        return stored_block(stored)
-    except UnreadableRecord:
-        return None
 
 
 def _scores(case: CaseRow) -> dict[str, Score]:

@@ -155,6 +155,11 @@ class CaseRow:
         return not self.is_injection_task_alone and self.benchmark != SERVED
 
     @property
+    def place(self) -> tuple[str, str, str | None, int]:
+        """What tells the cases of one model, defense and attack apart."""
+        return self.suite, self.user_task_id, self.injection_task_id, self.epoch
+
+    @property
     def identity(self) -> tuple[str | int | None, ...]:
         """The values that no two counted cases share; the same case in two folders is counted once."""
         identity: tuple[str | int | None, ...] = _identity(self)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.analysis.figures.drawn import Drawn, save
 from agentsys.analysis.figures.figure4 import relative_drop
 from agentsys.analysis.figures.labels import Label, OccupiedSpot, place_labels
-from agentsys.analysis.figures.mark import COLUMNS, PAPER, RUNS, Mark
+from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
 from agentsys.analysis.figures.points import is_crowded
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.figures.style import looks, new_figure
@@ -204,7 +205,7 @@ def test_files_embed_their_fonts_and_hold_the_plotted_numbers(name: str, tmp_pat
     assert b"/Type3" not in content
     assert png.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader(io.StringIO(numbers.read_text())))
-    assert tuple(rows[0]) == COLUMNS
+    assert list(rows[0]) == [column.name for column in fields(Mark)]
     assert len(rows) == len(drawn.marks)
 
 

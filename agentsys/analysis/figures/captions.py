@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+from agentsys.analysis.figures.mark import PAPER_MODEL
+from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.tables.escaping import plain
 from agentsys.records.simulated_name import fitted_mark

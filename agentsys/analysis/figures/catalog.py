@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import figure2, figure3, figure4, table1_figure, tokens_figure
 from agentsys.analysis.figures.drawn import Drawn
-from agentsys.analysis.figures.figure2_cases import figure2_cases
 from agentsys.analysis.figures.mark import Mark
 from agentsys.analysis.figures.selection import ANYTHING, Selection, Wish, select
 from agentsys.analysis.figures.style import styled, without_words
@@ -66,7 +65,7 @@ FIGURES = {
         figure2.marks,
         figure2.draw,
         figure2.BENCHMARK,
-        prepare=figure2_cases,
+        prepare=figure2.figure2_cases,
         joins_versions=False,
     ),
     "3": FigureKind("figure3", _BOTH, figure3.marks, figure3.draw),

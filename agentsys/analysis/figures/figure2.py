@@ -1,33 +1,42 @@
-"""Figure 2: targeted ASR on ASB under observation prompt injection, one panel per mode, with controls."""
+"""Figure 2: targeted ASR on ASB under observation prompt injection, one panel per mode, with controls.
+
+Runs on ASB have a benchmark label per mode (`asb-faithful`, `asb-react`, ...), attacks a label per type. In
+the figure the benchmark is `asb`, the attack `opi` and its control `control`; the mode is the panel.
+"""
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import not_shown, subtitle
-from agentsys.analysis.figures.figure2_cases import ATTACK, BENCHMARK, CONTROL, label_of, mode_of
 from agentsys.analysis.figures.labels import shown_name
-from agentsys.analysis.figures.mark import PAPER, Mark, across
+from agentsys.analysis.figures.mark import PAPER, Mark, across, mark_of, printed_mark
 from agentsys.analysis.figures.points import draw_point, draw_whiskers, series_of
-from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
+from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, number_in
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.escaping import plain
-from agentsys.records.case_row import CaseRow
+from agentsys.grouping import grouped
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BENCHMARK, ATTACK, CONTROL = "asb", "opi", "control"
 ATTACKS = (ATTACK, CONTROL)
+PREFERRED = ("opi_context_ignoring", ATTACK)
+"""The attack type of the published defense runs; another is shown where these were not run."""
+_MODE, _LABEL = "figure2_mode", "figure2_attack"
+"""Keys of `measured` under which the figure finds a case's mode and the attack's own label."""
 PLAIN = "asr"
 """The panel of runs whose benchmark names no mode."""
 _CONTROL = ": control"
@@ -42,6 +51,35 @@ _UNKNOWN = (
 )
 
 
+def figure2_cases(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    """The attacked cases on ASB, of one attack type and its control, under the figure's names."""
+    listed = [case for case in cases if _is_asb(case) and case.attack != NO_ATTACK]
+    controls = {case.attack for case in listed if case.measured.get(IS_CONTROL) is True}
+    attack = _attack(case.attack for case in listed if case.attack not in controls)
+    return [
+        _renamed(case, CONTROL if case.attack in controls else ATTACK)
+        for case in listed
+        if case.attack in controls or case.attack == attack
+    ]
+
+
+def _is_asb(case: CaseRow) -> bool:
+    return case.benchmark == BENCHMARK or case.benchmark.startswith(f"{BENCHMARK}-")
+
+
+def _attack(labels: Iterable[str]) -> str | None:
+    """The preferred attack type if it was run, else the one with the most cases."""
+    counts = Counter(labels)
+    known = [label for label in PREFERRED if label in counts]
+    return known[0] if known else max(sorted(counts), key=lambda label: counts[label], default=None)
+
+
+def _renamed(case: CaseRow, attack: str) -> CaseRow:
+    mode = case.benchmark.removeprefix(BENCHMARK).removeprefix("-")
+    facts = {**case.measured, _MODE: mode, _LABEL: case.attack}
+    return replace(case, benchmark=BENCHMARK, attack=attack, measured=facts)
+
+
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
     """List what is plotted: x targeted ASR in percent (unweighted mean of the suites); y counts the defenses.
 
@@ -50,7 +88,7 @@ def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Ma
     ours = [mark for name, line in selection.series() for mark in _of_line(name, line, errors)]
     panels = _panels(ours)
     printed = [
-        Mark(panels[0], number.defense, number.value, math.nan, origin=PAPER, model=PAPER_MODEL)
+        printed_mark(panels[0], number.defense, number.value)
         for number in printed_in("figure2")
         if number.metric == TARGETED_ASR
     ]
@@ -78,10 +116,8 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
 
 
 def _of_line(name: str, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
-    by_mode: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in line.cases:
-        by_mode[mode_of(case) or PLAIN].append(case)
-    about = Mark("", name, 0, math.nan, simulated=line.simulated, model=line.model, version=line.version)
+    by_mode = grouped(line.cases, lambda case: str(case.measured.get(_MODE) or PLAIN))
+    about = mark_of(line, name)
     for mode, cases in by_mode.items():
         for row in measure(cases, errors):
             if (row.metric, row.suite) == (TARGETED_ASR, OVERALL):
@@ -135,7 +171,7 @@ def _notes(selection: Selection, plotted: Sequence[Mark]) -> Iterator[str]:
     if not selection.lines:
         return
     attacked = [case for line in selection.lines for case in line.cases if case.attack == ATTACK]
-    attacks = sorted({label_of(case) for case in attacked})
+    attacks = sorted({str(case.measured.get(_LABEL, case.attack)) for case in attacked})
     yield (
         f"Attack: {plain(', '.join(attacks))}. Whiskers: 95% intervals; where each agent has a single user "
         "task, the agents are resampled."
@@ -147,6 +183,3 @@ def _notes(selection: Selection, plotted: Sequence[Mark]) -> Iterator[str]:
         )
     else:
         yield "No control (empty payload) was run: nobody can say how much of this is the injection's work."
-
-
-__all__ = ["ATTACK", "ATTACKS", "BENCHMARK", "draw", "marks"]

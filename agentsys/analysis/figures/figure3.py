@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.figures.mark import PAPER, Mark, across, upright
+from agentsys.analysis.figures.mark import PAPER, Mark, across, mark_of, printed_mark, upright
 from agentsys.analysis.figures.points import draw_point, is_crowded, obstacles, point_labels, series_of
-from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import headline, looks, new_figure, panel_title
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -52,7 +53,15 @@ def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Ma
     per benign case x 97), y defense quality in percent.
     """
     ours = [mark for name, line in selection.series() for mark in _of_line(name, line, errors)]
-    return [*ours, *_printed_trade(), *_printed_cost()]
+    trade = [
+        printed_mark(TRADE, defense, round(100 - of[TARGETED_ASR], 2), of[BENIGN_UTILITY])
+        for defense, of in _printed("table2").items()
+    ]
+    cost = [
+        printed_mark(COST, defense, of["total_tokens_millions"], of[DEFENSE_QUALITY])
+        for defense, of in _printed("figure3b").items()
+    ]
+    return [*ours, *trade, *cost]
 
 
 def draw(selection: Selection, plotted: list[Mark]) -> Figure:
@@ -84,9 +93,7 @@ def _of_line(name: str, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     rows = measure(line.cases, errors)
     attacks = (ATTACK, NO_ATTACK)
     overall = {row.metric: number_in(row) for row in rows if row.suite == OVERALL and row.attack in attacks}
-    about = Mark(
-        TRADE, name, math.nan, math.nan, simulated=line.simulated, model=line.model, version=line.version
-    )
+    about = replace(mark_of(line, name), panel=TRADE)
     if TARGETED_ASR in overall and BENIGN_UTILITY in overall:
         yield upright(across(about, _security(overall[TARGETED_ASR])), overall[BENIGN_UTILITY])
     quality, tokens = overall.get(DEFENSE_QUALITY), _millions(line)
@@ -107,22 +114,12 @@ def _millions(line: RunLine) -> Number | None:
     return Number(mean.value * scale, mean.ci_low * scale, mean.ci_high * scale, mean.n)
 
 
-def _printed_trade() -> Iterator[Mark]:
-    by_defense: dict[str, dict[str, float]] = {}
-    for number in printed_in("table2"):
-        by_defense.setdefault(number.defense, {})[number.metric] = number.value
-    for defense, values in by_defense.items():
-        x, y = round(100 - values[TARGETED_ASR], 2), values[BENIGN_UTILITY]
-        yield Mark(TRADE, defense, x, y, origin=PAPER, model=PAPER_MODEL)
-
-
-def _printed_cost() -> Iterator[Mark]:
-    by_defense: dict[str, dict[str, float]] = {}
-    for number in printed_in("figure3b"):
-        by_defense.setdefault(number.defense, {})[number.metric] = number.value
-    for defense, values in by_defense.items():
-        x, y = values["total_tokens_millions"], values[DEFENSE_QUALITY]
-        yield Mark(COST, defense, x, y, origin=PAPER, model=PAPER_MODEL)
+def _printed(source: str) -> dict[str, dict[str, float]]:
+    """Defense -> metric -> the value that a table or figure of the paper prints."""
+    by_defense: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for number in printed_in(source):
+        by_defense[number.defense][number.metric] = number.value
+    return by_defense
 
 
 def _lacking(selection: Selection, plotted: Iterable[Mark], panel: str, why: str) -> list[str]:

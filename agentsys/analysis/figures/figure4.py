@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels, shown_name
-from agentsys.analysis.figures.mark import PAPER, Mark, upright
+from agentsys.analysis.figures.mark import PAPER, Mark, mark_of, printed_mark, upright
 from agentsys.analysis.figures.points import HOLLOW, draw_lines, line_labels, line_obstacles, series_of
-from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import INK, Look, headline, looks, new_figure, panel_title
 from agentsys.analysis.metrics.by_length import (
     LAST_BUCKET,
@@ -77,7 +77,7 @@ def relative_drop(short: float, long: float) -> float:
 
 
 def _of_line(name: str, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
-    about = Mark(UTILITY, name, 0, 0, simulated=line.simulated, model=line.model, version=line.version)
+    about = replace(mark_of(line, name), panel=UTILITY)
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     attacked = [case for case in line.cases if case.attack == ATTACK]
     for part, number in utility_by_length(benign, errors, Resampler()).items():
@@ -90,13 +90,13 @@ def _printed_utility() -> Iterator[Mark]:
     for number in printed_in("figure4a"):
         if number.metric.startswith(f"{BENIGN_UTILITY}["):
             place = SHORT if "[short]" in number.metric else LONG
-            yield Mark(UTILITY, number.defense, place, number.value, origin=PAPER, model=PAPER_MODEL)
+            yield printed_mark(UTILITY, number.defense, place, number.value)
 
 
 def _printed_attacks() -> Iterator[Mark]:
     for number in printed_in("figure4b"):
         for place in _places(number.metric):
-            yield Mark(ATTACKS, number.defense, place, number.value, origin=PAPER, model=PAPER_MODEL)
+            yield printed_mark(ATTACKS, number.defense, place, number.value)
 
 
 def _places(metric: str) -> Iterator[float]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from agentsys.analysis.metrics.rates import Number
-from agentsys.analysis.tables.escaping import csv_cell
+from agentsys.analysis.paper.lines import RunLine
+from agentsys.analysis.tables.output import csv_text, records_of
 
 RUNS = "runs"
 """Origin of what we measured."""
 PAPER = "paper"
 """Origin of what the paper prints: drawn hollow."""
+PAPER_MODEL = "gpt-4o-mini"
+"""The model of the paper's Figures 2 to 4 and Tables 1 to 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,21 @@ class Mark:
         return self.label or self.series
 
 
-COLUMNS = tuple(column.name for column in fields(Mark))
-"""Column names of a figure's CSV, in order."""
+def mark_of(line: RunLine, series: str) -> Mark:
+    """A mark of a line of the runs, nowhere yet."""
+    return Mark(
+        "", series, math.nan, math.nan, simulated=line.simulated, model=line.model, version=line.version
+    )
+
+
+def printed_mark(panel: str, series: str, x: float, y: float = math.nan) -> Mark:
+    """A mark of a number that the paper prints."""
+    return Mark(panel, series, x, y, origin=PAPER, model=PAPER_MODEL)
 
 
 def marks_csv(marks: Iterable[Mark]) -> str:
     """One header line, then one line per mark; what is undefined is `nan`."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for mark in marks:
-        values = asdict(mark)
-        writer.writerow({k: csv_cell(v) if isinstance(v, str) else v for k, v in values.items()})
-    return text.getvalue()
+    return csv_text(records_of(Mark, marks))
 
 
 def across(mark: Mark, number: Number) -> Mark:

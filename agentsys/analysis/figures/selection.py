@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from agentsys.analysis.figures.mark import PAPER_MODEL
 from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import CaseRow
 from agentsys.records.shown_names import AS_STORED, ShownNames
 from agentsys.records.simulated_name import is_simulated, unmarked
-
-PAPER_MODEL = "gpt-4o-mini"
-"""The model of the paper's Figures 2 to 4 and Tables 1 to 4."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.figures.mark import PAPER, Mark, upright
+from agentsys.analysis.figures.mark import PAPER, Mark, mark_of, printed_mark, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
-from agentsys.analysis.figures.selection import PAPER_MODEL, Selection
+from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
 from agentsys.analysis.metrics.by_length import asr_by_round
 from agentsys.analysis.paper.layout import ATTACK, ROUND_LENGTHS, round_spot
@@ -48,7 +48,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
 
 
 def _of_line(name: str, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
-    about = Mark("", name, 0, 0, simulated=line.simulated, model=line.model, version=line.version)
+    about = mark_of(line, name)
     attacked = [case for case in line.cases if case.attack == ATTACK]
     for (length, round_), number in sorted(
         asr_by_round(attacked, ROUND_LENGTHS, errors, Resampler()).items()
@@ -61,8 +61,7 @@ def _printed() -> Iterator[Mark]:
     for length in ROUND_LENGTHS:
         for round_ in range(1, length + 1):
             defense, value = values[round_spot(length, round_).metric]
-            panel = f"length={length}"
-            yield Mark(panel, defense, float(round_), value, origin=PAPER, model=PAPER_MODEL)
+            yield printed_mark(f"length={length}", defense, float(round_), value)
 
 
 def _panel(axes: Axes, length: int, shown: Sequence[Mark], styles: dict[str, Look]) -> None:

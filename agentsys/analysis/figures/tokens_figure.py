@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import not_shown, subtitle
 from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.figures.mark import Mark, upright
+from agentsys.analysis.figures.mark import Mark, mark_of, upright
 from agentsys.analysis.figures.points import draw_lines, line_labels, line_obstacles, series_of
 from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
@@ -18,7 +18,7 @@ from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, all_tokens
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.records.case_row import CaseRow
+from agentsys.grouping import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,23 +65,15 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
 
 
 def _of_line(name: str, line: RunLine) -> Iterator[Mark]:
-    about = Mark("", name, 0, 0, simulated=line.simulated, model=line.model, version=line.version)
-    by_length: dict[int, list[CaseRow]] = {}
-    for case in line.cases:
-        if case.trajectory_length is not None:
-            by_length.setdefault(min(case.trajectory_length, LAST), []).append(case)
+    about = mark_of(line, name)
+    placed = [case for case in line.cases if case.trajectory_length is not None]
+    by_length = grouped(placed, lambda case: min(case.trajectory_length or 0, LAST))
     for panel, tokens_of in PANELS.items():
         for length in sorted(by_length):
-            number = _thousands(by_length[length], tokens_of)
-            if number is not None and number.n >= FEWEST:
-                yield upright(replace(about, panel=panel, x=float(length)), number)
-
-
-def _thousands(cases: Iterable[CaseRow], tokens_of: TokensOf) -> Number | None:
-    mean = mean_tokens(cases, tokens_of, Resampler())
-    if mean is None:
-        return None
-    return Number(mean.value / 1e3, mean.ci_low / 1e3, mean.ci_high / 1e3, mean.n)
+            mean = mean_tokens(by_length[length], tokens_of, Resampler())
+            if mean is not None and mean.n >= FEWEST:
+                thousands = Number(mean.value / 1e3, mean.ci_low / 1e3, mean.ci_high / 1e3, mean.n)
+                yield upright(replace(about, panel=panel, x=float(length)), thousands)
 
 
 def _panel(axes: Axes, shown: Sequence[Mark], styles: dict[str, Look], top: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +31,7 @@ from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_layout import sheets
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import skipped_lines
@@ -178,9 +178,7 @@ def keeping_order(cases: Sequence[CaseRow]) -> list[int]:
     Errored cases come first. Then one case of every (benchmark, model, defense, attack, suite, outcome),
     then a second one of each, and so on: a report that holds some of the cases holds some of each kind.
     """
-    queues: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
-    for place, case in enumerate(cases):
-        queues[_kind(case)].append(place)
+    queues = grouped(range(len(cases)), lambda place: _kind(cases[place]))
     turn = {place: turn for queue in queues.values() for turn, place in enumerate(queue)}
     return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
 

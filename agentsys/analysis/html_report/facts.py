@@ -66,7 +66,7 @@ class Facts:
             message = plain((stored.error or "no message was stored").strip().split("\n")[0][:400])
             self._errors.setdefault((plain(case.error_kind or "unknown"), message), []).append(case)
         if case.config_hash is not None:
-            where = _config_path(case.source, case.config_hash)
+            where = config_path(case.source, case.config_hash)
             self._configs.setdefault((case.config_hash, where), []).append(case)
         self._versions.update(_labelled(case, stored.versions))
 
@@ -107,7 +107,8 @@ def _labelled(case: CaseRow, versions: Mapping[str, str]) -> list[tuple[str, str
     ]
 
 
-def _config_path(source: str, config_hash: str) -> str | None:
+def config_path(source: str, config_hash: str) -> str | None:
+    """Where the resolved config of a record lies: beside the runs, under its hash; None where nowhere."""
     # The hash comes out of a stored file: anything else than a hash could lead out of the folder.
     if not _HASH.fullmatch(config_hash):
         return None

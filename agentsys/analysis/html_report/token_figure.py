@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.analysis.html_report.interval_figure import short_name
+from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow
 
 _LABELS, _BARS, _ROW, _BAR_HEIGHT = 230, 560, 52, 16
@@ -58,13 +59,11 @@ def token_figure(cases: Iterable[CaseRow]) -> TokenFigure | None:
 
     Cases whose tokens are unknown are left out, and so are injection tasks run on their own.
     """
-    groups: defaultdict[tuple[str, str], list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        if case.tokens_by_role and case.is_scored:
-            groups[case.shown_model, case.defense].append(case)
-    if not groups:
+    counted = [case for case in cases if case.tokens_by_role and case.is_scored]
+    if not counted:
         return None
-    means = {name: _means(found) for name, found in sorted(groups.items(), key=lambda item: _order(item[0]))}
+    groups = grouped(counted, lambda case: (case.shown_model, case.defense))
+    means = {name: _means(groups[name]) for name in sorted(groups, key=_order)}
     roles = _roles(means.values())
     longest = max(sum(mean.values()) for mean in means.values()) or 1.0
     bars = [
@@ -75,19 +74,16 @@ def token_figure(cases: Iterable[CaseRow]) -> TokenFigure | None:
 
 
 def _means(cases: Sequence[CaseRow]) -> dict[str, float]:
-    sums: defaultdict[str, float] = defaultdict(float)
+    sums: Counter[str] = Counter()
     for case in cases:
         for role, tokens in case.tokens_by_role.items():
             sums[short_name(role)] += tokens
     return {role: total / len(cases) for role, total in sums.items()}
 
 
-def _roles(means: Iterable[dict[str, float]]) -> list[str]:
+def _roles(means: Collection[Mapping[str, float]]) -> list[str]:
     """The role that spends most first."""
-    totals: defaultdict[str, float] = defaultdict(float)
-    for mean in means:
-        for role, tokens in mean.items():
-            totals[role] += tokens
+    totals = {role: sum(of.get(role, 0.0) for of in means) for mean in means for role in mean}
     return sorted(totals, key=lambda role: (-totals[role], role))
 
 

@@ -69,7 +69,7 @@ def stored_json(path: str) -> Mapping[str, Any]:
 
 def stored_facts(stored: Mapping[str, Any]) -> StoredFacts:
     """Error message and package versions of a stored case."""
-    error, block = stored.get("error"), _block(stored)
+    error, block = stored.get("error"), own_block(stored)
     versions = {} if block is None else {name(key): name(value) for key, value in block.versions.items()}
     if not versions and (agentdojo := name(stored.get("agentdojo_package_version"))):
         versions = {"agentdojo": agentdojo}
@@ -84,7 +84,7 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
         stored: The file's JSON object, of our runner, AgentDojo's or DRIFT's; nothing in it is trusted.
         store: Takes the texts.
     """
-    block = _block(stored)
+    block = own_block(stored)
     injections = _injections(stored, block)
     writer = Writer(store, needles(injections.values()))
     view: TrajectoryView = {
@@ -105,7 +105,7 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
     return view
 
 
-def _block(stored: Mapping[str, Any]) -> StoredBlock | None:
+def own_block(stored: Mapping[str, Any]) -> StoredBlock | None:
     """Our own block; None where another tool wrote the file, or it was changed since its row was read."""
     try:
         return stored_block(stored)

@@ -7,7 +7,6 @@ Nothing here knows a benchmark: records carry what their benchmark says of its f
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,16 +15,15 @@ from statistics import mean
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, percent
+from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, metric_rows, number_of, percent
 from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import proportion_interval
-from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
+from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.declared_facts import BEFORE_DECLARATIONS, DeclaredFact
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 CONTROL_ASR = "control_asr"
@@ -89,9 +87,10 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int
         cell that counts holds the fact.
     """
     resampler = Resampler(replicates, seed)
-    cells = _cells(cases)
+    scored = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
-    for cell in sorted(cells, key=_order):
+    for cell in sorted(cells, key=MeasuredCell.order):
         rows += _fact_rows(cell, cells[cell], resampler)
         control = next((found for other, found in cells.items() if _is_control_of(other, found, cell)), None)
         if control is not None and cell.attack != NO_ATTACK and not is_control(cells[cell]):
@@ -114,21 +113,8 @@ def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
     return sorted(suite for suite, any_solved in solved.items() if not any_solved)
 
 
-def _cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
-    found: defaultdict[MeasuredCell, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        if case.is_scored:
-            cell = MeasuredCell.of(case)
-            found[cell].append(case)
-    return {cell: group for cell, group in found.items() if any(_has_facts(case) for case in group)}
-
-
 def _has_facts(case: CaseRow) -> bool:
     return IS_CONTROL in case.measured or not _declarations(case).keys().isdisjoint(case.measured)
-
-
-def _order(cell: MeasuredCell) -> tuple[object, ...]:
-    return (*cell[:3], cell.defense != "none", cell.defense, cell.attack != NO_ATTACK, cell.attack)
 
 
 def _is_control_of(other: MeasuredCell, cases: Iterable[CaseRow], cell: MeasuredCell) -> bool:
@@ -147,52 +133,43 @@ def _fact_rows(cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resample
         if fact.kind == "mean":
             yield from _mean_rows(cell, metric_of(name, fact), counted, name, errors)
         else:
-            yield from _rows(cell, metric_of(name, fact), _shares(counted, name, resampler), errors)
+            yield from _share_rows(cell, metric_of(name, fact), counted, name, errors, resampler)
     for name, fact in found.items():
         if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
             whole = [replace(case, status="ok") for case in cases]
-            yield from _rows(cell, fact.errors_failed, _shares(whole, name, resampler), errors)
+            yield from _share_rows(cell, fact.errors_failed, whole, name, errors, resampler)
 
 
 def _mean_rows(
     cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int
 ) -> Iterator[MetricRow]:
     """Means in the fact's own unit, without intervals; nothing where some value is no number."""
-    by_suite: defaultdict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        if not isinstance(value := case.measured[fact], int | float):
-            return
-        by_suite[case.suite].append(float(value))
-    means = {suite: mean(by_suite[suite]) for suite in sorted(by_suite)}
-    levels = {
-        **means,
-        OVERALL: mean(means.values()),
-        POOLED: mean(v for some in by_suite.values() for v in some),
-    }
-    for suite, value in levels.items():
-        n = len(by_suite[suite]) if suite in by_suite else len(cases)
+    if not all(isinstance(case.measured[fact], int | float) for case in cases):
+        return
+    by_suite = grouped(cases, lambda case: case.suite)
+    means = {suite: (_mean(by_suite[suite], fact), len(by_suite[suite])) for suite in sorted(by_suite)}
+    overall = mean(value for value, _ in means.values())
+    pooled = _mean(cases, fact)
+    whole = {**means, OVERALL: (overall, len(cases)), POOLED: (pooled, len(cases))}
+    for suite, (value, n) in whole.items():
         yield MetricRow(*cell, suite, metric, value, math.nan, math.nan, n, errors)
 
 
-def _shares(cases: Sequence[CaseRow], fact: str, resampler: Resampler) -> dict[str, Estimate]:
-    by_suite: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        by_suite[case.suite].append(replace(case, utility=bool(case.measured[fact])))
-    parts = {
-        suite: totals(tally(suite, by_suite[suite], ErrorRule.REPORT), Side.SOLVED, resampler)
-        for suite in sorted(by_suite)
-    }
-    suites = {suite: rate([part]) for suite, part in parts.items()}
-    return {**suites, OVERALL: macro(list(suites.values())), POOLED: rate(list(parts.values()))}
+def _mean(cases: Iterable[CaseRow], fact: str) -> float:
+    return mean(float(case.measured[fact]) for case in cases)
 
 
-def _rows(
-    cell: MeasuredCell, metric: str, levels: Mapping[str, Estimate], errors: int
+def _share_rows(
+    cell: MeasuredCell,
+    metric: str,
+    cases: Sequence[CaseRow],
+    fact: str,
+    errors: int,
+    resampler: Resampler,
 ) -> Iterator[MetricRow]:
-    for suite, estimate in levels.items():
-        interval = proportion_interval(estimate)
-        bounds = percent(interval.low), percent(interval.high)
-        yield MetricRow(*cell, suite, metric, percent(estimate.value), *bounds, estimate.n, errors)
+    counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
+    found = levels(tallies(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
+    yield from (replace(row, errors=errors) for row in metric_rows(cell, metric, found))
 
 
 def _control_rows(
@@ -203,11 +180,7 @@ def _control_rows(
     if not pairing.pairs:
         return
     for suite, found in compared(pairing.pairs, Side.INJECTED, SignDraws(seed=resampler.seed)).items():
-        interval = difference_interval(found.difference)
-        n, difference = found.difference.n, found.difference.value
-        nothing = float("nan")
-        yield MetricRow(
-            *cell, suite, CONTROL_ASR, percent(found.baseline), nothing, nothing, n, pairing.errored
-        )
-        bounds = percent(interval.low), percent(interval.high)
-        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, percent(difference), *bounds, n, pairing.errored)
+        less = number_of(found.difference)._replace(errors=pairing.errored)
+        alone = less._replace(value=percent(found.baseline), ci_low=math.nan, ci_high=math.nan)
+        yield MetricRow(*cell, suite, CONTROL_ASR, *alone)
+        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, *less)

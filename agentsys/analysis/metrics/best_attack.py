@@ -16,16 +16,15 @@ from fnmatch import fnmatchcase
 
 from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
 from agentsys.analysis.metrics.denial import denies_service
-from agentsys.analysis.metrics.rates import CHOSEN_AMONG
+from agentsys.analysis.metrics.rates import CHOSEN_AMONG, MeasuredCell
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
 _Fold = tuple[str, str | None]
 """Suite and injection task."""
 _Key = tuple[str, str, str | None, int]
-"""Suite, user task, injection task, epoch."""
-_Field = tuple[str, str, str, str]
-"""Benchmark, version, model, defense."""
+"""`CaseRow.place`: suite, user task, injection task, epoch."""
 _ByAttack = Mapping[str, Mapping[_Key, CaseRow]]
 
 
@@ -66,9 +65,7 @@ def best_attacks(cases: Sequence[CaseRow], among: str = "*") -> BestAttacks:
     Raises:
         ConfigError: If no defense has two such attacks.
     """
-    fields: defaultdict[_Field, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        fields[case.benchmark, case.version, case.shown_model, case.defense].append(case)
+    fields = grouped(cases, lambda case: MeasuredCell.of(case)[:4])
     kept = [case for case in cases if case.attack == NO_ATTACK]
     notes = []
     for (_, _, model, defense), field in fields.items():
@@ -113,7 +110,7 @@ def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRo
     found: defaultdict[str, dict[_Key, CaseRow]] = defaultdict(dict)
     for case in field:
         if _counts(case, among):
-            found[case.attack][case.suite, case.user_task_id, case.injection_task_id, case.epoch] = case
+            found[case.attack][case.place] = case
     if not found:
         return {}
     common = set.intersection(*(set(one) for one in found.values()))
@@ -152,11 +149,7 @@ def _renamed(cases: Iterable[CaseRow], attack: str) -> Iterator[CaseRow]:
 
 def _held_out(attacks: _ByAttack) -> Iterator[CaseRow]:
     """Each injection task's cases under the attack that is best on all others; none where it is alone."""
-    keys = next(iter(attacks.values())).keys()
-    folds: defaultdict[_Fold, list[_Key]] = defaultdict(list)
-    for key in keys:
-        folds[_fold(key)].append(key)
-    for fold, held in folds.items():
+    for fold, held in grouped(next(iter(attacks.values())), _fold).items():
         best = _best(attacks, without=fold)
         if best is not None:
             yield from (attacks[best][key] for key in held)
@@ -178,11 +171,9 @@ def _best(attacks: _ByAttack, without: _Fold | None = None) -> str | None:
 
 def _rate(cases: Mapping[_Key, CaseRow], without: _Fold | None = None) -> float | None:
     """Mean over the suites of the share of successes among cases without an error."""
-    suites: defaultdict[str, list[bool]] = defaultdict(list)
-    for key, case in cases.items():
-        if _fold(key) != without and case.status == "ok":
-            suites[case.suite].append(_succeeded(case))
-    shares = [sum(found) / len(found) for found in suites.values()]
+    counted = [case for key, case in cases.items() if _fold(key) != without and case.status == "ok"]
+    suites = grouped(counted, lambda case: case.suite).values()
+    shares = [sum(map(_succeeded, found)) / len(found) for found in suites]
     return sum(shares) / len(shares) if shares else None
 
 

@@ -7,8 +7,9 @@ give the paper's nine cells, 44.46 and 19.08, and 9.22 exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from agentsys.analysis.metrics.rates import Number, number_of
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
-from agentsys.analysis.statistics.outcome_grid import Tally, tally
+from agentsys.analysis.statistics.outcome_grid import Tally, tallies, tally
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 LONGEST_SHORT = 3
@@ -24,8 +26,8 @@ LONGEST_SHORT = 3
 LAST_BUCKET = 7
 """Figure 4(b) puts ground truths of this length and longer together."""
 
-Kept = Callable[[int], bool]
-"""Whether a user task of this ground-truth length belongs to a part."""
+_P = TypeVar("_P", str, int)
+"""What parts are called."""
 
 
 def asr_by_round(
@@ -43,14 +45,14 @@ def asr_by_round(
     Returns:
         (length, round from 1) -> ASR pooled over suites; a pair that no case has is absent.
     """
-    groups: dict[tuple[int, int], list[CaseRow]] = {}
-    for case in _metric_cases(cases):
-        length, round_ = case.trajectory_length, case.injection_round
-        if case.attack != NO_ATTACK and length in lengths and length is not None and round_ is not None:
-            groups.setdefault((length, round_), []).append(case)
+    groups = grouped(
+        (case for case in cases if case.is_scored and case.attack != NO_ATTACK),
+        lambda case: (case.trajectory_length, case.injection_round),
+    )
     return {
-        pair: number_of(rate([totals(_pooled(group, errors), Side.INJECTED, resampler)]))
-        for pair, group in groups.items()
+        (length, place): number_of(rate([totals(_pooled(group, errors), Side.INJECTED, resampler)]))
+        for (length, place), group in groups.items()
+        if length is not None and length in lengths and place is not None
     }
 
 
@@ -63,19 +65,12 @@ def utility_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Re
     Returns:
         `short` and `long`; empty without benign cases.
     """
-    benign = [case for case in _metric_cases(cases) if case.attack == NO_ATTACK]
-    parts: dict[str, Kept] = {
-        "short": lambda length: length <= LONGEST_SHORT,
-        "long": lambda length: length > LONGEST_SHORT,
-    }
-    lengths, tallies = _task_lengths(benign), _tallies(_with_length(benign), errors)
-    if not tallies:
-        return {}
+    benign = [case for case in cases if case.attack == NO_ATTACK]
+    names = ("short", "long")
+    parts = _parts(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
     return {
-        part: number_of(
-            macro([rate([totals(_part(found, lengths, kept), Side.SOLVED, resampler)]) for found in tallies])
-        )
-        for part, kept in parts.items()
+        name: number_of(macro([rate([totals(one, Side.SOLVED, resampler)]) for one in found]))
+        for name, found in parts.items()
     }
 
 
@@ -86,52 +81,37 @@ def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resamp
         Length (the last stands for itself and beyond) -> share in percent, pooled over suites; `n` counts
         all cases, since a bucket's share refers to them. Empty without attacked cases.
     """
-    attacked = [case for case in _metric_cases(cases) if case.attack != NO_ATTACK]
-    lengths, tallies = _task_lengths(attacked), _tallies(_with_length(attacked), errors)
-    if not tallies:
-        return {}
+    attacked = [case for case in cases if case.attack != NO_ATTACK]
+    buckets = range(1, LAST_BUCKET + 1)
+    parts = _parts(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
     return {
-        bucket: number_of(
-            rate(
-                [
-                    totals(_part(found, lengths, _bucket(bucket)), Side.INJECTED, resampler)
-                    for found in tallies
-                ]
-            )
-        )
-        for bucket in range(1, LAST_BUCKET + 1)
+        bucket: number_of(rate([totals(one, Side.INJECTED, resampler) for one in found]))
+        for bucket, found in parts.items()
     }
 
 
 def without_length(cases: Iterable[CaseRow]) -> int:
     """Count the cases that cannot be placed, because their user task's ground-truth length is unknown."""
-    return sum(case.ground_truth_length is None for case in _metric_cases(cases))
+    return sum(case.is_scored and case.ground_truth_length is None for case in cases)
 
 
-def _bucket(bucket: int) -> Kept:
-    return lambda length: min(length, LAST_BUCKET) == bucket
-
-
-def _metric_cases(cases: Iterable[CaseRow]) -> list[CaseRow]:
-    return [case for case in cases if case.is_scored]
-
-
-def _with_length(cases: Iterable[CaseRow]) -> list[CaseRow]:
-    return [case for case in cases if case.ground_truth_length is not None]
-
-
-def _task_lengths(cases: Iterable[CaseRow]) -> dict[tuple[str, str], int]:
-    return {
-        (case.suite, case.user_task_id): case.ground_truth_length
+def _parts(
+    cases: Iterable[CaseRow], parts: Iterable[_P], part_of: Callable[[int], _P], errors: ErrorRule
+) -> dict[_P, list[Tally]]:
+    """Part -> every suite's cases with only its own user tasks' successes; nothing without known lengths."""
+    placed = [
+        (case, part_of(case.ground_truth_length))
         for case in cases
-        if case.ground_truth_length is not None
-    }
+        if case.is_scored and case.ground_truth_length is not None
+    ]
+    tasks = {(case.suite, case.user_task_id): part for case, part in placed}
+    suites = tallies([case for case, _ in placed], errors).values()
 
+    def only(part: _P, whole: Tally) -> Tally:
+        mask = np.array([[float(tasks[whole.suite, task] == part)] for task in whole.user_tasks])
+        return replace(whole, solved=whole.solved * mask, hijacked=whole.hijacked * mask)
 
-def _part(whole: Tally, lengths: Mapping[tuple[str, str], int], kept: Kept) -> Tally:
-    """The same cases with only the successes of some user tasks: the denominator stays."""
-    mask = np.array([float(kept(lengths[whole.suite, task])) for task in whole.user_tasks]).reshape(-1, 1)
-    return replace(whole, solved=whole.solved * mask, hijacked=whole.hijacked * mask)
+    return {part: [only(part, whole) for whole in suites] for part in parts if placed}
 
 
 def _pooled(cases: Iterable[CaseRow], errors: ErrorRule) -> Tally:
@@ -145,10 +125,3 @@ def _pooled(cases: Iterable[CaseRow], errors: ErrorRule) -> Tally:
         for case in cases
     ]
     return tally("all suites", named, errors)
-
-
-def _tallies(cases: Iterable[CaseRow], errors: ErrorRule) -> list[Tally]:
-    by_suite: dict[str, list[CaseRow]] = {}
-    for case in cases:
-        by_suite.setdefault(case.suite, []).append(case)
-    return [tally(suite, by_suite[suite], errors) for suite in sorted(by_suite)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.contenders import Axis, Contenders, Field, contenders
@@ -32,6 +34,7 @@ from agentsys.analysis.statistics.paired import (
 from agentsys.analysis.statistics.power import smallest_detectable
 from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 COMPARED_METRICS = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR)
@@ -166,16 +169,13 @@ def _pairings(
     by: Axis, fields_of: Mapping[Field, Mapping[str, list[CaseRow]]], baseline: str, errors: ErrorRule
 ) -> dict[Contest, Pairing]:
     return {
-        Contest(by, field, baseline, side): pair_up(found.get(baseline, []), found[side], errors, _task)
+        Contest(by, field, baseline, side): pair_up(
+            found.get(baseline, []), found[side], errors, attrgetter("place")
+        )
         for field, found in fields_of.items()
         for side in sorted(found)
         if side != baseline
     }
-
-
-def _task(case: CaseRow) -> tuple[str | int | None, ...]:
-    """What tells the cases of one side in one field apart."""
-    return case.suite, case.user_task_id, case.injection_task_id, case.epoch
 
 
 class _ComparedOutcome(NamedTuple):
@@ -275,11 +275,13 @@ def _flips(contest: Contest, outcome: _ComparedOutcome) -> Iterator[CaseFlip]:
 
 def _corrected(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
     """Holm's correction inside each table: overall, pooled and single suites, all and exposed cases apart."""
-    families: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, row in enumerate(rows):
-        if row.p == row.p:  # an undefined test is no test
-            level = row.suite if row.suite in (OVERALL, POOLED) else "suite"
-            families[level, row.cases].append(index)
+
+    def family(index: int) -> tuple[str, str]:
+        row = rows[index]
+        return row.suite if row.suite in (OVERALL, POOLED) else "suite", row.cases
+
+    # An undefined test is no test.
+    families = grouped((index for index, row in enumerate(rows) if not math.isnan(row.p)), family)
     corrected = list(rows)
     for members in families.values():
         for index, p in zip(members, holm([rows[index].p for index in members]), strict=True):

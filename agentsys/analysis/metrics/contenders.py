@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.published_name import NO_DEFENSE
 
 
 class Axis(StrEnum):
@@ -70,8 +71,6 @@ class Contenders:
         return NO_DEFENSE if NO_DEFENSE in self.cases else next(iter(self.cases), NO_DEFENSE)
 
 
-NO_DEFENSE = "none"
-
 _NAME_OF: Mapping[Axis, Callable[[CaseRow], str]] = {
     Axis.DEFENSE: lambda case: case.defense,
     Axis.MODEL: lambda case: case.shown_model,
@@ -97,9 +96,7 @@ def contenders(cases: Iterable[CaseRow], by: Axis = Axis.DEFENSE, *, as_met: boo
     kept = [case for case in listed if by is not Axis.ATTACK or case.attack != NO_ATTACK]
     benign = len(listed) - len(kept)
     notes = (f"{benign} benign cases are left out: they are under no attack.",) if benign else ()
-    found: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in kept:
-        found[_NAME_OF[by](case)].append(case)
+    found = grouped(kept, _NAME_OF[by])
     return Contenders(by, {name: found[name] for name in (found if as_met else sorted(found))}, notes=notes)
 
 

@@ -18,6 +18,7 @@ from agentsys.analysis.metrics.contenders import (
     varying,
 )
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.records.case_row import IDENTITY, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.run_place import told_apart
@@ -109,9 +110,7 @@ def _between(cases: Sequence[CaseRow], folders: Sequence[Path], same: int) -> Ax
     if same:
         return Axis.RUN
     root_of = _roots(folders)
-    runs: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        runs[root_of(case.source)].append(case)
+    runs = grouped(cases, lambda case: root_of(case.source))
     apart = separating(runs) if len(runs) > 1 else [varying(cases)]
     if len(apart) > 1:
         return Axis.RUN

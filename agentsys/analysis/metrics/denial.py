@@ -8,20 +8,17 @@ without any attack either.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow
+from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, metric_rows
 from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.difference import Difference
-from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
-from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import proportion_interval
-from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.estimate import Side, levels
+from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import Pair, compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
@@ -63,9 +60,9 @@ def denials(
         seed: Seed of the bootstrap's draws.
     """
     resampler = Resampler(replicates, seed)
-    cells = _cells(cases)
+    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
     found = []
-    for cell in sorted(cells, key=_order):
+    for cell in sorted(cells, key=MeasuredCell.order):
         benign = cells.get(cell._replace(attack=NO_ATTACK), [])
         if benign and denies_service(cell.attack):
             found.append(_denial(cell, benign, cells[cell], resampler, rule))
@@ -109,7 +106,7 @@ def _denial(
     solved = [(_solved(pair.baseline, rule), _solved(pair.defense, rule)) for pair in pairs]
     return Denial(
         cell,
-        (*_where_solved(cell, pairs, resampler, rule), *_changes(cell, pairs, resampler, rule)),
+        tuple(_rows(cell, pairs, resampler, rule)),
         len(pairs),
         solved.count((True, False)),
         solved.count((False, True)),
@@ -121,54 +118,19 @@ def _aligned(cases: Iterable[CaseRow]) -> list[CaseRow]:
     return [replace(case, attack="", injection_task_id=None) for case in cases]
 
 
-def _where_solved(
+def _rows(
     cell: MeasuredCell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
 ) -> Iterator[MetricRow]:
-    by_suite: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for pair in pairs:
-        if _solved(pair.baseline, rule):
-            by_suite[pair.defense.suite].append(pair.defense)
-    parts = {
-        suite: totals(tally(suite, by_suite[suite], rule), Side.INJECTED, resampler)
-        for suite in sorted(by_suite)
-    }
-    if parts:
-        rates = {suite: rate([part]) for suite, part in parts.items()}
-        levels = {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(parts.values()))}
-        for suite, estimate in levels.items():
-            interval = proportion_interval(estimate)
-            yield _row(cell, suite, ASR_WHERE_SOLVED, estimate, interval.low, interval.high)
-
-
-def _changes(
-    cell: MeasuredCell, pairs: Sequence[Pair], resampler: Resampler, rule: ErrorRule
-) -> Iterator[MetricRow]:
+    solved = [pair.defense for pair in pairs if _solved(pair.baseline, rule)]
+    if solved:
+        yield from metric_rows(
+            cell, ASR_WHERE_SOLVED, levels(tallies(solved, rule), Side.INJECTED, resampler)
+        )
     if pairs:
-        for suite, both in compared(pairs, Side.SOLVED, SignDraws(seed=resampler.seed), rule).items():
-            interval = difference_interval(both.difference)
-            yield _row(cell, suite, UTILITY_CHANGE, both.difference, interval.low, interval.high)
-
-
-def _row(
-    cell: MeasuredCell, suite: str, metric: str, found: Estimate | Difference, low: float, high: float
-) -> MetricRow:
-    value, low, high = (round(100.0 * number, 9) for number in (found.value, low, high))
-    return MetricRow(*cell, suite, metric, value, low, high, found.n, found.errors)
+        found = compared(pairs, Side.SOLVED, SignDraws(seed=resampler.seed), rule)
+        yield from metric_rows(cell, UTILITY_CHANGE, {level: of.difference for level, of in found.items()})
 
 
 def _solved(case: CaseRow, rule: ErrorRule) -> bool:
     found = outcome(case, rule)
     return found is not None and found.utility
-
-
-def _cells(cases: Iterable[CaseRow]) -> Mapping[MeasuredCell, list[CaseRow]]:
-    found: defaultdict[MeasuredCell, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        if case.is_scored:
-            cell = MeasuredCell.of(case)
-            found[cell].append(case)
-    return dict(found)
-
-
-def _order(cell: MeasuredCell) -> tuple[object, ...]:
-    return (*cell[:3], cell.defense != "none", cell.defense, cell.attack)

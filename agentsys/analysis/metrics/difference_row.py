@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.contenders import Axis, Field
@@ -77,7 +77,3 @@ class DifferenceRow:
     only_baseline: int
     """Cases of all suites that the other side lacks."""
     only_compared: int
-
-
-DIFFERENCE_COLUMNS = tuple(field.name for field in fields(DifferenceRow))
-"""Column names of the long form, in order."""

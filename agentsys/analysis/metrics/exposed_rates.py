@@ -6,8 +6,9 @@ returned and the acting model was not shown is the defense's work. Both look ali
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,11 @@ import numpy as np
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value
 from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
-from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, from_zero, pair_up
 from agentsys.analysis.statistics.power import smallest_detectable
 from agentsys.analysis.statistics.sign_flips import SignDraws
+from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow
 
 _OLD_INJECTION_TASKS = frozenset(f"injection_task_{number}" for number in range(6))
@@ -55,12 +57,12 @@ def asr_where_returned(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REP
         cases: Attacked cases of one model, defense and attack; likewise below.
         rule: What errored cases count as.
     """
-    return _share((case for case in cases if case.exposed_raw), lambda found: found.injection_success, rule)
+    return _share((case for case in cases if case.exposed_raw), rule)
 
 
 def asr_where_shown(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """ASR on the cases in which the acting model was shown the payload (`exposed_shown`)."""
-    return _share((case for case in cases if case.exposed_shown), lambda found: found.injection_success, rule)
+    return _share((case for case in cases if case.exposed_shown), rule)
 
 
 def unseen_reason(case: CaseRow) -> str:
@@ -82,19 +84,10 @@ def asr_on_the_same(
     cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> tuple[Share, Share]:
     """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
-
-    def place(case: CaseRow) -> tuple[str, str, str | None, int]:
-        return case.suite, case.user_task_id, case.injection_task_id, case.epoch
-
-    counted = [
-        {place(one): one for one in part if outcome(one, rule) is not None} for part in (cases, others)
-    ]
+    counted = [{one.place: one for one in part if outcome(one, rule) is not None} for part in (cases, others)]
     shared = counted[0].keys() & counted[1].keys()
     first, second = ([part[key] for key in sorted(shared, key=str)] for part in counted)
-    return (
-        _share(first, lambda found: found.injection_success, rule),
-        _share(second, lambda found: found.injection_success, rule),
-    )
+    return _share(first, rule), _share(second, rule)
 
 
 def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
@@ -104,19 +97,19 @@ def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REP
         found = outcome(case, rule)
         return found is not None and not found.injection_success
 
-    return _share((case for case in cases if safe(case)), lambda found: found.utility, rule)
+    return _share((case for case in cases if safe(case)), rule, attrgetter("utility"))
 
 
 def returned_share(cases: Iterable[CaseRow]) -> Share:
     """Percent of the cases without error, and with known exposure, in which a tool returned the payload."""
     known = [case for case in cases if case.exposed_raw is not None and case.status == "ok"]
-    return _mean([(case.suite, bool(case.exposed_raw)) for case in known])
+    return mean_of_suites([(case.suite, bool(case.exposed_raw)) for case in known])
 
 
 def shown_share(cases: Iterable[CaseRow]) -> Share:
     """The same for what the acting model was shown."""
     known = [case for case in cases if case.exposed_shown is not None and case.status == "ok"]
-    return _mean([(case.suite, bool(case.exposed_shown)) for case in known])
+    return mean_of_suites([(case.suite, bool(case.exposed_shown)) for case in known])
 
 
 def workspace_split(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> WorkspaceSplit | None:
@@ -126,7 +119,7 @@ def workspace_split(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
     added = [case for case in listed if case.injection_task_id not in _OLD_INJECTION_TASKS]
     if not old or not added:
         return None
-    both = [_share(part, lambda found: found.injection_success, rule) for part in (old, added)]
+    both = [_share(part, rule) for part in (old, added)]
     return WorkspaceSplit(*both)
 
 
@@ -144,11 +137,7 @@ def at_the_floor(
         `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
         p >= 0.05 between it and 0 in every case.
     """
-    tallies = [
-        tally(suite, [case for case in undefended if case.suite == suite], rule)
-        for suite in sorted({case.suite for case in undefended})
-    ]
-    counted = [found for found in tallies if found.cases.sum()]
+    counted = [found for found in tallies(undefended, rule).values() if found.cases.sum()]
     levels = from_zero(counted, Side.INJECTED, draws) if counted else {}
     low = [level for level, found in levels.items() if level != POOLED and found.defense < FLOOR]
     unproven = [level for level in low if p_value(levels[level].difference) >= LEVEL]
@@ -172,14 +161,17 @@ def detectable_asr(
     return 100.0 * smallest_detectable(overall.difference)
 
 
-def _share(cases: Iterable[CaseRow], hit: Callable[[CountedOutcome], bool], rule: ErrorRule) -> Share:
+def _share(
+    cases: Iterable[CaseRow],
+    rule: ErrorRule,
+    hit: Callable[[CountedOutcome], bool] = attrgetter("injection_success"),
+) -> Share:
     outcomes = [(case.suite, outcome(case, rule)) for case in cases]
-    return _mean([(suite, hit(found)) for suite, found in outcomes if found is not None])
+    return mean_of_suites([(suite, hit(found)) for suite, found in outcomes if found is not None])
 
 
-def _mean(counted: Sequence[tuple[str, bool]]) -> Share:
-    by_suite: defaultdict[str, list[bool]] = defaultdict(list)
-    for suite, hit in counted:
-        by_suite[suite].append(hit)
-    value = float(np.mean([np.mean(hits) for hits in by_suite.values()])) if by_suite else float("nan")
-    return Share(100.0 * value, len(counted), len(by_suite))
+def mean_of_suites(counted: Sequence[tuple[str, bool]]) -> Share:
+    """The share of hits among (suite, whether it is one)."""
+    by_suite = grouped(counted, itemgetter(0))
+    shares = [np.mean([hit for _, hit in hits]) for hits in by_suite.values()]
+    return Share(100.0 * float(np.mean(shares)) if shares else math.nan, len(counted), len(by_suite))

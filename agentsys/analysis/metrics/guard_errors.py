@@ -8,7 +8,6 @@ without a verdict that could be read is in no rate but its own.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from agentsys.analysis.metrics.rates import Number, number_of, percent
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side, rate, totals, undefined
-from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.records.case_row import CaseRow
 
 GUARD_TITLES = {
@@ -77,12 +76,7 @@ def _rate(counted: Sequence[tuple[CaseRow, int, int]], resampler: Resampler) -> 
             interval counts them as that.
         resampler: Draws the tasks.
     """
-    by_suite: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case, hits, events in counted:
-        by_suite[case.suite] += [replace(case, utility=place < hits) for place in range(events)]
-    parts = [
-        totals(tally(suite, rows, ErrorRule.REPORT), Side.SOLVED, resampler)
-        for suite, rows in sorted(by_suite.items())
-        if rows
-    ]
+    rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
+    found = tallies(rows, ErrorRule.REPORT).values()
+    parts = [totals(of_suite, Side.SOLVED, resampler) for of_suite in found]
     return number_of(rate(parts) if parts else undefined(resampler.replicates))

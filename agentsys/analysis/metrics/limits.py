@@ -6,16 +6,15 @@ the figures follow from the cases that were run.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
 import orjson
 
+from agentsys.analysis.metrics.exposed_rates import mean_of_suites
 from agentsys.analysis.metrics.tags import Tasks, tag_of
 from agentsys.records.case_row import UNRECORDED, CaseRow
 
@@ -86,12 +85,10 @@ def cap_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
 
 
 def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
-    by_suite: defaultdict[str, list[bool]] = defaultdict(list)
-    for suite, task in counted:
-        by_suite[suite].append(task in tasks.get(suite, ()))
-    value = float(np.mean([np.mean(found) for found in by_suite.values()])) if by_suite else float("nan")
-    present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
-    return Bound(100.0 * value, tuple(sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))))
+    hits = [(suite, task in tasks.get(suite, ())) for suite, task in counted]
+    present = {place for place, (_, hit) in zip(counted, hits, strict=True) if hit}
+    causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
+    return Bound(mean_of_suites(hits).value, tuple(causes))
 
 
 def _tasks(listed: Mapping[str, list[str]]) -> Tasks:

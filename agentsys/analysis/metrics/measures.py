@@ -17,6 +17,7 @@ from typing import NamedTuple
 from agentsys.analysis.metrics.guard_errors import guard_measures
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.statistics.estimate import POOLED
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 PER_TOKENS = 1_000_000
@@ -227,17 +228,13 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
-    groups: defaultdict[tuple[MeasuredCell, bool, str], list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        if case.is_scored:
-            cell = MeasuredCell.of(case)
-            groups[cell, False, case.suite].append(case)
-            groups[cell, True, POOLED].append(case)
-    return [
-        MeasureRow(*cell, suite, *found)
-        for cell, pooled, suite in sorted(groups)
-        for found in _of(groups[cell, pooled, suite])
-    ]
+    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    rows: list[MeasureRow] = []
+    for cell in sorted(cells):
+        suites = grouped(cells[cell], lambda case: case.suite)
+        for suite, some in (*sorted(suites.items()), (POOLED, cells[cell])):
+            rows += [MeasureRow(*cell, suite, *found) for found in _of(some)]
+    return rows
 
 
 def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int] | tuple[str, float, int, float, float]]:

@@ -6,7 +6,6 @@ The YAML lies in a folder `metric/` of a `--config-dir`, its `_target_` names a 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -63,7 +62,7 @@ def checked_metric(made: object, name: str, taken: Iterable[str]) -> Metric:
     return made
 
 
-def answered(cases: Iterable[CaseRow], metric: Metric) -> dict[str, list[CaseRow]]:
+def answered(cases: Iterable[CaseRow], metric: Metric) -> list[CaseRow]:
     """Put a metric's answers in the place of the utility, so that they are counted like any outcome.
 
     Args:
@@ -71,18 +70,16 @@ def answered(cases: Iterable[CaseRow], metric: Metric) -> dict[str, list[CaseRow
         metric: Whose answers.
 
     Returns:
-        Suite -> its cases, sorted; errored ones as they are, for they are counted as errors. Suites that
-        the metric has no answer for are absent.
+        The cases that it answers for, and the errored ones of suites that it answers for at all: they are
+        counted as errors.
     """
-    found: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    answers: set[str] = set()
-    for case in cases:
-        hit = _hit(metric, case)
-        if hit is not None:
-            answers.add(case.suite)
-        if hit is not None or case.status == "error":
-            found[case.suite].append(replace(case, utility=bool(hit)))
-    return {suite: found[suite] for suite in sorted(answers)}
+    hits = [(case, _hit(metric, case)) for case in cases]
+    suites = {case.suite for case, hit in hits if hit is not None}
+    return [
+        replace(case, utility=bool(hit))
+        for case, hit in hits
+        if case.suite in suites and (hit is not None or case.status == "error")
+    ]
 
 
 def answered_pairs(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...]:

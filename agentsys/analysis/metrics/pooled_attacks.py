@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
+from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 
@@ -29,9 +30,7 @@ def together(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
     attacks = {case.attack for case in cases} - controls
     matching = {name for name in attacks if fnmatchcase(name, pattern)}
     span = 1 + max((case.epoch for case in cases), default=0)
-    fields: defaultdict[tuple[str, ...], list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        fields[case.benchmark, case.version, case.shown_model, case.defense].append(case)
+    fields = grouped(cases, lambda case: MeasuredCell.of(case)[:4])
     found = tuple(case for field in fields.values() for case in _joined(field, matching, pattern, span))
     if {case.attack for case in found} <= attacks | controls:
         raise ConfigError(
@@ -47,19 +46,11 @@ def _joined(field: Sequence[CaseRow], matching: set[str], pattern: str, span: in
     if len(names) < 2:
         yield from field
         return
-    shared = set.intersection(*(_keys(case for case in field if case.attack == name) for name in names))
+    shared = set.intersection(*({case.place for case in field if case.attack == name} for name in names))
     for case in field:
         if case.attack not in names:
             yield case
-        elif _key(case) in shared:
+        elif case.place in shared:
             # Each attack's cases are repetitions of their own, none of which is that of a control.
             epoch = (1 + names.index(case.attack)) * span + case.epoch
             yield replace(case, attack=f"{pattern} ({len(names)} attacks)", epoch=epoch)
-
-
-def _keys(cases: Iterable[CaseRow]) -> set[tuple[str, str, str | None, int]]:
-    return {_key(case) for case in cases}
-
-
-def _key(case: CaseRow) -> tuple[str, str, str | None, int]:
-    return case.suite, case.user_task_id, case.injection_task_id, case.epoch

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentsys.analysis.metrics.own_metric import Metric, answered
 from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.difference import Difference
+from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import (
     OVERALL,
     POOLED,
     Estimate,
     Side,
-    SuiteTotals,
     defense_quality,
-    macro,
-    rate,
-    totals,
+    levels,
     undefined,
 )
 from agentsys.analysis.statistics.intervals import UPPER, proportion_interval
-from agentsys.analysis.statistics.outcome_grid import Tally, tally
+from agentsys.analysis.statistics.outcome_grid import Tally, tallies
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.published_name import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
 UTILITY_UNDER_ATTACK = "utility_under_attack"
@@ -38,9 +38,6 @@ METRIC_TITLES = {
 }
 """Metric -> heading, in the order shown."""
 METRICS = tuple(METRIC_TITLES)
-
-_K = TypeVar("_K", bound=Hashable)
-
 
 CHOSEN_AMONG = "chosen_among"
 """In `CaseRow.measured`: the number of attacks that a case's attack was chosen among for its rate."""
@@ -71,10 +68,6 @@ class MetricRow:
     """Errored cases of this cell, whether the rule in force counts them or not."""
 
 
-LONG_COLUMNS = tuple(field.name for field in fields(MetricRow))
-"""Column names of the long form, in order."""
-
-
 class Number(NamedTuple):
     """One measured value, wherever it is shown."""
 
@@ -102,6 +95,10 @@ class MeasuredCell(NamedTuple):
     def of(cls, case: CaseRow) -> MeasuredCell:
         """Name the cell that a case belongs to."""
         return cls(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+
+    def order(self) -> tuple[str, str, str, bool, str, bool, str]:
+        """What cells are sorted by: `none` before other defenses, and before attacks."""
+        return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
 
 
 def measure(
@@ -132,18 +129,17 @@ def measure(
     """
     resampler = Resampler(replicates, seed)
     rows: list[MetricRow] = []
-    defended = _grouped((case for case in cases if case.is_scored), _benign_cell)
-    for cell in sorted(defended, key=_order):
-        by_attack = _grouped(defended[cell], lambda case: case.attack)
-        tallies = {attack: _tallies(group, errors) for attack, group in by_attack.items()}
-        benign = tallies.pop(NO_ATTACK, {})
+    defended = grouped((case for case in cases if case.is_scored), _benign_cell)
+    for cell in sorted(defended, key=MeasuredCell.order):
+        by_attack = grouped(defended[cell], lambda case: case.attack)
+        found = {attack: tallies(group, errors) for attack, group in by_attack.items()}
+        benign = found.pop(NO_ATTACK, {})
         if benign:
-            solved = _totals(benign, Side.SOLVED, resampler)
-            rows += _rows(cell, BENIGN_UTILITY, _levels(solved))
+            rows += metric_rows(cell, BENIGN_UTILITY, levels(benign, Side.SOLVED, resampler))
             rows += _own_rows(cell, by_attack[NO_ATTACK], own, resampler)
-        for attack in sorted(tallies):
+        for attack in sorted(found):
             attacked, upper = cell._replace(attack=attack), upper_for(by_attack[attack])
-            rows += _attack_rows(attacked, benign, tallies[attack], resampler, upper)
+            rows += _attack_rows(attacked, benign, found[attack], resampler, upper)
             rows += _own_rows(attacked, by_attack[attack], own, resampler)
     return rows
 
@@ -155,9 +151,9 @@ def _attack_rows(
     resampler: Resampler,
     upper: float,
 ) -> Iterator[MetricRow]:
-    yield from _rows(cell, UTILITY_UNDER_ATTACK, _levels(_totals(attacked, Side.SOLVED, resampler)), upper)
-    yield from _rows(cell, TARGETED_ASR, _levels(_totals(attacked, Side.INJECTED, resampler)), upper)
-    yield from _rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler), upper)
+    yield from metric_rows(cell, UTILITY_UNDER_ATTACK, levels(attacked, Side.SOLVED, resampler), upper)
+    yield from metric_rows(cell, TARGETED_ASR, levels(attacked, Side.INJECTED, resampler), upper)
+    yield from metric_rows(cell, DEFENSE_QUALITY, _qualities(benign, attacked, resampler), upper)
 
 
 def upper_for(cases: Iterable[CaseRow]) -> float:
@@ -175,11 +171,8 @@ def _own_rows(
 ) -> Iterator[MetricRow]:
     """Rows of the user's own metrics; none of one that has no answer for any case."""
     for metric in own:
-        tallies = {
-            suite: tally(suite, found, ErrorRule.REPORT) for suite, found in answered(cases, metric).items()
-        }
-        if tallies:
-            yield from _rows(cell, metric.name, _levels(_totals(tallies, Side.SOLVED, resampler)))
+        if counted := tallies(answered(cases, metric), ErrorRule.REPORT):
+            yield from metric_rows(cell, metric.name, levels(counted, Side.SOLVED, resampler))
 
 
 def _qualities(
@@ -191,9 +184,9 @@ def _qualities(
         for suite in attacked
         if suite in benign
     }
-    asr = _levels(_totals(attacked, Side.INJECTED, resampler, frames))
+    asr = levels(attacked, Side.INJECTED, resampler, frames)
     shared = {suite: benign[suite] for suite in frames}
-    utility = _levels(_totals(shared, Side.SOLVED, resampler, frames)) if shared else {}
+    utility = levels(shared, Side.SOLVED, resampler, frames) if shared else {}
     if len(frames) < len(attacked):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         for level in (OVERALL, POOLED):
@@ -202,42 +195,19 @@ def _qualities(
     return {level: defense_quality(utility.get(level, nothing), asr[level]) for level in asr}
 
 
-def _tallies(cases: Sequence[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
-    by_suite = _grouped(cases, lambda case: case.suite)
-    return {suite: tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
-
-
-def _totals(
-    tallies: Mapping[str, Tally],
-    side: Side,
-    resampler: Resampler,
-    frames: Mapping[str, tuple[str, ...]] | None = None,
-) -> dict[str, SuiteTotals]:
-    frames = frames or {}
-    return {suite: totals(found, side, resampler, frames.get(suite)) for suite, found in tallies.items()}
-
-
-def _levels(suites: Mapping[str, SuiteTotals]) -> dict[str, Estimate]:
-    """Each suite, then `overall`, then `pooled`."""
-    rates = {suite: rate([part]) for suite, part in suites.items()}
-    return {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(suites.values()))}
-
-
-def _rows(
-    cell: MeasuredCell, metric: str, levels: Mapping[str, Estimate], upper: float = UPPER
+def metric_rows(
+    cell: MeasuredCell, metric: str, found: Mapping[str, Estimate | Difference], upper: float = UPPER
 ) -> Iterator[MetricRow]:
-    for suite, estimate in levels.items():
-        interval = proportion_interval(estimate, upper)
-        yield MetricRow(
-            *cell,
-            suite=suite,
-            metric=metric,
-            value=percent(estimate.value),
-            ci_low=percent(interval.low),
-            ci_high=percent(interval.high),
-            n=estimate.n,
-            errors=estimate.errors,
-        )
+    """Rows of one metric of one cell.
+
+    Args:
+        cell: Which cell.
+        metric: Which metric.
+        found: Level (a suite, `overall`, `pooled`) -> rate or difference.
+        upper: See `upper_for`.
+    """
+    for suite, estimate in found.items():
+        yield MetricRow(*cell, suite, metric, *number_of(estimate, upper))
 
 
 def percent(proportion: float) -> float:
@@ -249,27 +219,14 @@ def _benign_cell(case: CaseRow) -> MeasuredCell:
     return MeasuredCell.of(case)._replace(attack=NO_ATTACK)
 
 
-def _order(cell: MeasuredCell) -> tuple[str, str, str, bool, str]:
-    return cell.benchmark, cell.version, cell.model, cell.defense != "none", cell.defense
-
-
-def _grouped(cases: Iterable[CaseRow], key: Callable[[CaseRow], _K]) -> dict[_K, list[CaseRow]]:
-    groups: defaultdict[_K, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        groups[key(case)].append(case)
-    return dict(groups)
-
-
-def number_of(estimate: Estimate, upper: float = UPPER) -> Number:
-    """A proportion with its replicates -> percent with the interval."""
-    interval = proportion_interval(estimate, upper)
-    return Number(
-        percent(estimate.value),
-        percent(interval.low),
-        percent(interval.high),
-        estimate.n,
-        estimate.errors,
-    )
+def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
+    """A proportion, or a difference of two, -> percent (percentage points) with the interval."""
+    if isinstance(found, Difference):
+        interval = difference_interval(found)
+    else:
+        interval = proportion_interval(found, upper)
+    bounds = percent(interval.low), percent(interval.high)
+    return Number(percent(found.value), *bounds, found.n, found.errors)
 
 
 def number_in(row: MetricRow) -> Number:

@@ -9,7 +9,7 @@ unweighted mean of the suites.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,8 +17,9 @@ from agentsys.analysis.metrics.rates import MeasuredCell, Number, number_of
 from agentsys.analysis.metrics.search_attempts import Search, SearchSpending
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.statistics.estimate import OVERALL, Side, macro, rate, totals
+from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
 from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow
 
 ASR = "asr_at_budget"
@@ -84,13 +85,14 @@ def budget_rows(
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
     resampler = Resampler(replicates, seed)
-    cells: defaultdict[MeasuredCell, list[Search]] = defaultdict(list)
-    for search in searches:
-        case = search.case
-        cell = MeasuredCell(case.benchmark, case.version, search.model, case.defense, case.attack)
-        cells[cell].append(search)
+    cells = grouped(searches, _cell)
     wanted = _usual_of(cells.values()) if budgets is None else budgets
     return [row for cell in sorted(cells, key=_order) for row in _of(cell, cells[cell], wanted, resampler)]
+
+
+def _cell(search: Search) -> MeasuredCell:
+    case = search.case
+    return MeasuredCell(case.benchmark, case.version, search.model, case.defense, case.attack)
 
 
 def usual_budgets(most: int) -> list[int]:
@@ -112,9 +114,8 @@ def _order(cell: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
 def _of(
     cell: MeasuredCell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
 ) -> Iterator[BudgetRow]:
-    by_suite: dict[str, list[Search]] = {}
-    for search in sorted(searches, key=lambda search: search.case.suite):
-        by_suite.setdefault(search.case.suite, []).append(search)
+    suites = grouped(searches, lambda search: search.case.suite)
+    by_suite = {suite: suites[suite] for suite in sorted(suites)}
     for measure, most in _axes(searches).items():
         for budget in (budget for budget in budgets if budget <= most):
             for suite, number in _asr(by_suite, measure, budget, resampler).items():
@@ -149,11 +150,16 @@ def _asr(
     by_suite: dict[str, list[Search]], measure: str, budget: int, resampler: Resampler
 ) -> dict[str, Number]:
     """Each suite's rate, and overall. Errored, unfinished and textless searches are in none of them."""
-    rates = {}
-    for suite, searches in by_suite.items():
-        cases = [_as_case(search, measure, budget) for search in searches if search.state.ended]
-        rates[suite] = rate([totals(tally(suite, cases, ErrorRule.REPORT), Side.INJECTED, resampler)])
-    return {suite: number_of(found) for suite, found in {**rates, OVERALL: macro([*rates.values()])}.items()}
+    counted = {
+        suite: tally(
+            suite,
+            [_as_case(search, measure, budget) for search in searches if search.state.ended],
+            ErrorRule.REPORT,
+        )
+        for suite, searches in by_suite.items()
+    }
+    rates = levels(counted, Side.INJECTED, resampler)
+    return {level: number_of(found) for level, found in rates.items() if level != POOLED}
 
 
 def _as_case(search: Search, measure: str, budget: int) -> CaseRow:
@@ -208,9 +214,7 @@ def _measures(searches: Sequence[Search]) -> dict[str, Number]:
 
 def textless_notes(found: Iterable[Search]) -> Iterable[str]:
     """A line per cell in which an attacker gave no text to try."""
-    cells: dict[tuple[str, str, str], list[Search]] = {}
-    for search in found:
-        cells.setdefault((search.model, search.case.defense, search.case.attack), []).append(search)
+    cells = grouped(found, lambda search: (search.model, search.case.defense, search.case.attack))
     for (model, defense, attack), searches in cells.items():
         none = [search for search in searches if search.state.none is not None]
         if none:

@@ -6,7 +6,7 @@ an interval of its own. What an attacker comes to who may choose among attacks: 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,8 +16,8 @@ import scipy
 from agentsys.analysis.metrics.rates import Number, number_of, upper_for
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
-from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally, tally
+from agentsys.analysis.statistics.estimate import OVERALL, Side, levels, macro, rate, totals
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally, tallies
 from agentsys.records.case_row import CaseRow
 
 
@@ -46,21 +46,14 @@ def at_least_once(
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.
     """
-    suites = [_once(found, k) for found in _tallies(cases, rule)]
+    suites = [_once(found, k) for found in tallies(cases, rule).values()]
     return number_of(macro([rate([totals(found, side, resampler)]) for found in suites]))
 
 
 def overall_asr(cases: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT) -> Number:
     """Mean over the suites of the share of cases whose injection task was carried out."""
-    rates = [rate([totals(found, Side.INJECTED, resampler)]) for found in _tallies(cases, rule)]
-    return number_of(macro(rates), upper_for(cases))
-
-
-def _tallies(cases: Sequence[CaseRow], rule: ErrorRule) -> list[Tally]:
-    by_suite: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        by_suite[case.suite].append(case)
-    return [tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)]
+    rates = levels(tallies(cases, rule), Side.INJECTED, resampler)
+    return number_of(rates[OVERALL], upper_for(cases))
 
 
 def _once(counted: Tally, k: int) -> Tally:

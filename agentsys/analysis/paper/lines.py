@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agentsys.analysis.published import short_model
+from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow
 from agentsys.records.simulated_name import is_simulated
 
@@ -64,26 +65,17 @@ def run_lines(
         benchmark: The benchmark's label.
         joins_versions: Whether versions may complete each other; data sets of one's own never do.
     """
-    groups: dict[tuple[str, str], list[CaseRow]] = {}
-    for case in cases:
-        if case.benchmark == benchmark and case.attack in attacks and case.is_scored:
-            groups.setdefault((case.shown_model, case.defense), []).append(case)
+    needed = (c for c in cases if c.benchmark == benchmark and c.attack in attacks and c.is_scored)
+    groups = grouped(needed, lambda case: (case.shown_model, case.defense))
     return [line for key in sorted(groups) for line in _lines(*key, groups[key], joins_versions)]
 
 
 def _lines(model: str, defense: str, cases: Sequence[CaseRow], joins_versions: bool) -> list[RunLine]:
-    by_version: dict[str, list[CaseRow]] = {}
-    for case in cases:
-        by_version.setdefault(case.version, []).append(case)
+    by_version = grouped(cases, lambda case: case.version)
     covered = [{(case.attack, case.suite) for case in found} for found in by_version.values()]
     versions = tuple(sorted(by_version))
     if not joins_versions or sum(map(len, covered)) > len(set().union(*covered)):
-        return [_line(model, defense, (version,), by_version[version]) for version in versions]
-    return [_line(model, defense, versions, cases)]
-
-
-def _line(model: str, defense: str, versions: tuple[str, ...], cases: Iterable[CaseRow]) -> RunLine:
+        return [RunLine(model, defense, (version,), tuple(by_version[version])) for version in versions]
     label = " + ".join(versions)
-    if len(versions) == 1:
-        return RunLine(model, defense, versions, tuple(cases))
-    return RunLine(model, defense, versions, tuple(replace(case, version=label) for case in cases))
+    mixed = (case if case.version == label else replace(case, version=label) for case in cases)
+    return [RunLine(model, defense, versions, tuple(mixed))]

@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from agentsys.amounts import counted
 from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.metrics.repaired_scores import FIXED
 from agentsys.analysis.paper.commands import filling_commands
 from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow, fill
-from agentsys.analysis.paper.layout import POOLED_OVER_SUITES
-from agentsys.analysis.paper.long_form import TableRecord, table_records
+from agentsys.analysis.paper.layout import POOLED_OVER_SUITES, Spot
 from agentsys.analysis.paper.notes import FEWER_SUITES, MIXED, NO_RUNS, SIMULATED, covers_fewer_suites, notes
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.analysis.tables.score_variants import Variant, Variants
+from agentsys.grouping import grouped
 from agentsys.records.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """One number of a table, for other programs. The fields are the columns."""
+
+    table: int
+    model: str
+    """The paper's name of the model; a simulated one is marked."""
+    defense: str
+    attack: str
+    suite: str
+    """A suite, `overall`, or `all` (pooled) in Table 1."""
+    metric: str
+    paper: float | None
+    """Percent as printed; None where the paper has no such number."""
+    value: float | None
+    """Ours in percent; None where nothing was run, nan where undefined."""
+    ci_low: float | None
+    ci_high: float | None
+    n: int
+    """Cases our value rests on; 0 where nothing was run."""
+    errors: int
+    run_model: str | None
+    """The model as the runs name it."""
+    version: str | None
+    """Benchmark version(s) of the runs."""
+    simulated: bool
+
+
+def table_records(filled: FilledTable) -> Iterator[TableRecord]:
+    """List every place of a table that can hold a number."""
+    for row in filled.rows:
+        line = row.line
+        of_runs = (line.model, line.version, line.simulated) if line else (None, None, False)
+        for cell in row.cells:
+            if cell.spot is not None:
+                ours = cell.ours or (None, None, None, 0, 0)
+                key = (filled.table.number, row.model, row.defense, *cell.spot)
+                yield TableRecord(*key, cell.paper, *ours, *of_runs)
 
 
 def table_output(filled: FilledTable, document: Document) -> Output:
@@ -98,30 +140,27 @@ def _ours(cell: PaperCell, row: PaperRow) -> GridCell:
     if cell.spot.suite == OVERALL and covers_fewer_suites(row.line, cell.spot.attack):
         marks += FEWER_SUITES
     return GridCell(
-        value_text(cell.ours) + marks, _detail(cell.ours, counted=cell.spot.suite == POOLED_OVER_SUITES)
+        value_text(cell.ours) + marks, _detail(cell.ours, with_n=cell.spot.suite == POOLED_OVER_SUITES)
     )
 
 
-def _detail(number: Number, *, counted: bool) -> str:
+def _detail(number: Number, *, with_n: bool) -> str:
     interval = interval_text(number)
-    return ", ".join(filter(None, (interval, f"n={number.n}"))) if counted else interval
+    return ", ".join(filter(None, (interval, f"n={number.n}"))) if with_n else interval
 
 
 def _counts(row: PaperRow) -> GridCell:
     """Cases behind the row, benign and attacked ones apart, and how many errored."""
-    numbers: dict[str, list[tuple[str, Number]]] = {}
-    for cell in row.cells:
-        if cell.spot and cell.ours:
-            numbers.setdefault(cell.spot.attack, []).append((cell.spot.suite, cell.ours))
-    counts = [_total(found) for found in numbers.values()]
+    found = [(cell.spot, cell.ours) for cell in row.cells if cell.spot and cell.ours]
+    counts = [_total(numbers) for numbers in grouped(found, lambda one: one[0].attack).values()]
     errors = sum(error for _, error in counts)
     text = "+".join(str(n) for n, _ in counts) or NO_RUNS
-    return GridCell(text, f"{errors} error{'s' if errors > 1 else ''}" if errors else "")
+    return GridCell(text, counted(errors, "error") if errors else "")
 
 
-def _total(numbers: list[tuple[str, Number]]) -> tuple[int, int]:
+def _total(numbers: list[tuple[Spot, Number]]) -> tuple[int, int]:
     """(cases, errors): the overall number's where there is one, else those of all cells together."""
-    overall = [number for suite, number in numbers if suite == OVERALL]
+    overall = [number for spot, number in numbers if spot.suite == OVERALL]
     chosen = overall[:1] or [number for _, number in numbers]
     return sum(number.n for number in chosen), sum(number.errors for number in chosen)
 

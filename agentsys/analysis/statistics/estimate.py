@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -130,6 +130,25 @@ def macro(suites: Sequence[Estimate]) -> Estimate:
         errors=errors,
         spreads=tuple(scaled(part, 1 / len(suites)) for suite in suites for part in suite.spreads),
     )
+
+
+def levels(
+    suites: Mapping[str, Tally],
+    side: Side,
+    resampler: Resampler,
+    frames: Mapping[str, tuple[str, ...]] | None = None,
+) -> dict[str, Estimate]:
+    """The rate of each suite, then `overall`, then `pooled`.
+
+    Args:
+        suites: Suite -> its cases, at least one suite.
+        side: Which outcome.
+        resampler: Draws the tasks.
+        frames: Suite -> user tasks to draw from; see `resampled_total`.
+    """
+    parts = {name: totals(of, side, resampler, (frames or {}).get(name)) for name, of in suites.items()}
+    rates = {name: rate([part]) for name, part in parts.items()}
+    return {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(parts.values()))}
 
 
 def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
+from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,6 +32,12 @@ class Tally:
     """Shape (U, I): of these, injection task carried out."""
     errors: int
     """Errored cases, counted above or not."""
+
+
+def tallies(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
+    """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
+    by_suite = grouped(cases, lambda case: case.suite)
+    return {suite: tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
 
 
 def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:

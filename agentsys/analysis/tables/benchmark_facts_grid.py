@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from agentsys.analysis.metrics.benchmark_facts import (
 )
 from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import Grid, GridCell, cells, interval_text, value_text
+from agentsys.analysis.tables.document import Grid, GridCell, cells, difference_cell, number_cell
 from agentsys.analysis.tables.results_layout import Sheet
 from agentsys.declared_facts import DeclaredFact
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _COLUMNS_OF_CONTROLS = {CONTROL_ASR: "Control", ASR_LESS_CONTROL: "ASR - control"}
@@ -49,14 +49,10 @@ def fact_grids(cases: Iterable[CaseRow]) -> list[FactGrid]:
     The number that counts errors as failures stands behind its fact; controls stand at the end of the
     table whose facts are read against them.
     """
-    by_benchmark: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        by_benchmark[case.benchmark].append(case)
-    grouped: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
-    for benchmark, some in by_benchmark.items():
-        for name, fact in declared(some).items():
-            grouped[benchmark, fact.grid][name] = fact
-    return [_fact_grid(benchmark, caption, facts) for (benchmark, caption), facts in grouped.items()]
+    by_benchmark = grouped(cases, lambda case: case.benchmark)
+    facts = [(place, *fact) for place, some in by_benchmark.items() for fact in declared(some).items()]
+    by_grid = grouped(facts, lambda one: (one[0], one[2].grid))
+    return [_fact_grid(*place, {name: fact for _, name, fact in some}) for place, some in by_grid.items()]
 
 
 def _fact_grid(benchmark: str, caption: str, facts: Mapping[str, DeclaredFact]) -> FactGrid:
@@ -119,14 +115,7 @@ def _numbers(found: Mapping[str, MetricRow], shown: Iterable[str]) -> Iterator[G
         if row is None:
             yield GridCell(_ABSENT)
         else:
-            yield GridCell(value_text(row), _spread(row))
-
-
-def _spread(row: MetricRow) -> str:
-    """A difference may be negative on either side: a dash between its bounds could not be read."""
-    if row.metric == ASR_LESS_CONTROL and not math.isnan(row.ci_low):
-        return f"{row.ci_low:.1f} to {row.ci_high:.1f}"
-    return interval_text(row)
+            yield difference_cell(row) if metric == ASR_LESS_CONTROL else number_cell(row)
 
 
 def _counts(found: Mapping[str, MetricRow], grid: FactGrid) -> list[str]:

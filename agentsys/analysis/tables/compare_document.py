@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentsys.analysis.metrics.compare import CaseFlip, Comparison
@@ -18,6 +18,7 @@ from agentsys.analysis.tables.flips import ReportPages, flip_grid, flip_groups, 
 from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _SIGNIFICANT = 0.05
@@ -66,7 +67,7 @@ def compare_document(found: Comparison, flips: int | None = 0, pages: ReportPage
         flips: Flipped cases to list per metric and direction; None: all.
         pages: Reports that the flipped cases are linked to.
     """
-    sections = [(title, list(_grids(rows, found))) for title, rows in _sheets(found.rows).items()]
+    sections = [(title, list(_grids(rows, found))) for title, rows in grouped(found.rows, _sheet).items()]
     notes = list(_notes(found))
     if groups := flip_groups(found.flips, flips, found.titles):
         left = sum(group.total - len(group.listed) for group in groups)
@@ -78,13 +79,9 @@ def compare_document(found: Comparison, flips: int | None = 0, pages: ReportPage
     return Document(sections, tuple(notes))
 
 
-def _sheets(rows: Iterable[DifferenceRow]) -> dict[str, list[DifferenceRow]]:
-    sheets: dict[str, list[DifferenceRow]] = {}
-    for row in rows:
-        model = "" if row.by in (Axis.MODEL, Axis.RUN) else f"{row.model} on "
-        title = f"{model}{row.benchmark} {row.version}, against {row.baseline}"
-        sheets.setdefault(title, []).append(row)
-    return sheets
+def _sheet(row: DifferenceRow) -> str:
+    model = "" if row.by in (Axis.MODEL, Axis.RUN) else f"{row.model} on "
+    return f"{model}{row.benchmark} {row.version}, against {row.baseline}"
 
 
 def _grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:

@@ -114,6 +114,12 @@ def number_cell(number: WithInterval | None) -> GridCell:
     return GridCell(value_text(number), interval_text(number))
 
 
+def difference_cell(number: WithInterval) -> GridCell:
+    """A difference may be negative on either side: a dash between its bounds could not be read."""
+    known = not math.isnan(number.ci_low)
+    return GridCell(value_text(number), f"{number.ci_low:.1f} to {number.ci_high:.1f}" if known else "")
+
+
 def _bound(value: float, digits: int) -> str:
     """Without a decimal where there is only one such value: it keeps a column of intervals narrow."""
     return f"{value:.0f}" if value in (0.0, 100.0) else f"{value:.{digits}f}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.benchmark_facts import is_control
@@ -23,15 +24,17 @@ from agentsys.analysis.metrics.exposed_rates import (
     workspace_split,
 )
 from agentsys.analysis.metrics.limits import Bound, cap_of, floor_of, limits_of
+from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.several_tries_notes import several_tries_notes
+from agentsys.grouping import grouped
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+from agentsys.records.published_name import NO_DEFENSE
 
-_UNDEFENDED = "none"
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
 SLOPPY = "simulated, sloppiness "
@@ -112,16 +115,17 @@ _ODD = {"empty": "empty", "unparsed_call": "a tool call as text that its server 
 
 def _odd_replies(lines: _Lines) -> Iterator[str]:
     """Count, per model that replied, the replies that came to nothing."""
-    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for cases in lines.values():
-        for case in cases:
-            for model_id, kinds in case.odd_replies.items():
-                for kind, count in kinds.items():
-                    found[model_id, kind].append(count)
-    for (model_id, kind), counts in sorted(found.items()):
+    odd = [
+        (model_id, kind, count)
+        for cases in lines.values()
+        for case in cases
+        for model_id, kinds in case.odd_replies.items()
+        for kind, count in kinds.items()
+    ]
+    for (model_id, kind), found in sorted(grouped(odd, lambda one: one[:2]).items()):
         yield (
             f"Replies of {model_id or 'a model without a name'} that were {_ODD.get(kind, kind)}: "
-            f"{sum(counts)}, in {len(counts)} cases."
+            f"{sum(count for *_, count in found)}, in {len(found)} cases."
         )
 
 
@@ -155,20 +159,10 @@ def _by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
 
 
 def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:
-    sheets: defaultdict[_Sheet, defaultdict[tuple[str, str], list[CaseRow]]]
-    sheets = defaultdict(lambda: defaultdict(list))
-    for case in cases:
-        if case.is_scored:
-            sheet = sheets[_Sheet(case.benchmark, case.version, case.shown_model)]
-            sheet[case.defense, case.attack].append(case)
-
-    def order(line: tuple[str, str]) -> tuple[bool, str, str]:
-        return line[0] != _UNDEFENDED, line[0], line[1]
-
-    return {
-        sheet: {line: sheets[sheet][line] for line in sorted(sheets[sheet], key=order)}
-        for sheet in sorted(sheets)
-    }
+    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
+    sheets = grouped(ordered, lambda cell: _Sheet(*cell[:3]))
+    return {sheet: {cell[3:]: cells[cell] for cell in of_sheet} for sheet, of_sheet in sheets.items()}
 
 
 def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
@@ -189,25 +183,25 @@ def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
 
 def _alike(bounds: Mapping[tuple[str, str], Bound]) -> Iterator[tuple[str, Bound, str]]:
     """Each bound that some task causes, once, with the lines it holds for unless it holds for all."""
-    groups: defaultdict[Bound, list[str]] = defaultdict(list)
-    for line, bound in bounds.items():
-        groups[bound].append(_name(*line))
-    for bound, names in groups.items():
+    groups = grouped(bounds, bounds.__getitem__)
+    for bound, lines in groups.items():
         if bound.tasks:
-            yield f"{bound.value:.1f}", bound, "" if len(groups) == 1 else f" under {', '.join(names)}"
+            under = f" under {', '.join(_name(*line) for line in lines)}" if len(groups) > 1 else ""
+            yield f"{bound.value:.1f}", bound, under
 
 
 def _tasks(bound: Bound) -> str:
     """E.g. `banking 0; slack 7, 9`."""
-    by_suite: defaultdict[str, list[str]] = defaultdict(list)
-    for suite, task in bound.tasks:
-        by_suite[suite].append(task.removeprefix("user_task_"))
-    return "; ".join(f"{suite} {', '.join(tasks)}" for suite, tasks in by_suite.items())
+    by_suite = grouped(bound.tasks, itemgetter(0))
+    return "; ".join(
+        f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in tasks)}"
+        for suite, tasks in by_suite.items()
+    )
 
 
 def _floors(lines: _Lines, signs: SignDraws, rule: ErrorRule) -> Iterator[str]:
     for (defense, attack), cases in lines.items():
-        if defense != _UNDEFENDED or attack == NO_ATTACK or is_control(cases):
+        if defense != NO_DEFENSE or attack == NO_ATTACK or is_control(cases):
             continue
         levels = at_the_floor(cases, signs, rule)
         if levels:
@@ -220,9 +214,9 @@ def _floors(lines: _Lines, signs: SignDraws, rule: ErrorRule) -> Iterator[str]:
 def _detectable(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     attacks = sorted({attack for _, attack in lines} - {NO_ATTACK})
     for attack in attacks:
-        baseline = lines.get((_UNDEFENDED, attack))
+        baseline = lines.get((NO_DEFENSE, attack))
         others = {defense: cases for (defense, name), cases in lines.items() if name == attack}
-        others.pop(_UNDEFENDED, None)
+        others.pop(NO_DEFENSE, None)
         if baseline and others:
             points = {name: detectable_asr(baseline, found, rule) for name, found in others.items()}
             known = {name: value for name, value in points.items() if not math.isnan(value)}

@@ -14,9 +14,10 @@ from agentsys.analysis.metrics.difference_row import ALL_CASES, DifferenceRow
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.published_name import NO_DEFENSE
 
-BASELINE = "none"
 MOST = 3
 """Lines of one block (a model on a benchmark under an attack); with several blocks, one of each."""
 _MOST_BLOCKS = 4
@@ -83,10 +84,10 @@ def findings(
     defenses = {case.defense for case in counted}
     if any(case.forecast_kind for case in counted):
         return ()  # a sentence that is quoted would lose what marks it as a forecast
-    if BASELINE not in defenses or len(defenses) < 2:
+    if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
-    found = compare(counted, BASELINE, errors=errors, seed=seed)
+    found = compare(counted, NO_DEFENSE, errors=errors, seed=seed)
     shown = [row for row in found.rows if (row.suite, row.cases) == (OVERALL, ALL_CASES)]
     blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
     told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
@@ -124,10 +125,7 @@ def _changes(attacked: Mapping[str, DifferenceRow], benign: Mapping[str, Differe
 
 
 def _lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
-    groups: dict[tuple[object, ...], list[_Change]] = {}
-    for change in changes:
-        groups.setdefault(change.key, []).append(change)
-    for same in groups.values():
+    for same in grouped(changes, lambda change: change.key).values():
         parts = [
             _told("ASR", [change.asr for change in same]),
             _told("benign utility", [change.utility for change in same]),

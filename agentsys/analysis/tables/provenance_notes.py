@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agentsys.analysis.tables.forecast_kinds import forecast_notes
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import OTHER_WORDS
 
@@ -129,13 +130,11 @@ def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     Args:
         cases: Cases in any order.
     """
-    counted: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
-    for case in cases:
-        if case.is_scored and case.status == "ok":
-            counted[case.shown_model, case.defense].append(any(DIFFERS in note for note in case.notes))
+    done = (case for case in cases if case.is_scored and case.status == "ok")
+    cells = grouped(done, lambda case: (case.shown_model, case.defense))
     return [
-        f"{model} / {defense}: texts differed from the record in {sum(found)} of {len(found)} cases, whose"
+        f"{model} / {defense}: texts differed from the record in {differ} of {len(found)} cases, whose"
         " answers were given to the recorded texts (the cases' notes name them)."
-        for (model, defense), found in sorted(counted.items())
-        if any(found)
+        for (model, defense), found in sorted(cells.items())
+        if (differ := sum(any(DIFFERS in note for note in case.notes) for case in found))
     ]

@@ -19,6 +19,7 @@ from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.forecast_kinds import HEADING, Kinds, marked_kinds, outlook_notes, outlook_rows
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import repeated_lines
@@ -127,12 +128,15 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
 
     Cells with unknown exposure are absent.
     """
-    seen: defaultdict[MeasuredCell, list[bool]] = defaultdict(list)
-    for case in cases:
-        if case.attack != NO_ATTACK and case.exposed_raw is not None and case.status == "ok":
-            cell = MeasuredCell.of(case)
-            seen[cell].append(not case.exposed_raw)
-    return {cell: 100.0 * sum(hidden) / len(hidden) for cell, hidden in seen.items()}
+    known = [
+        case
+        for case in cases
+        if case.attack != NO_ATTACK and case.exposed_raw is not None and case.status == "ok"
+    ]
+    return {
+        cell: 100.0 * sum(not case.exposed_raw for case in found) / len(found)
+        for cell, found in grouped(known, MeasuredCell.of).items()
+    }
 
 
 def _simulated(rows: Sequence[MetricRow]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, repeat
@@ -12,7 +11,15 @@ from agentsys.analysis.metrics.denial import ASR_WHERE_SOLVED, UTILITY_CHANGE, D
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
 from agentsys.analysis.tables.benchmark_facts_grid import measured_grids
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, number_cell, value_text
+from agentsys.analysis.tables.document import (
+    Document,
+    Grid,
+    GridCell,
+    cells,
+    difference_cell,
+    number_cell,
+    value_text,
+)
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import MOST_ACROSS, ResultsLine, Sheet, sheets
@@ -203,11 +210,6 @@ def _denial(denial: Denial) -> tuple[GridCell, ...]:
         GridCell(denial.cell.defense, denial.cell.attack),
         number_cell(solved),
         "0" if solved is None else str(solved.n),
-        GridCell(value_text(change), _difference_interval(change)),
+        difference_cell(change),
         *(str(count) for count in (denial.lost, denial.gained, denial.pairs)),
     )
-
-
-def _difference_interval(row: MetricRow) -> str:
-    """A difference may be negative on either side: a dash between its bounds could not be read."""
-    return "" if math.isnan(row.ci_low) else f"{row.ci_low:.1f} to {row.ci_high:.1f}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRIC_TITLES, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK
 
 MOST_ACROSS = 6
@@ -84,14 +85,15 @@ def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES)
         rows: Rows of any models and benchmarks.
         titles: Metric -> heading, of every metric that is shown.
     """
-    by_sheet: dict[tuple[str, str, str], dict[str, list[MetricRow]]] = {}
-    for row in rows:
-        defenses = by_sheet.setdefault((row.benchmark, row.version, row.model), {})
-        defenses.setdefault(row.defense, []).append(row)
+    by_sheet = grouped(rows, lambda row: (row.benchmark, row.version, row.model))
     return [
-        Sheet(*key, [line for name, found in defenses.items() for line in _lines(name, found)], titles)
-        for key, defenses in by_sheet.items()
+        Sheet(*key, [line for of in grouped(found, _defense).items() for line in _lines(*of)], titles)
+        for key, found in by_sheet.items()
     ]
+
+
+def _defense(row: MetricRow) -> str:
+    return row.defense
 
 
 def _lines(defense: str, rows: Sequence[MetricRow]) -> list[ResultsLine]:

@@ -21,12 +21,12 @@ from agentsys.analysis.metrics.rates import (
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import BEST, MISSING, Document, Grid, GridCell, cells, interval_text
 from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.finding import BASELINE
 from agentsys.analysis.tables.forecast_kinds import UNTESTED_LEGEND, UNTESTED_MARK
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.published_name import NO_DEFENSE
 
 LINES = 15
 """Lines of a screen with up to `ROWS` rows, those included that the command itself prints below it."""
@@ -124,11 +124,7 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float], found: Report) -
     ]
     titles = [_TITLES.get(metric, sheet.titles[metric]) for metric in metrics]
     header = (*names, *titles, _N, _ERRORS, _TOKENS, *found.forecast_heading)
-    untested = (
-        any(UNTESTED_MARK in found.forecast_text(sheet, line)[0] for line in lines)
-        if found.forecasts
-        else False
-    )
+    untested = any(UNTESTED_MARK in kind for line in lines for kind in found.forecast_text(sheet, line))
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     # The quality goes first: the two numbers that it is made of stay.
     grid = Grid(
@@ -188,12 +184,11 @@ def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     taken: defaultdict[MeasuredCell, dict[tuple[object, ...], int]] = defaultdict(dict)
     for case in cases:
         if case.status == "ok" and case.tokens_by_role and case.is_scored:
-            same = (case.attack, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
-            taken[MeasuredCell.of(case)][same] = sum(case.tokens_by_role.values())
+            taken[MeasuredCell.of(case)][case.attack, *case.place] = sum(case.tokens_by_role.values())
     found = {}
     for cell in taken:
         whole = {**taken.get(cell._replace(attack=NO_ATTACK), {}), **taken[cell]}
-        base = cell._replace(defense=BASELINE)
+        base = cell._replace(defense=NO_DEFENSE)
         against = {**taken.get(base._replace(attack=NO_ATTACK), {}), **taken.get(base, {})}
         shared = whole.keys() & against.keys()
         if below := sum(against[same] for same in shared):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from agentsys.analysis.tables.document import Grid, cells
 from agentsys.audit.static.findings import (
@@ -33,24 +32,19 @@ def static_sections(audit: StaticAudit, *, every_task: bool = False) -> list[Sec
     return [("Summary", _summary(audit)), *(section for section in sections if section[1])]
 
 
-class _SummaryLine(NamedTuple):
-    title: str
-    cell: Callable[[SuiteAudit], str]
-
-
-_SUMMARY = (
-    _SummaryLine("user tasks", lambda s: str(len(s.user_tasks))),
-    _SummaryLine("pass on their own ground truth", lambda s: str(s.own_passes)),
-    _SummaryLine("solved by doing nothing", lambda s: str(len(s.noop))),
-    _SummaryLine("destroyed under attack", lambda s: str(len(s.destroyed))),
-    _SummaryLine("broken by reading", lambda s: str(max(s.breaking_reads.values(), default=0))),
-    _SummaryLine("wrong values unnoticed", lambda s: str(len(s.candidates))),
-    _SummaryLine("injection tasks", lambda s: str(len(s.injection_tasks))),
-    _SummaryLine("without a ground truth", lambda s: str(len(s.without_ground_truth))),
-    _SummaryLine("fail when done twice", lambda s: str(len(s.repeat_unsafe))),
-    _SummaryLine("pairs that can be solved together", lambda s: f"{s.compatible}/{s.pairs}"),
-    _SummaryLine("checks that change what they check", lambda s: str(len(s.unstable_checks))),
-)
+_SUMMARY: dict[str, Callable[[SuiteAudit], str]] = {
+    "user tasks": lambda s: str(len(s.user_tasks)),
+    "pass on their own ground truth": lambda s: str(s.own_passes),
+    "solved by doing nothing": lambda s: str(len(s.noop)),
+    "destroyed under attack": lambda s: str(len(s.destroyed)),
+    "broken by reading": lambda s: str(max(s.breaking_reads.values(), default=0)),
+    "wrong values unnoticed": lambda s: str(len(s.candidates)),
+    "injection tasks": lambda s: str(len(s.injection_tasks)),
+    "without a ground truth": lambda s: str(len(s.without_ground_truth)),
+    "fail when done twice": lambda s: str(len(s.repeat_unsafe)),
+    "pairs that can be solved together": lambda s: f"{s.compatible}/{s.pairs}",
+    "checks that change what they check": lambda s: str(len(s.unstable_checks)),
+}
 
 
 def _summary(audit: StaticAudit) -> list[Grid]:
@@ -59,7 +53,7 @@ def _summary(audit: StaticAudit) -> list[Grid]:
 
 
 def _summary_of(suites: Sequence[SuiteAudit]) -> Grid:
-    rows = [cells(line.title, *(line.cell(suite) for suite in suites)) for line in _SUMMARY]
+    rows = [cells(title, *map(cell, suites)) for title, cell in _SUMMARY.items()]
     header = ("", *(suite.suite for suite in suites))
     return Grid("findings per suite", header, rows, names=1, wraps=frozenset(range(1, len(header))))
 
@@ -78,30 +72,25 @@ def _findings(caption: str, kind: str, found: Sequence[TaskFinding]) -> Grid:
     return Grid(caption, ("finding", kind), rows, names=2, wraps=frozenset({0, 1}))
 
 
-class _UserColumn(NamedTuple):
-    title: str
-    cell: Callable[[UserTaskAudit], str]
-
-
 def _users(suite: SuiteAudit) -> Grid:
-    columns = list(_user_columns(suite))
+    columns = _user_columns(suite)
     rows = [
-        cells(row.task, *(column.cell(row) for column in columns), _joined(of_user_task(row, suite)))
+        cells(row.task, *(cell(row) for cell in columns.values()), _joined(of_user_task(row, suite)))
         for row in suite.user_tasks
     ]
-    header = ("user task", *(column.title for column in columns), "findings")
+    header = ("user task", *columns, "findings")
     caption = f"{suite.suite}: every user task"
     return Grid(caption, header, rows, names=len(header), wraps=frozenset({len(header) - 1}))
 
 
-def _user_columns(suite: SuiteAudit) -> Iterator[_UserColumn]:
+def _user_columns(suite: SuiteAudit) -> dict[str, Callable[[UserTaskAudit], str]]:
     """Columns told of every task; nothing that a suite has nothing for."""
+    columns: dict[str, Callable[[UserTaskAudit], str]] = {}
     if suite.pairs:
-        yield _UserColumn(
-            "solved after", lambda row: numbers(row.pair_compatible) if row.pair_compatible else _NONE
-        )
+        columns["solved after"] = lambda row: numbers(row.pair_compatible) if row.pair_compatible else _NONE
     if any(row.vectors_on_path for row in suite.user_tasks):
-        yield _UserColumn("vectors", lambda row: str(len(row.vectors_on_path)))
+        columns["vectors"] = lambda row: str(len(row.vectors_on_path))
+    return columns
 
 
 def _attacks(suite: SuiteAudit) -> Grid:

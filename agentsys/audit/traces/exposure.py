@@ -8,19 +8,19 @@ recorded injection, and only lines of 20 squeezed characters count.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.limits import limits_of
+from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.audit.traces.rows import AsrRow, ExposureRow, TraceCase, named
+from agentsys.grouping import grouped
 from agentsys.payload_lines import SHORTEST, squeeze
 from agentsys.records.case_row import UNRECORDED
 from agentsys.rescoring.tasks import denies_service
 from agentsys.rescoring.trajectories.trajectory import Trajectory
-
-OVERALL = "overall"
 
 
 def exposed(trajectory: Trajectory) -> bool | None:
@@ -100,17 +100,15 @@ def _place(row: ExposureRow) -> tuple[bool, str, int]:
 
 def asr_rows(traces: Iterable[AttackedTrace]) -> tuple[AsrRow, ...]:
     """Per pipeline and targeted attack: each suite, then their mean. Errored records are left out."""
-    cells: dict[tuple[str, str], dict[str, list[AttackedTrace]]] = {}
-    for trace in traces:
-        if trace.targeted and not trace.errored:
-            of_cell = cells.setdefault((trace.case.pipeline, trace.case.attack), {})
-            of_cell.setdefault(trace.case.suite, []).append(trace)
-    return tuple(row for cell, suites in sorted(cells.items()) for row in _of_cell(*cell, suites))
+    counted = (trace for trace in traces if trace.targeted and not trace.errored)
+    cells = grouped(counted, lambda trace: (trace.case.pipeline, trace.case.attack))
+    return tuple(row for cell in sorted(cells) for row in _of_cell(*cell, cells[cell]))
 
 
-def _of_cell(pipeline: str, attack: str, suites: Mapping[str, list[AttackedTrace]]) -> list[AsrRow]:
-    rows = [_row(pipeline, attack, suite, found) for suite, found in sorted(suites.items())]
-    pooled = _row(pipeline, attack, OVERALL, [trace for found in suites.values() for trace in found])
+def _of_cell(pipeline: str, attack: str, traces: Sequence[AttackedTrace]) -> list[AsrRow]:
+    suites = grouped(traces, lambda trace: trace.case.suite)
+    rows = [_row(pipeline, attack, suite, suites[suite]) for suite in sorted(suites)]
+    pooled = _row(pipeline, attack, OVERALL, traces)
     asr, asr_exposed = _mean([row.asr for row in rows]), _mean([row.asr_exposed for row in rows])
     return [*rows, replace(pooled, asr=asr, asr_exposed=asr_exposed)]
 

@@ -1,12 +1,20 @@
-"""Findings in records that are done again: benign ones, destroyed user tasks, answer sections."""
+"""Findings in records that are done again: benign ones, destroyed user tasks, answer sections.
+
+A state-equal failure is a user task that is scored false although the environment is exactly the one that its
+ground truth leads to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+from agentdojo.functions_runtime import TaskEnvironment
+
+from agentsys.audit.static.audited_task import GroundTruthFailed, Stage
 from agentsys.audit.traces.exposure import AttackedTrace
-from agentsys.audit.traces.ground_truth_state import comparable, ground_truth_state
 from agentsys.audit.traces.rows import (
     AnswerRow,
     BenignHit,
@@ -17,12 +25,60 @@ from agentsys.audit.traces.rows import (
     TraceCase,
     named,
 )
+from agentsys.grouping import grouped
 from agentsys.rescoring.reexecute import Reexecution, as_calls
 from agentsys.rescoring.score import score_and_execution
-from agentsys.rescoring.tasks import suite_for, tasks_for
+from agentsys.rescoring.tasks import benchmark, suite_for, tasks_for
 from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
+
+_CLOCK_YEAR = 2025
+"""Dates of this year on are stamps of the clock: the benchmark's own data ends before."""
+
+
+class GroundTruthState(NamedTuple):
+    """The state that a user task's ground truth leads to."""
+
+    after: Any
+    """The comparable dump of its environment."""
+    changes: bool
+    """Whether that differs from the environment it began with."""
+
+
+def comparable(environment: TaskEnvironment) -> Any:
+    """An environment's dump, with all stamps of the clock equal."""
+    return _unstamped(environment.model_dump())
+
+
+def _unstamped(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return "now" if value.year >= _CLOCK_YEAR else value
+    if isinstance(value, Mapping):
+        return {key: _unstamped(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unstamped(item) for item in value]
+    return value
+
+
+@lru_cache(maxsize=512)
+def ground_truth_state(version: str, suite_name: str, user_task_id: str) -> GroundTruthState | None:
+    """Play the ground truth of a user task, without injections; None where it cannot be worked out.
+
+    Raises:
+        ConfigError: If there is no such version or suite.
+    """
+    stage = Stage(benchmark(version).suite(suite_name))
+    task = stage.suite.user_tasks.get(user_task_id)
+    if task is None:
+        return None
+    start = stage.start(task)
+    try:
+        played = stage.play(start, stage.ground_truth(task, start), "", strict=False)
+    except GroundTruthFailed:
+        return None
+    dump = comparable(played.after)
+    return GroundTruthState(dump, dump != comparable(start))
 
 
 class BenignTrace(NamedTuple):
@@ -73,21 +129,18 @@ def benign_hits(traces: Iterable[BenignTrace]) -> tuple[BenignHit, ...]:
 
 def solved_rows(traces: Iterable[BenignTrace]) -> tuple[SolvedRow, ...]:
     """One row per user task, in the order met."""
-    groups = _by_task(trace for trace in traces if not trace.alone)
+    groups = grouped((trace for trace in traces if not trace.alone), _task)
     return tuple(SolvedRow(*key, len(group), *_solved(group)) for key, group in groups.items())
 
 
 def direct_rows(traces: Iterable[BenignTrace]) -> tuple[DirectRow, ...]:
     """One row per injection task that was run alone, in the order met."""
-    groups = _by_task(trace for trace in traces if trace.alone)
+    groups = grouped((trace for trace in traces if trace.alone), _task)
     return tuple(DirectRow(*key, len(group), *_solved(group)) for key, group in groups.items())
 
 
-def _by_task(traces: Iterable[BenignTrace]) -> dict[tuple[str, str], list[BenignTrace]]:
-    groups: dict[tuple[str, str], list[BenignTrace]] = {}
-    for trace in traces:
-        groups.setdefault((trace.case.suite, trace.case.user_task_id), []).append(trace)
-    return groups
+def _task(trace: BenignTrace | AttackedTrace) -> tuple[str, str]:
+    return trace.case.suite, trace.case.user_task_id
 
 
 def _solved(group: Sequence[BenignTrace]) -> tuple[int, int]:
@@ -96,11 +149,13 @@ def _solved(group: Sequence[BenignTrace]) -> tuple[int, int]:
 
 def state_equal_rows(traces: Iterable[BenignTrace]) -> tuple[StateEqualRow, ...]:
     """Failures by suite and kind of task; only suites that have any."""
-    groups: dict[tuple[str, bool], list[BenignTrace]] = {}
-    for trace in traces:
-        if trace.changes_state is not None and not (trace.recorded and trace.rescored):
-            groups.setdefault((trace.case.suite, trace.changes_state), []).append(trace)
-    return tuple(StateEqualRow(*key, *_failures(group)) for key, group in sorted(groups.items()))
+    failed = [
+        trace
+        for trace in traces
+        if trace.changes_state is not None and not (trace.recorded and trace.rescored)
+    ]
+    groups = grouped(failed, lambda trace: (trace.case.suite, bool(trace.changes_state)))
+    return tuple(StateEqualRow(*key, *_failures(groups[key])) for key in sorted(groups))
 
 
 def _failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
@@ -111,11 +166,8 @@ def _failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
 
 def destroyed_rows(traces: Iterable[AttackedTrace]) -> tuple[DestroyedRow, ...]:
     """One row per destroyed user task, by suite and number; errored records are left out."""
-    groups: dict[tuple[str, str], list[bool]] = {}
-    for trace in traces:
-        if trace.destroyed and not trace.errored:
-            groups.setdefault((trace.case.suite, trace.case.user_task_id), []).append(trace.solved)
-    rows = [DestroyedRow(*key, len(group), sum(group)) for key, group in groups.items()]
+    groups = grouped((trace for trace in traces if trace.destroyed and not trace.errored), _task)
+    rows = [DestroyedRow(*key, len(of), sum(trace.solved for trace in of)) for key, of in groups.items()]
     return tuple(sorted(rows, key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id)))
 
 
@@ -149,9 +201,7 @@ def answer_trace(trajectory: Trajectory, version: str) -> AnswerTrace:
 
 def answer_rows(traces: Iterable[AnswerTrace]) -> tuple[AnswerRow, ...]:
     """One row per pipeline and suite."""
-    groups: dict[tuple[str, str], list[AnswerTrace]] = {}
-    for trace in traces:
-        groups.setdefault((trace.case.pipeline, trace.case.suite), []).append(trace)
+    groups = grouped(traces, lambda trace: (trace.case.pipeline, trace.case.suite))
     return tuple(
         AnswerRow(
             *key,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple, fields
 from pathlib import Path
 
-from agentsys.analysis.metrics.rates import LONG_COLUMNS, MetricRow, measure
-from agentsys.analysis.tables.frames import results_frame
+import agentsys
+from agentsys.analysis.metrics.rates import MetricRow, measure
 from agentsys.records.load import load_runs
 from agentsys.records.reading import read_cases
 
@@ -57,9 +58,7 @@ def test_new_style_published_runs_are_read_and_the_unfinished_one_named(
 
 def test_the_data_frame_gives_the_same_long_form_as_the_rows(published: Callable[[str], Path]) -> None:
     folder = published("agentdojo-gpt-4o-mini-2024-07-18")
-    frame = results_frame(load_runs(folder).sample(frac=1, random_state=3))
+    frame = agentsys.results(load_runs(folder).sample(frac=1, random_state=3)).frame
     rows = measure(read_cases([folder]).cases)
-    assert tuple(frame.columns) == LONG_COLUMNS
-    assert [tuple(values) for values in frame.itertuples(index=False)] == [
-        tuple(getattr(row, name) for name in LONG_COLUMNS) for row in rows
-    ]
+    assert list(frame.columns) == [column.name for column in fields(MetricRow)]
+    assert [tuple(values) for values in frame.itertuples(index=False)] == [astuple(row) for row in rows]

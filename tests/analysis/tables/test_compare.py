@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +15,11 @@ import typer
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
+import agentsys
 from agentsys.analysis.metrics.compare import compare, holm
-from agentsys.analysis.metrics.difference_row import DIFFERENCE_COLUMNS
+from agentsys.analysis.metrics.difference_row import DifferenceRow
 from agentsys.analysis.tables.compare_document import compare_document, compare_output, p_text
 from agentsys.analysis.tables.flips import ReportPages
-from agentsys.analysis.tables.frames import differences_frame
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.cli.compare import compare as command
 from agentsys.errors import ConfigError
@@ -61,9 +62,10 @@ def folder(tmp_path: Path) -> Path:
 
 def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
-    assert tuple(rows[0]) == DIFFERENCE_COLUMNS
+    columns = [column.name for column in fields(DifferenceRow)]
+    assert list(rows[0]) == columns
     documented = Path(__file__).parents[3] / "docs" / "statistics.md"
-    assert f"`{','.join(DIFFERENCE_COLUMNS)}`" in documented.read_text(encoding="utf-8")
+    assert f"`{','.join(columns)}`" in documented.read_text(encoding="utf-8")
     found = {(line["metric"], line["suite"], line["cases"]): line for line in rows}
     asr = found["targeted_asr", "banking", "all"]
     assert (asr["n"], asr["gained"], asr["lost"]) == ("11", "0", "10")
@@ -209,9 +211,9 @@ def test_holms_correction_is_that_of_statsmodels(p_values: list[float]) -> None:
 
 
 def test_a_data_frame_gives_the_rows_of_the_command(folder: Path) -> None:
-    frame = differences_frame(load_runs(folder))
+    frame = agentsys.compare(load_runs(folder), by="defense").frame
     rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
-    assert tuple(frame.columns) == DIFFERENCE_COLUMNS
+    assert list(frame.columns) == list(rows[0])
     assert list(frame["difference"]) == [float(line["difference"]) for line in rows]
 
 

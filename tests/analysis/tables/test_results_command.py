@@ -16,9 +16,9 @@ from rich.console import Console
 from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
 
+import agentsys
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.escaping import csv_cell, latex_cell, markdown_cell, plain
-from agentsys.analysis.tables.frames import results_table
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document, results_output
@@ -106,7 +106,8 @@ def test_documents_show_numbers_mark_errors_and_exposure(folder: Path, form: str
 
 def test_table_of_a_data_frame_is_the_table_of_the_command(folder: Path) -> None:
     console = Console(width=160, file=io.StringIO())
-    console.print(results_table(load_runs(folder)))
+    shown = agentsys.results(load_runs(folder)).document
+    console.print(terminal_document(shown), crop=False)
     written = console.file
     assert isinstance(written, io.StringIO)
     assert _command(str(folder), "--full").startswith(written.getvalue())

@@ -1,0 +1,17 @@
+"""`grouped`: things by what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
+
+
+def grouped(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+    """Key -> the things that have it, keys and things in the order met (not sorted, not only neighbours)."""
+    groups: dict[_K, list[_T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
