@@ -143,11 +143,9 @@ def compare(
 
     from agentsys.analysis.metrics.compare import COMPARED_METRICS
     from agentsys.analysis.metrics.compare import compare as compared
-    from agentsys.analysis.metrics.difference_row import DifferenceRow
     from agentsys.analysis.statistics.error_rule import ErrorRule
-    from agentsys.analysis.tables.compare_document import compare_document
+    from agentsys.analysis.tables.compare_document import compare_output
     from agentsys.analysis.tables.flips import FLIP_COLUMNS, flip_record
-    from agentsys.analysis.tables.output import records_of
 
     asked = COMPARED_METRICS if metrics is None else metrics
     found = compared(
@@ -158,7 +156,8 @@ def compare(
         own=[metric for metric in asked if not isinstance(metric, str)],
     )
     flips = pd.DataFrame([flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
-    return ComparedDefenses(_frame(records_of(DifferenceRow, found.rows)), compare_document(found), flips)
+    output = compare_output(found, 0)
+    return ComparedDefenses(_frame(output.records), output.document, flips)
 
 
 def _contenders(source: Source | Mapping[str, Source], by: str | None, baseline: str | None) -> Contenders:

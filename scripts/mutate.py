@@ -1,7 +1,7 @@
 """Breaks the main decision of every public function once and says which breaks no test notices.
 
     .venv/bin/python scripts/mutate.py records rescoring
-    .venv/bin/python scripts/mutate.py metrics --only pooled_attacks --seconds 60
+    .venv/bin/python scripts/mutate.py metrics --only best_attack --seconds 60
 
 One mutant per public function or method: the first of its comparisons turned round, `and` for `or`, a `not`
 taken away, a condition negated, a returned constant changed, 1 added where 1 was taken off, an argument left

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentsys.analysis.metrics.measures import model_calls, seconds, tokens_per_role
+from agentsys.analysis.metrics.measures import mean_of, tokens_per_role
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     TARGETED_ASR,
@@ -46,7 +46,8 @@ class Taken:
     def of(cls, cases: Sequence[CaseRow]) -> Taken:
         """What these cases took."""
         used = [mean.value for mean in tokens_per_role(cases).values()]
-        return cls(sum(used) if used else math.nan, model_calls(cases).value, seconds(cases).value)
+        calls, seconds = (mean_of(measure, cases).value for measure in ("model_calls", "seconds"))
+        return cls(sum(used) if used else math.nan, calls, seconds)
 
 
 @dataclass(frozen=True)

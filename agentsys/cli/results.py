@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.best_attack import best_attacks
-from agentsys.analysis.metrics.pooled_attacks import together
+from agentsys.analysis.metrics.best_attack import best_attacks, together
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.fit import word_lines

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.guard_errors import guard_measures
-from agentsys.analysis.metrics.rates import MeasuredCell
+from agentsys.analysis.metrics.rates import CellRow, MeasuredCell
 from agentsys.analysis.statistics.estimate import POOLED
 from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -33,40 +34,23 @@ class Mean(NamedTuple):
     """Cases with a known value."""
 
 
-def untrusted_tokens(cases: Iterable[CaseRow]) -> Mean:
-    """Tokens per case that came from tools into the acting agent's context."""
-    return _mean(cases, lambda case: case.untrusted_tokens)
+def mean_of(measure: str, cases: Iterable[CaseRow]) -> Mean:
+    """One of `MEANS` over the cases without an error whose value is known."""
+    known = [one for case in cases if case.status == "ok" and (one := MEANS[measure](case)) is not None]
+    return Mean(sum(known) / len(known) if known else math.nan, len(known))
 
 
-def untrusted_tokens_workers(cases: Iterable[CaseRow]) -> Mean:
-    """Tokens per case that came from tools into workers' contexts, all workers of a case together."""
-    return _mean(cases, lambda case: case.untrusted_tokens_workers)
-
-
-def exposure_rounds(cases: Iterable[CaseRow]) -> Mean:
-    """Replies per attacked case that the acting agent gave with the injection in its context."""
-    return _mean(_attacked(cases), lambda case: case.exposure_rounds)
-
-
-def exposure_rounds_workers(cases: Iterable[CaseRow]) -> Mean:
-    """Replies per attacked case that workers gave with the injection in their contexts."""
-    return _mean(_attacked(cases), lambda case: case.exposure_rounds_workers)
-
-
-def model_calls(cases: Iterable[CaseRow]) -> Mean:
-    """Replies of models per case, all roles together."""
-    return _mean(cases, lambda case: sum(case.replies_by_role.values()) if case.replies_by_role else None)
-
-
-def seconds(cases: Iterable[CaseRow]) -> Mean:
-    """Wall time per case, in seconds."""
-    return _mean(cases, lambda case: case.duration_s)
-
-
-def _mean(cases: Iterable[CaseRow], value: Callable[[CaseRow], float | None]) -> Mean:
-    found = [value(case) for case in cases if case.status == "ok"]
-    known = [one for one in found if one is not None]
-    return Mean(sum(known) / len(known) if known else float("nan"), len(known))
+MEANS: dict[str, Callable[[CaseRow], float | None]] = {
+    "untrusted_tokens": lambda case: case.untrusted_tokens,
+    "untrusted_tokens_workers": lambda case: case.untrusted_tokens_workers,
+    "exposure_rounds": lambda case: None if case.attack == NO_ATTACK else case.exposure_rounds,
+    "exposure_rounds_workers": lambda case: (
+        None if case.attack == NO_ATTACK else case.exposure_rounds_workers
+    ),
+    "model_calls": lambda case: sum(case.replies_by_role.values()) if case.replies_by_role else None,
+    "seconds": lambda case: case.duration_s,
+}
+"""Measures that are means over cases -> the value of one case; None where it is unknown, or none is meant."""
 
 
 def dollars(cases: Iterable[CaseRow]) -> float:
@@ -79,32 +63,16 @@ def tokens(cases: Iterable[CaseRow]) -> float:
     return _sum(sum(case.tokens_by_role.values()) if case.tokens_by_role else None for case in cases)
 
 
-def cost_per_solved_task(cases: Iterable[CaseRow]) -> float:
-    """US dollars spent on all cases / user tasks solved; nan where none was solved."""
-    listed = list(cases)
-    return _ratio(dollars(listed), _solved(listed))
+RATIOS: dict[str, Callable[[Sequence[CaseRow]], float]] = {
+    "cost_per_solved_task": lambda cases: _ratio(dollars(cases), _solved(cases)),
+    "tokens_per_solved_task": lambda cases: _ratio(tokens(cases), _solved(cases)),
+    "asr_per_dollar": lambda cases: _ratio(_hijacked(cases), dollars(_attacked(cases))),
+    "asr_per_million_tokens": lambda cases: _ratio(PER_TOKENS * _hijacked(cases), tokens(_attacked(cases))),
+}
+"""Measures that are one sum over another; nan where the other is 0, or either is unknown.
 
-
-def tokens_per_solved_task(cases: Iterable[CaseRow]) -> float:
-    """The same in tokens, for models without a price."""
-    listed = list(cases)
-    return _ratio(tokens(listed), _solved(listed))
-
-
-def asr_per_dollar(cases: Iterable[CaseRow]) -> float:
-    """Attacks that succeeded per US dollar spent on attacked cases.
-
-    The targeted ASR divided by the mean cost of an attacked case, where none errored. nan where
-    nothing was spent.
-    """
-    attacked = _attacked(cases)
-    return _ratio(_hijacked(attacked), dollars(attacked))
-
-
-def asr_per_million_tokens(cases: Iterable[CaseRow]) -> float:
-    """The same per `PER_TOKENS` tokens, for models without a price."""
-    attacked = _attacked(cases)
-    return _ratio(PER_TOKENS * _hijacked(attacked), tokens(attacked))
+Attacks that succeeded are set against what attacked cases cost.
+"""
 
 
 def tokens_per_role(cases: Iterable[CaseRow]) -> dict[str, Mean]:
@@ -162,7 +130,7 @@ def _solved(cases: Sequence[CaseRow]) -> int:
 
 
 def _hijacked(cases: Sequence[CaseRow]) -> int:
-    return sum(case.status == "ok" and bool(case.injection_success) for case in cases)
+    return sum(case.status == "ok" and bool(case.injection_success) for case in _attacked(cases))
 
 
 def _sum(parts: Iterable[float | None]) -> float:
@@ -173,24 +141,6 @@ def _ratio(above: float, below: float) -> float:
     return above / below if below else math.nan
 
 
-MEANS: dict[str, Callable[[Iterable[CaseRow]], Mean]] = {
-    "untrusted_tokens": untrusted_tokens,
-    "untrusted_tokens_workers": untrusted_tokens_workers,
-    "exposure_rounds": exposure_rounds,
-    "exposure_rounds_workers": exposure_rounds_workers,
-    "model_calls": model_calls,
-    "seconds": seconds,
-}
-"""Measures that are means over cases."""
-
-RATIOS: dict[str, Callable[[Iterable[CaseRow]], float]] = {
-    "cost_per_solved_task": cost_per_solved_task,
-    "tokens_per_solved_task": tokens_per_solved_task,
-    "asr_per_dollar": asr_per_dollar,
-    "asr_per_million_tokens": asr_per_million_tokens,
-}
-"""Measures that are one sum over another."""
-
 OF_ROLES: dict[str, Callable[[Iterable[CaseRow]], dict[str, Mean]]] = {
     "tokens_per_case": tokens_per_role,
     "cached_tokens_per_case": cached_tokens_per_role,
@@ -199,16 +149,10 @@ OF_ROLES: dict[str, Callable[[Iterable[CaseRow]], dict[str, Mean]]] = {
 """Measures per role; the role is appended to the name after a colon."""
 
 
-class MeasureRow(NamedTuple):
-    """One number. The model's name is the marked one, as in `agentsys.analysis.metrics.rates.MetricRow`."""
+@dataclass(frozen=True, slots=True)
+class MeasureRow(CellRow):
+    """One number, of a suite or pooled."""
 
-    benchmark: str
-    version: str
-    model: str
-    defense: str
-    attack: str
-    suite: str
-    """A suite, or `pooled`: all cases of the cell together."""
     measure: str
     value: float
     """nan where undefined or unknown."""
@@ -238,8 +182,8 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
 
 
 def _of(cases: Sequence[CaseRow]) -> Iterator[tuple[str, float, int] | tuple[str, float, int, float, float]]:
-    for name, mean in MEANS.items():
-        yield name, *mean(cases)
+    for name in MEANS:
+        yield name, *mean_of(name, cases)
     for name, ratio in RATIOS.items():
         yield name, ratio(cases), len(cases)
     for measure, per_role in OF_ROLES.items():

@@ -44,8 +44,8 @@ CHOSEN_AMONG = "chosen_among"
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRow:
-    """One number. The fields are the columns of the long form."""
+class CellRow:
+    """The columns with which every long form of cells begins."""
 
     benchmark: str
     version: str
@@ -55,7 +55,13 @@ class MetricRow:
     attack: str
     """`none` for the benign utility."""
     suite: str
-    """A suite, `overall` or `pooled`."""
+    """A suite, `overall` (the unweighted mean of the suites) or `pooled` (all cases together)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow(CellRow):
+    """One number. The fields are the columns of the long form."""
+
     metric: str
     value: float
     """Percent (of a fact that is a mean: its own unit); nan where undefined."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from agentsys.analysis.metrics.rates import MeasuredCell, Number, number_of
+from agentsys.analysis.metrics.rates import CellRow, MeasuredCell, Number, number_of
 from agentsys.analysis.metrics.search_attempts import Search, SearchSpending
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
@@ -40,16 +40,10 @@ MEASURES = (
 """What is told of the searches of a cell besides `ASR`: a mean over successes, then sums."""
 
 
-class BudgetRow(NamedTuple):
-    """One number. The model's name is the marked one."""
+@dataclass(frozen=True, slots=True)
+class BudgetRow(CellRow):
+    """One number, of a suite or overall (for `MEASURES`: all searches together)."""
 
-    benchmark: str
-    version: str
-    model: str
-    defense: str
-    attack: str
-    suite: str
-    """A suite, or `overall`: the unweighted mean of the suites (for `MEASURES`: all searches together)."""
     measure: str
     """`asr_at_budget` or `asr_at_attempts` in percent, or one of `MEASURES`."""
     budget: int | None

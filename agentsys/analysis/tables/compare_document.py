@@ -46,37 +46,25 @@ _EXPLAINED = (
 
 
 def compare_output(found: Comparison, flips: int | None = 1, pages: ReportPages | None = None) -> Output:
-    """Make a comparison ready to be written in any form.
+    """Arrange tables, flipped cases and notes, ready to be written in any form.
 
     Args:
         found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
         flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
         pages: Reports that the flipped cases are linked to.
     """
-    records = records_of(DifferenceRow, found.rows)
-    pages = pages or ReportPages()
-    document = compare_document(found, flips, pages)
-    return Output("agentsys compare", document, records, _data(found, records, pages))
-
-
-def compare_document(found: Comparison, flips: int | None = 0, pages: ReportPages | None = None) -> Document:
-    """Arrange tables, flipped cases and notes.
-
-    Args:
-        found: What was measured, from `agentsys.analysis.metrics.compare.compare`.
-        flips: Flipped cases to list per metric and direction; None: all.
-        pages: Reports that the flipped cases are linked to.
-    """
     sections = [(title, list(_grids(rows, found))) for title, rows in grouped(found.rows, _sheet).items()]
-    notes = list(_notes(found))
+    notes, pages = list(_notes(found)), pages or ReportPages()
     if groups := flip_groups(found.flips, flips, found.titles):
         left = sum(group.total - len(group.listed) for group in groups)
         heading = f"Flipped cases; {left} more: --full" if left else "Flipped cases"
         compared = found.by.value.capitalize()
-        grid = flip_grid(groups, found.baseline, compared, pages or ReportPages())
+        grid = flip_grid(groups, found.baseline, compared, pages)
         sections.append((heading, [grid]))
         notes.append(_OPENED)
-    return Document(sections, tuple(notes))
+    records = records_of(DifferenceRow, found.rows)
+    document = Document(sections, tuple(notes))
+    return Output("agentsys compare", document, records, _data(found, records, pages))
 
 
 def _sheet(row: DifferenceRow) -> str:

@@ -85,13 +85,6 @@ def honesty_notes(
     return notes
 
 
-def limit_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """Only what was changed in the benchmark, the floor of doing nothing and the cap of destroyed tasks."""
-    sheets = _sheets(cases)
-    found = [note for sheet, lines in sheets.items() for note in _limits(sheet, lines)]
-    return [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *dict.fromkeys(found)]
-
-
 def _sloppy(lines: _Lines) -> Iterator[str]:
     """Say what a simulated model was made to do wrong, by its records."""
     said = {note for cases in lines.values() for case in cases for note in case.notes}

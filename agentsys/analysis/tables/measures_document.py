@@ -36,17 +36,7 @@ _NOTES = (
 
 
 def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
-    """Make measures ready to be written in any form.
-
-    Args:
-        rows: Rows from `agentsys.analysis.metrics.measures.measures`.
-        notes: What else has to be said of their cases.
-    """
-    return Output("agentsys measures", measures_document(rows, notes), records_of(MeasureRow, rows))
-
-
-def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Document:
-    """One line per cell: untrusted text and cost, then tokens per role.
+    """One line per cell: untrusted text and cost, then tokens per role; ready to be written in any form.
 
     Args:
         rows: Rows from `agentsys.analysis.metrics.measures.measures`; the pooled ones are shown.
@@ -63,7 +53,8 @@ def measures_document(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> 
     judged = [("Guards: verdicts against what was planted", [guards])] if guards.rows else []
     ruled = [("Calls that filters ruled on", [gates])] if gates.rows else []
     told = (*said, _OF_GUARDS) if guards.rows else said
-    return Document([("Cost and untrusted text", [_measures(found), *grids]), *judged, *ruled], told)
+    sections = [("Cost and untrusted text", [_measures(found), *grids]), *judged, *ruled]
+    return Output("agentsys measures", Document(sections, told), records_of(MeasureRow, rows))
 
 
 _OF_GUARDS = (

@@ -11,6 +11,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells, number_cell
 from agentsys.analysis.tables.output import Output, records_of
+from agentsys.grouping import grouped
 from agentsys.records.simulated_name import is_simulated
 
 TITLES = {
@@ -31,30 +32,19 @@ _Line = tuple[str, ...]
 
 
 def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
-    """Make the numbers of searches ready to be written in any form.
+    """Two grids per benchmark and version, success by budget and what the searches took, in any form.
 
     Args:
         rows: Rows from `agentsys.analysis.metrics.search_budget.budget_rows`.
         searches: What they were made of, for the notes.
     """
-    return Output("agentsys budget", budget_document(rows, searches), records_of(BudgetRow, rows))
-
-
-def budget_document(rows: Sequence[BudgetRow], searches: StoredSearches) -> Document:
-    """Two grids per benchmark and version: success by budget, and what the searches took.
-
-    Args:
-        rows: Rows from `agentsys.analysis.metrics.search_budget.budget_rows`.
-        searches: What they were made of, for the notes.
-    """
-    groups: dict[tuple[str, str], list[BudgetRow]] = {}
-    for row in rows:
-        groups.setdefault((row.benchmark, row.version), []).append(row)
+    groups = grouped(rows, lambda row: (row.benchmark, row.version))
     sections = [
         (f"Searched attacks on {benchmark} {version}", (*_asr_grids(found), _cost_grid(found)))
         for (benchmark, version), found in groups.items()
     ]
-    return Document(sections, list(_notes(rows, searches)))
+    document = Document(sections, list(_notes(rows, searches)))
+    return Output("agentsys budget", document, records_of(BudgetRow, rows))
 
 
 _AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}

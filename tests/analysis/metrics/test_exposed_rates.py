@@ -24,7 +24,7 @@ from agentsys.analysis.metrics.exposed_rates import (
 )
 from agentsys.analysis.metrics.limits import Limits, cap_of, floor_of, limits_of
 from agentsys.analysis.statistics.sign_flips import SignDraws
-from agentsys.analysis.tables.exposure_notes import honesty_notes, limit_notes
+from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import read_cases
 
@@ -76,7 +76,6 @@ def test_other_benchmarks_and_unknown_versions_have_no_known_limits() -> None:
     assert limits_of("asb", "v1") is None
     assert limits_of("agentdojo", "v9") is None
     assert not limits_of("agentdojo", "v1.2.2+append_injection").destroyed_by_injection  # type: ignore[union-attr]
-    assert limit_notes([row(benchmark="asb")]) == []
 
 
 def test_asr_among_exposed_cases_is_told_apart_by_who_saw_the_payload() -> None:

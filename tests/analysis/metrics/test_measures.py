@@ -9,8 +9,7 @@ import pytest
 from stored_cases import row
 
 from agentsys.analysis.metrics import measures as cost
-from agentsys.analysis.metrics import measures as exposure
-from agentsys.analysis.metrics.measures import measures
+from agentsys.analysis.metrics.measures import RATIOS, mean_of, measures
 from agentsys.records.case_row import CaseRow
 
 
@@ -29,15 +28,15 @@ def test_means_rest_on_the_cases_with_a_known_value_and_without_error() -> None:
         _case(2),
         _error(3, untrusted_tokens=900, exposure_rounds=9),
     ]
-    assert exposure.untrusted_tokens(cases) == (75.0, 2)
-    assert exposure.exposure_rounds(cases) == (1.0, 2)
-    assert exposure.untrusted_tokens_workers(cases) == (7.0, 1)
+    assert mean_of("untrusted_tokens", cases) == (75.0, 2)
+    assert mean_of("exposure_rounds", cases) == (1.0, 2)
+    assert mean_of("untrusted_tokens_workers", cases) == (7.0, 1)
 
 
 def test_exposure_is_about_attacked_cases_only() -> None:
     cases = [_case(0, exposure_rounds_workers=4), _case(1, attack="none", exposure_rounds_workers=None)]
-    assert exposure.exposure_rounds_workers(cases) == (4.0, 1)
-    assert math.isnan(exposure.exposure_rounds(cases[1:]).value)
+    assert mean_of("exposure_rounds_workers", cases) == (4.0, 1)
+    assert math.isnan(mean_of("exposure_rounds", cases[1:]).value)
 
 
 def test_a_solved_task_bears_the_cost_of_failures_and_errors() -> None:
@@ -47,9 +46,9 @@ def test_a_solved_task_bears_the_cost_of_failures_and_errors() -> None:
         _case(1, cost_usd=0.25, tokens_by_role=used, utility=False),
         _error(2, cost_usd=0.5, tokens_by_role=used),
     ]
-    assert cost.cost_per_solved_task(cases) == 1.0
-    assert cost.tokens_per_solved_task(cases) == 3_000_000
-    assert math.isnan(cost.cost_per_solved_task(cases[1:]))
+    assert RATIOS["cost_per_solved_task"](cases) == 1.0
+    assert RATIOS["tokens_per_solved_task"](cases) == 3_000_000
+    assert math.isnan(RATIOS["cost_per_solved_task"](cases[1:]))
 
 
 def test_attacks_that_succeed_are_set_against_what_attacked_cases_cost() -> None:
@@ -60,27 +59,19 @@ def test_attacks_that_succeed_are_set_against_what_attacked_cases_cost() -> None
         _error(2, injection_success=True, cost_usd=0.5, tokens_by_role=used),
         _case(3, attack="none", cost_usd=100.0, tokens_by_role=used),
     ]
-    assert cost.asr_per_dollar(cases) == 1.0
-    assert round(cost.asr_per_million_tokens(cases), 9) == round(1 / 1.5, 9)
+    assert RATIOS["asr_per_dollar"](cases) == 1.0
+    assert round(RATIOS["asr_per_million_tokens"](cases), 9) == round(1 / 1.5, 9)
 
 
-@pytest.mark.parametrize(
-    "measure",
-    [
-        cost.cost_per_solved_task,
-        cost.tokens_per_solved_task,
-        cost.asr_per_dollar,
-        cost.asr_per_million_tokens,
-    ],
-)
-def test_one_case_without_a_known_cost_makes_the_ratio_unknown(measure: Any) -> None:
+@pytest.mark.parametrize("measure", RATIOS)
+def test_one_case_without_a_known_cost_makes_the_ratio_unknown(measure: str) -> None:
     known = _case(0, cost_usd=0.5, tokens_by_role={"main": 10}, injection_success=True)
-    assert measure([known]) > 0
-    assert math.isnan(measure([known, _case(1)]))
+    assert RATIOS[measure]([known]) > 0
+    assert math.isnan(RATIOS[measure]([known, _case(1)]))
 
 
 def test_where_nothing_was_spent_nothing_is_said_of_attacks_per_dollar() -> None:
-    assert math.isnan(cost.asr_per_dollar([_case(0, cost_usd=0.0, injection_success=True)]))
+    assert math.isnan(RATIOS["asr_per_dollar"]([_case(0, cost_usd=0.0, injection_success=True)]))
 
 
 def test_roles_add_up_to_all_tokens() -> None:

@@ -10,7 +10,7 @@ from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
-from agentsys.analysis.metrics.pooled_attacks import together
+from agentsys.analysis.metrics.best_attack import together
 from agentsys.analysis.metrics.rates import measure
 from agentsys.cli import app
 from agentsys.errors import ConfigError

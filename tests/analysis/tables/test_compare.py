@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import agentsys
 from agentsys.analysis.metrics.compare import compare, holm
 from agentsys.analysis.metrics.difference_row import DifferenceRow
-from agentsys.analysis.tables.compare_document import compare_document, compare_output, p_text
+from agentsys.analysis.tables.compare_document import compare_output, p_text
 from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.cli.compare import compare as command
@@ -100,7 +100,7 @@ def test_flips_are_one_table_with_a_line_for_each_kind_and_full_lists_them_all(f
     found = compare(read_cases([folder]).cases)
 
     def shown(flips: int | None) -> list[list[str]]:
-        sections = compare_document(found, flips).sections
+        sections = compare_output(found, flips).document.sections
         grids = [grid for heading, (*some,) in sections for grid in some if heading.startswith("Flipped")]
         (grid,) = grids
         return [[cell.text for cell in line] for line in grid.rows]
@@ -229,7 +229,7 @@ def test_an_unknown_baseline_or_metric_is_one_line_with_the_mend() -> None:
 def test_defenses_without_a_shared_case_are_said_and_not_dropped() -> None:
     found = compare([row(defense="none", version="v1"), row()])
     assert found.rows == ()
-    notes = " ".join(compare_document(found).notes)
+    notes = " ".join(compare_output(found, 0).document.notes)
     assert "0 cases compared; left out: 1 only under agentsys" in notes
     assert "on agentdojo v1: 1 case under none alone" in notes
 

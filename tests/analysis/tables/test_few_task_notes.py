@@ -7,7 +7,7 @@ from collections.abc import Callable
 from stored_cases import row
 
 from agentsys.analysis.metrics.compare import compare
-from agentsys.analysis.tables.compare_document import compare_document
+from agentsys.analysis.tables.compare_document import compare_output
 from agentsys.analysis.tables.few_task_notes import broken_by, few_task_notes
 from agentsys.records.case_row import CaseRow
 
@@ -63,7 +63,8 @@ def test_without_a_significant_difference_there_is_nothing_to_note() -> None:
 
 def test_notes_stand_under_the_comparison_and_columns_hold_the_counts() -> None:
     found = compare([*_cases("none", _every_third), *_cases("agentsys", lambda user, goal: False)], draws=499)
-    assert any("14 injection tasks, 0 broke agentsys" in note for note in compare_document(found).notes)
+    notes = compare_output(found, 0).document.notes
+    assert any("14 injection tasks, 0 broke agentsys" in note for note in notes)
     (asr,) = [
         one for one in found.rows if (one.metric, one.suite, one.cases) == ("targeted_asr", "overall", "all")
     ]

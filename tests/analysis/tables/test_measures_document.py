@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import replace
 
 import pytest
 
 from agentsys.analysis.metrics.measures import MeasureRow
-from agentsys.analysis.tables.measures_document import TITLES, measures_document, measures_output
+from agentsys.analysis.tables.measures_document import TITLES, measures_output
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_text import markdown_document
 
@@ -24,7 +25,7 @@ def test_a_cell_is_one_line_with_its_pooled_values() -> None:
         row("untrusted_tokens", 1.0, suite="slack"),
         row("tokens_per_case:main", 24456),
     ]
-    grids = measures_document(rows).sections[0][1]
+    grids = measures_output(rows).document.sections[0][1]
     first, roles = grids
     assert len(first.rows) == 1
     shown = dict(zip(first.header[4:], (cell.text for cell in first.rows[0][4:]), strict=True))
@@ -37,7 +38,7 @@ def test_a_cell_is_one_line_with_its_pooled_values() -> None:
 @pytest.mark.parametrize("value", [math.nan, None])
 def test_what_is_undefined_or_absent_is_no_number(value: float | None) -> None:
     rows = [row("exposure_rounds", 1.0)] + ([row("untrusted_tokens", value)] if value is not None else [])
-    grid = measures_document(rows).sections[0][1][0]
+    grid = measures_output(rows).document.sections[0][1][0]
     assert grid.rows[0][4 + list(TITLES).index("untrusted_tokens")].text == "n/a"
 
 
@@ -49,18 +50,18 @@ def test_csv_has_every_row_and_no_formula() -> None:
 
 
 def test_a_hostile_name_keeps_its_markdown_row() -> None:
-    text = markdown_document(measures_document([row("untrusted_tokens", 1.0, defense="a|b\n# c")]))
+    text = markdown_document(measures_output([row("untrusted_tokens", 1.0, defense="a|b\n# c")]).document)
     lines = [line for line in text.splitlines() if line.startswith("|") and "simulated" in line]
     assert {line.replace(r"\|", "").count("|") for line in lines[:1]} == {4 + len(TITLES) + 1}
 
 
 def test_guards_and_gates_have_tables_of_their_own_where_there_are_some() -> None:
-    rate = row("guard_fnr:g", 12.5)._replace(n=1227, ci_low=9.6, ci_high=15.2)
+    rate = replace(row("guard_fnr:g", 12.5), n=1227, ci_low=9.6, ci_high=15.2)
     calls = [row(f"gate_calls:attriguard/denied: absent/tool_{n}", 10 - n) for n in range(7)]
-    sections = measures_document([row("seconds", 1.0), rate, *calls]).sections
+    sections = measures_output([row("seconds", 1.0), rate, *calls]).document.sections
     (_, _), (_, (guards,)), (_, (gates,)) = sections
     assert [cell.in_one for cell in guards.rows[0]][4:6] == ["g", "12.5 10-15 (1,227)"]
     shown = [cell.in_one for cell in gates.rows[0]][4:]
     assert shown[:3] == ["attriguard", "denied: absent", "49"]
     assert shown[3] == "tool_0 10, tool_1 9, tool_2 8, tool_3 7, tool_4 6 and 2 more"
-    assert len(measures_document([row("seconds", 1.0)]).sections) == 1
+    assert len(measures_output([row("seconds", 1.0)]).document.sections) == 1

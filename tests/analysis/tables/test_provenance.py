@@ -13,7 +13,7 @@ from agentsys.analysis.paper.filled import fill
 from agentsys.analysis.paper.layout import TABLES
 from agentsys.analysis.paper.notes import notes
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.compare_document import compare_document
+from agentsys.analysis.tables.compare_document import compare_output
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
@@ -95,7 +95,7 @@ def test_every_table_has_these_notes() -> None:
     table = fill(TABLES[6], cases, replicates=10)
     for found in (
         report(Reading(cases), replicates=10).notes,
-        compare_document(compare(cases)).notes,
+        compare_output(compare(cases), 0).document.notes,
         notes(table, Reading(cases), ErrorRule.REPORT, 10),
     ):
         assert any("these runs had different data" in note for note in found)

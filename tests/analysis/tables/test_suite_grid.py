@@ -11,7 +11,7 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.rates import METRIC_TITLES
-from agentsys.analysis.tables.compare_document import compare_document
+from agentsys.analysis.tables.compare_document import compare_output
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.write_terminal import terminal_document
@@ -87,6 +87,6 @@ def test_documents_have_a_row_per_suite_where_there_are_many() -> None:
 
 def test_a_comparison_of_many_suites_has_a_row_for_each() -> None:
     compared = compare([*ten_agents(), *ten_agents("drift")], draws=50)
-    ((_, grids),) = compare_document(compared).sections
+    ((_, grids),) = compare_output(compared, 0).document.sections
     assert grids[-1].header == ("By suite, points", "Suite", *list(METRIC_TITLES.values())[:3])
     assert [cells[1].text for cells in grids[-1].rows] == [*AGENTS, "pooled"] * 2
