@@ -24,25 +24,24 @@ import copy
 import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.element import QueryResult
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
+from agentsys.options import checked
 from baselines.package_wording import Wording, tool_filter_question
 
 Match = Literal["exact", "substring"]
-OnEmpty = Literal["none", "all"]
-Retries = Literal["full", "narrowed"]
 
 ROLE = "tool_filter"
 """The role the one extra call is booked under."""
@@ -57,6 +56,17 @@ _DECORATION = " \t\r`'\"*[](){}<>.:"
 """What models put around a name in a list: quotes, brackets, Markdown, a full stop."""
 
 _LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ToolFilterOptions:
+    """What is asked and what is kept; see `ToolFilter`."""
+
+    match: Match = "exact"
+    keep_exchange: bool = False
+    on_empty: Literal["none", "all"] = "none"
+    retries: Literal["full", "narrowed"] = "full"
+    wording: Wording = "own"
 
 
 class ToolFilter:
@@ -79,35 +89,14 @@ class ToolFilter:
 
     forecast_kind = "structural"
 
-    def __init__(
-        self,
-        name: str = "tool_filter",
-        *,
-        match: Match = "exact",
-        keep_exchange: bool = False,
-        on_empty: OnEmpty = "none",
-        retries: Retries = "full",
-        wording: Wording = "own",
-    ) -> None:
-        for option, value, known in (
-            ("match", match, get_args(Match)),
-            ("on_empty", on_empty, get_args(OnEmpty)),
-            ("retries", retries, get_args(Retries)),
-            ("wording", wording, get_args(Wording)),
-        ):
-            if value not in known:
-                raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
+    def __init__(self, name: str = "tool_filter", **options: Any) -> None:
         self.name = name
-        self.match: Match = match
-        self.keep_exchange = keep_exchange
-        self.on_empty: OnEmpty = on_empty
-        self.retries: Retries = retries
-        self.wording: Wording = wording
+        self.options = checked(ToolFilterOptions, name, options)
 
     @property
     def question(self) -> str:
         """The question to the model."""
-        return tool_filter_question() if self.wording == "package" else QUESTION
+        return tool_filter_question() if self.options.wording == "package" else QUESTION
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind a filter of its tools."""
@@ -115,7 +104,7 @@ class ToolFilter:
             model,
             default_system_message(suite),
             name=f"{model.name}-{self.name}",
-            before=[FilterTools(model, self)],
+            before=[FilterTools(model, self.options, self.question)],
         )
 
     def description(self) -> str:
@@ -123,8 +112,8 @@ class ToolFilter:
         names = {
             "exact": "A tool is kept if its whole name is in the reply.",
             "substring": "A tool is kept if its name stands anywhere in the reply, inside a longer name too.",
-        }[self.match]
-        none = {"none": "no tool is on offer", "all": "all tools are on offer"}[self.on_empty]
+        }[self.options.match]
+        none = {"none": "no tool is on offer", "all": "all tools are on offer"}[self.options.on_empty]
         return (
             "Before anything untrusted is read, the model is shown the request and all tools and names those"
             f" that the request cannot be done without. {names} The others are taken away for the whole case,"
@@ -144,9 +133,8 @@ class FilterTools(BasePipelineElement):  # type: ignore[misc]
     A tool that was taken away is neither offered nor run. Leaves a span of kind `tool_filter`.
     """
 
-    def __init__(self, model: ChatModel, settings: ToolFilter) -> None:
-        self.model = model
-        self.settings = settings
+    def __init__(self, model: ChatModel, options: ToolFilterOptions, question: str) -> None:
+        self.model, self.options, self.question = model, options, question
 
     def query(
         self,
@@ -159,7 +147,7 @@ class FilterTools(BasePipelineElement):  # type: ignore[misc]
         """Ask one question, in front of the first call of the agent."""
         if not runtime.functions:
             return query, runtime, env, messages, extra_args or {}
-        asked = [*messages, user(self.settings.question)]
+        asked = [*messages, user(self.question)]
         with span("tool_filter") as node:
             request = ChatRequest(asked, tool_specs(runtime.functions.values()), ROLE, tool_choice="none")
             reply = self.model.complete(request).message
@@ -170,20 +158,20 @@ class FilterTools(BasePipelineElement):  # type: ignore[misc]
                 "reply": visible_text(reply),
                 "calls_dropped": len(reply["tool_calls"] or []),
             }
-        if self.settings.keep_exchange and visible_text(reply):
+        if self.options.keep_exchange and visible_text(reply):
             messages = [*asked, _without_calls(reply)]
         return query, self._narrowed(runtime, kept), env, messages, extra_args or {}
 
     def _kept(self, reply: str, offered: Collection[str]) -> list[str]:
-        kept = picked(reply, offered, self.settings.match)
+        kept = picked(reply, offered, self.options.match)
         if kept:
             return kept
-        _LOGGER.info("no tool picked; on_empty=%s", self.settings.on_empty)
-        return list(offered) if self.settings.on_empty == "all" else []
+        _LOGGER.info("no tool picked; on_empty=%s", self.options.on_empty)
+        return list(offered) if self.options.on_empty == "all" else []
 
     def _narrowed(self, runtime: FunctionsRuntime, kept: Iterable[str]) -> FunctionsRuntime:
         # The runner holds on to the runtime it gave us: changing a copy leaves it the full list.
-        narrowed = runtime if self.settings.retries == "narrowed" else copy.copy(runtime)
+        narrowed = runtime if self.options.retries == "narrowed" else copy.copy(runtime)
         narrowed.update_functions({name: runtime.functions[name] for name in kept})
         return narrowed
 

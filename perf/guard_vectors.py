@@ -36,7 +36,7 @@ def classifier(name: str) -> tuple[str, Finds]:
     from agentsys.runs.instantiate import instantiate
 
     defense = instantiate("defense", node("defense", name))
-    return name, lambda text: 1.0 - defense.detector().score([text])[0] < defense.threshold
+    return name, lambda text: 1.0 - defense.detector().score([text])[0] < defense.options.threshold
 
 
 def main() -> None:

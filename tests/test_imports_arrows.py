@@ -26,6 +26,7 @@ FOUNDATION = {
     "agentsys.declared_facts",
     "agentsys.loopback",
     "agentsys.grouping",
+    "agentsys.options",
 }
 PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
@@ -49,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.ledger": set(),
     "agentsys.grouping": set(),
     "agentsys.loopback": {"agentsys.errors"},
+    "agentsys.options": {"agentsys.errors"},
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},
     "agentsys.parsing_threads": set(),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from agentsys.defense.gate import GateRule
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError
+from agentsys.options import AtLeast0, AtLeast1, checked
 
 
 class CommandJudge(Enum):
@@ -88,9 +91,6 @@ class Repeats(Enum):
     """It is answered as before, as long as no command has run in between."""
 
 
-_Choice = TypeVar("_Choice", bound=Enum)
-
-
 @dataclass(frozen=True, kw_only=True)
 class AgentSysSettings:
     """The checked options of one AgentSys variant, as its YAML names them (docs/agentsys.md has the table).
@@ -112,15 +112,15 @@ class AgentSysSettings:
     worker_tools: WorkerTools = WorkerTools.ALWAYS
     trace: TraceView = TraceView.CALLS
     repeats: Repeats = Repeats.RUN
-    max_depth: int = 3
-    worker_steps: int = 15
-    main_steps: int = 15
-    sanitize_budget: int = 2
-    gate_retries: int = 1
-    case_calls: int = 200
-    subtask_calls: int = 60
-    calls_per_turn: int = 20
-    worker_commands: int = 1
+    max_depth: AtLeast1 = 3
+    worker_steps: AtLeast1 = 15
+    main_steps: AtLeast1 = 15
+    sanitize_budget: AtLeast0 = 2
+    gate_retries: AtLeast0 = 1
+    case_calls: Annotated[int, Field(ge=3)] = 200
+    subtask_calls: AtLeast1 = 60
+    calls_per_turn: AtLeast1 = 20
+    worker_commands: AtLeast0 = 1
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AgentSysSettings:
@@ -129,26 +129,15 @@ class AgentSysSettings:
         Raises:
             ConfigError: If an option is unknown or wrong.
         """
-        known = {field.name for field in fields(cls)}
-        for name in options.keys() - known:
-            raise ConfigError(unknown_name("AgentSys option", name, sorted(known)))
-        given: dict[str, Any] = dict(options)
-        judge = _switched("validator", given.get("validator", True), on=CommandJudge.MODEL)
-        cleaned = Sanitizing.ON_DENIAL if judge is not CommandJudge.OFF else Sanitizing.AT_INGESTION
-        given["validator"] = judge
-        given["validate_main"] = _switched(
-            "validate_main", given.get("validate_main", False), on=CommandJudge.MODEL
-        )
-        given["sanitizer"] = _switched("sanitizer", given.get("sanitizer", True), on=cleaned)
-        for name, kind in _CHOICES.items():
-            given[name] = _choice(name, kind, given.get(name, getattr(cls, name)))
-        return cls(**given)
+        given = {"validator": True, "validate_main": False, "sanitizer": True, **options}
+        for name in ("validator", "validate_main"):
+            given[name] = _switched(given[name], on=CommandJudge.MODEL)
+        judged = given["validator"] not in (CommandJudge.OFF, CommandJudge.OFF.value)
+        cleaned = Sanitizing.ON_DENIAL if judged else Sanitizing.AT_INGESTION
+        given["sanitizer"] = _switched(given["sanitizer"], on=cleaned)
+        return checked(cls, "AgentSys", given)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.isolation, bool):
-            raise ConfigError(f"AgentSys option 'isolation' is {self.isolation!r}; give true or false.")
-        for name, least in _NUMBERS.items():
-            _whole(name, getattr(self, name), least)
         self._check_judges()
         if self.case_calls <= self.main_steps + 1:
             raise ConfigError(
@@ -194,44 +183,6 @@ class AgentSysSettings:
         return self.sanitize_budget if again else 0
 
 
-_CHOICES: Mapping[str, type[Enum]] = {
-    "gate": GateRule,
-    "gate_retry": Retry,
-    "fill": Fill,
-    "worker_tools": WorkerTools,
-    "trace": TraceView,
-    "repeats": Repeats,
-}
-_NUMBERS = {
-    "max_depth": 1,
-    "worker_steps": 1,
-    "main_steps": 1,
-    "sanitize_budget": 0,
-    "gate_retries": 0,
-    "case_calls": 3,
-    "subtask_calls": 1,
-    "calls_per_turn": 1,
-    "worker_commands": 0,
-}
-"""Option -> the least it may be."""
-
-
-def _choice(name: str, kind: type[_Choice], value: object) -> _Choice:
-    if isinstance(value, kind):
-        return value
-    known = [str(choice.value) for choice in kind]
-    if value not in known:
-        raise ConfigError(unknown_name(name, str(value), known))
-    return kind(value)
-
-
-def _switched(name: str, value: object, on: _Choice) -> _Choice:
-    """A choice that true and false stand for, too (YAML reads a bare `off` as false)."""
-    if isinstance(value, bool):
-        return on if value else type(on)("off")
-    return _choice(name, type(on), value)
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"AgentSys option '{name}' is {value!r}; give a whole number of at least {least}.")
+def _switched(value: object, on: Enum) -> object:
+    """The choice that true or false stands for (YAML reads a bare `off` as false); else the value itself."""
+    return (on if value else type(on)("off")) if isinstance(value, bool) else value

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
+from pydantic import Field
 
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.providers.wire_text import result_text, visible_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
+from agentsys.options import AtLeast0
 from baselines.attriguard.external import External, is_external
 from baselines.attriguard.prompts import (
     JUDGE,
@@ -54,17 +56,17 @@ _ALTERNATIVES = 5
 class AuditOptions:
     """How calls are audited; see `AttriGuard`."""
 
-    level: int = 2
+    level: Literal[1, 2, 3] = 2
     survival: Survival = "fuzzy"
     external_tools: External = "unless_own"
     audit_after_empty: bool = True
     attenuate_errors: bool = True
     on_unreadable: OnUnreadable = "block"
     audit: Audited = "all"
-    temperature: float | None = 0.2
+    attenuation_temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.2
     judge: JudgeReading = "json"
     duplicates: Duplicates = "separate"
-    retries: int = 1
+    retries: AtLeast0 = 1
     seed: int = 0
 
 
@@ -165,7 +167,7 @@ class AttributionAudit(BorderFilter):
             node.decision = {"level": self.options.level, "unreadable": 0, "chars_in": len(text)}
             for step in LEVELS[self.options.level]:
                 messages = [system(STEPS[step]), user(attenuation_question(self.options.seed, left))]
-                request = ChatRequest(messages, role=ATTENUATOR, temperature=self.options.temperature)
+                request = ChatRequest(messages, role=ATTENUATOR, temperature=self.options.attenuation_temperature)
                 answer = ask(self.model, request, lambda reply: reply.strip() or None, self.options.retries)
                 node.decision["unreadable"] += answer.unreadable
                 if answer.value is None:

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
-from baselines.attriguard.audit import (
-    AttributionAudit,
-    Audited,
-    AuditOptions,
-    Duplicates,
-    JudgeReading,
-    OnUnreadable,
-)
-from baselines.attriguard.external import External
+from agentsys.options import checked
+from baselines.attriguard.audit import AttributionAudit, AuditOptions
 from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
 from baselines.attriguard.simulated import ROLES
-from baselines.attriguard.verdict import Survival
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
-from baselines.border.options import check_choices, check_counts, check_flags
 from baselines.border.rewriter import WITHHELD
 
 
@@ -54,60 +44,9 @@ class AttriGuard(BorderDefense):
     Source: arXiv 2603.10749; artifact 10.5281/zenodo.20308739.
     """
 
-    def __init__(
-        self,
-        name: str = "attriguard",
-        *,
-        level: int = 2,
-        survival: Survival = "fuzzy",
-        external_tools: External = "unless_own",
-        audit_after_empty: bool = True,
-        attenuate_errors: bool = True,
-        on_unreadable: OnUnreadable = "block",
-        audit: Audited = "all",
-        attenuation_temperature: float | None = 0.2,
-        judge: JudgeReading = "json",
-        duplicates: Duplicates = "separate",
-        retries: int = 1,
-        seed: int | None = None,
-    ) -> None:
-        check_choices(
-            name,
-            {
-                "survival": (survival, get_args(Survival)),
-                "external_tools": (external_tools, get_args(External)),
-                "on_unreadable": (on_unreadable, get_args(OnUnreadable)),
-                "audit": (audit, get_args(Audited)),
-                "judge": (judge, get_args(JudgeReading)),
-                "duplicates": (duplicates, get_args(Duplicates)),
-            },
-        )
-        if level not in LEVELS or isinstance(level, bool):
-            raise ConfigError(f"{name}: level is {level!r}; give 1, 2 or 3.")
-        check_flags(name, {"audit_after_empty": audit_after_empty, "attenuate_errors": attenuate_errors})
-        check_counts(name, {"retries": retries})
-        hot = attenuation_temperature
-        if hot is not None and (
-            isinstance(hot, bool) or not isinstance(hot, int | float) or not 0 <= hot <= 2
-        ):
-            raise ConfigError(
-                f"{name}: attenuation_temperature is {hot!r}; give a number from 0 to 2, or null."
-            )
+    def __init__(self, name: str = "attriguard", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
-        self.options = AuditOptions(
-            level,
-            survival,
-            external_tools,
-            audit_after_empty,
-            attenuate_errors,
-            on_unreadable,
-            audit,
-            hot,
-            judge,
-            duplicates,
-            retries,
-            0 if seed is None else seed,
-        )
+        self.options = checked(AuditOptions, name, options, seed=seed or 0)
 
     @property
     def needs_conversation(self) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from agentsys.models.tool_text import safe_dump
+
+Unit = Literal["result", "strings"]
+"""What a guard is shown at once: a whole result, or each string in it."""
 
 # Both build plain values only; libyaml's is ten times faster, where PyYAML was built with it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

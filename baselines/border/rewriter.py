@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from agentdojo.types import ChatToolResultMessage
 
@@ -12,6 +12,9 @@ from agentsys.models.providers.wire_text import result_text
 from agentsys.models.trace import current_tracer, span
 from baselines.border.filter import BorderFilter, Turn
 from baselines.tool_results import saying
+
+OnDoubt = Literal["withhold", "keep"]
+"""What follows where a guard gave no answer that can be used."""
 
 WITHHELD = "<withheld: this tool result could not be checked>"
 """Stands for a result whose guard gave no answer that could be used."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.camel.agent import CamelAgent
 from baselines.camel.description import described
 from baselines.camel.prompts import PROMPTS
-from baselines.camel.settings import CamelSettings, Enforcement, EvaluationMode
+from baselines.camel.settings import CamelSettings
 from baselines.camel.simulated import ROLES
 
 
@@ -46,30 +46,9 @@ class Camel:
 
     whole_program = True
 
-    def __init__(
-        self,
-        name: str = "camel",
-        *,
-        mode: EvaluationMode = "normal",
-        enforcement: Enforcement = "live",
-        as_published: bool = False,
-        attempts: int = 10,
-        empty_replies: int = 5,
-        query_attempts: int = 10,
-    ) -> None:
+    def __init__(self, name: str = "camel", **options: Any) -> None:
         self.name = name
-        chosen = (("mode", mode, EvaluationMode), ("enforcement", enforcement, Enforcement))
-        for option, value, kind in chosen:
-            if value not in get_args(kind):
-                raise ConfigError(unknown_name(f"{name} {option}", str(value), get_args(kind)))
-        if min(attempts, empty_replies, query_attempts) < 1:
-            raise ConfigError(
-                f"{name}: attempts is {attempts}, empty_replies {empty_replies} and query_attempts "
-                f"{query_attempts}; give 1 or more."
-            )
-        self.settings = CamelSettings(
-            mode, enforcement, as_published, attempts, empty_replies, query_attempts
-        )
+        self.settings = checked(CamelSettings, name, options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The planner's conversation is its own; the one returned is a record."""

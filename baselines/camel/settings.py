@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from agentsys.options import AtLeast1
+
 EvaluationMode = Literal["normal", "strict"]
 Enforcement = Literal["live", "replay", "off"]
 
@@ -16,6 +18,6 @@ class CamelSettings:
     mode: EvaluationMode = "normal"
     enforcement: Enforcement = "live"
     as_published: bool = False
-    attempts: int = 10
-    empty_replies: int = 5
-    query_attempts: int = 10
+    attempts: AtLeast1 = 10
+    empty_replies: AtLeast1 = 5
+    query_attempts: AtLeast1 = 10

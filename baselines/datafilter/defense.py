@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
-from baselines.border.options import OnDoubt, Unit, check_choices, check_counts, check_flags
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.datafilter.element import (
     INSTRUCTIONS,
@@ -45,31 +45,14 @@ class DataFilter(BorderDefense):
     Source: arXiv 2510.19207; github.com/yizhu-joy/DataFilter.
     """
 
-    def __init__(
-        self,
-        name: str = "datafilter",
-        *,
-        unit: Unit = "strings",
-        skip_trivial: bool = True,
-        max_tokens: int | None = None,
-        on_truncated: OnDoubt = "withhold",
-        concurrent: int = 1,
-        template: str | None = None,
-    ) -> None:
-        check_choices(
-            name,
-            {"unit": (unit, get_args(Unit)), "on_truncated": (on_truncated, get_args(OnDoubt))},
-        )
-        check_flags(name, {"skip_trivial": skip_trivial})
-        bound = {} if max_tokens is None else {"max_tokens": max_tokens}
-        check_counts(name, {**bound, "concurrent": concurrent}, least=1)
+    def __init__(self, name: str = "datafilter", *, template: str | None = None, **options: Any) -> None:
         if template is not None and template != template_digest():
             raise ConfigError(
                 f"{name}: template is {template!r}, and what stands around the data here has the digest"
                 f" {template_digest()}: scores under two templates are not comparable. Give that one or null."
             )
         self.name = name
-        self.options = FilterOptions(unit, skip_trivial, max_tokens, on_truncated, concurrent)
+        self.options = checked(FilterOptions, name, options)
 
     @property
     def own_roles(self) -> Sequence[str]:

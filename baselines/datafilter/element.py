@@ -12,11 +12,11 @@ from importlib.resources import files
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.options import AtLeast1
 from baselines.border.asking import cut_off, words_of
 from baselines.border.filter import Turn
-from baselines.border.leaves import Leaves, leaves_of
-from baselines.border.options import OnDoubt, Unit
-from baselines.border.rewriter import WITHHELD, ResultRewriter, Rewriting
+from baselines.border.leaves import Leaves, Unit, leaves_of
+from baselines.border.rewriter import WITHHELD, OnDoubt, ResultRewriter, Rewriting
 
 ROLE = "datafilter"
 SEPARATOR = "<|end_of_instruction|>"
@@ -39,9 +39,9 @@ class FilterOptions:
 
     unit: Unit = "strings"
     skip_trivial: bool = True
-    max_tokens: int | None = None
+    max_tokens: AtLeast1 | None = None
     on_truncated: OnDoubt = "withhold"
-    concurrent: int = 1
+    concurrent: AtLeast1 = 1
 
 
 def template_digest() -> str:

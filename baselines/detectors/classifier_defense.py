@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import fields
 from functools import lru_cache, partial
+from typing import Any
 
 from agentsys.errors import ConfigError
 from agentsys.extras import missing, not_installed
 from baselines.detectors.classifier import Classifier, Network, Remembered
 from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.element import Mode, OnInjection
 from baselines.detectors.extra import EXTRA, NEEDED, require
-from baselines.detectors.settings import Backend, ClassifierSettings, Head, LongInput
+from baselines.detectors.settings import ClassifierSettings
 from baselines.detectors.tokens import tokens_of
-from baselines.package_wording import Wording
 
 _LOADING = threading.Lock()
 _FAILED: dict[ClassifierSettings, tuple[float, str]] = {}
@@ -37,51 +37,11 @@ class ClassifierDefense(DetectorDefense):
         ConfigError: If an option has a value it cannot have.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        model_id: str,
-        revision: str | None,
-        head: Head,
-        safe_label: str,
-        long_input: LongInput = "windows",
-        max_length: int = 512,
-        stride: int = 128,
-        batch_size: int = 16,
-        device: str = "auto",
-        backend: Backend = "torch",
-        onnx_file: str | None = None,
-        local_files_only: bool = False,
-        threshold: float = 0.5,
-        mode: Mode = "message",
-        on_injection: OnInjection = "withhold",
-        read_errors: bool = True,
-        wording: Wording = "own",
-    ) -> None:
-        self.settings = ClassifierSettings(
-            model_id=model_id,
-            revision=revision,
-            head=head,
-            safe_label=safe_label,
-            long_input=long_input,
-            max_length=max_length,
-            stride=stride,
-            batch_size=batch_size,
-            device=device,
-            backend=backend,
-            onnx_file=onnx_file,
-            local_files_only=local_files_only,
-        )
-        super().__init__(
-            name,
-            partial(load_classifier, self.settings),
-            threshold=threshold,
-            mode=mode,
-            on_injection=on_injection,
-            read_errors=read_errors,
-            wording=wording,
-        )
+    def __init__(self, name: str, **options: Any) -> None:
+        of_model = {field.name for field in fields(ClassifierSettings)}
+        self.settings = ClassifierSettings(**{key: options[key] for key in options if key in of_model})
+        load = partial(load_classifier, self.settings)
+        super().__init__(name, load, **{key: options[key] for key in options if key not in of_model})
 
     def ready(self) -> None:
         """Look whether the extra is installed; the model itself is loaded with the first case.

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from agentdojo.types import ChatMessage, ChatToolResultMessage
+from pydantic import Field
 
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import current_tracer, span
 from baselines.border.filter import BorderFilter, EndCase, Turn
 from baselines.detectors.detector import Detection, Detector, judge
+from baselines.package_wording import Wording
 from baselines.tool_results import rewrite_text
-
-Mode = Literal["message", "conversation"]
-OnInjection = Literal["withhold", "abort"]
 
 NOTICE = "<withheld: this tool result was taken for a prompt injection>"
 """What stands in place of every text of a flagged result."""
 ABORTED = "Stopped: a tool result was taken for a prompt injection."
 """The last message of an aborted case. It does not quote what was flagged."""
+
+
+@dataclass(frozen=True)
+class DetectionOptions:
+    """How results are read and what follows; see `DetectorDefense` for the first and the last."""
+
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    mode: Literal["message", "conversation"] = "message"
+    """`message`: each result by itself. `conversation`: everything from the first message up to and including
+    the result, results of the same turn as the tools returned them."""
+    on_injection: Literal["withhold", "abort"] = "withhold"
+    """`withhold` the result, or `abort` the case."""
+    read_errors: bool = True
+    """Whether the error text of a failed call is read (and withheld) too."""
+    wording: Wording = "own"
 
 
 class DetectInjections(BorderFilter):
@@ -30,29 +45,13 @@ class DetectInjections(BorderFilter):
 
     Args:
         detector: The detector that reads.
-        threshold: Probability from which a text is flagged, see `judge`.
-        mode: `message`: each result by itself. `conversation`: everything from the first message up to and
-            including the result, results of the same turn as the tools returned them.
-        on_injection: `withhold` the result, or `abort` the case.
-        read_errors: Whether the error text of a failed call is read (and withheld) too.
+        options: How.
         notice: The text in place of every text of a flagged result.
     """
 
-    def __init__(
-        self,
-        detector: Detector,
-        threshold: float,
-        mode: Mode,
-        on_injection: OnInjection,
-        *,
-        read_errors: bool,
-        notice: str = NOTICE,
-    ) -> None:
+    def __init__(self, detector: Detector, options: DetectionOptions, notice: str = NOTICE) -> None:
         self.detector = detector
-        self.threshold = threshold
-        self.mode: Mode = mode
-        self.on_injection: OnInjection = on_injection
-        self.read_errors = read_errors
+        self.options = options
         self.notice = notice
 
     def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
@@ -62,30 +61,30 @@ class DetectInjections(BorderFilter):
             EndCase: If a result is flagged and the case is to be aborted.
         """
         texts = [self._text(turn, results[: place + 1]) for place in range(len(results))]
-        verdicts = judge(self.detector, texts, self.threshold)
+        verdicts = judge(self.detector, texts, self.options.threshold)
         seen = []
         for result, verdict in zip(results, verdicts, strict=True):
             self._note(result, verdict)
             seen.append(self._withheld(result) if verdict.injected else result)
-        if self.on_injection == "abort" and any(verdict.injected for verdict in verdicts):
+        if self.options.on_injection == "abort" and any(verdict.injected for verdict in verdicts):
             raise EndCase(ABORTED, seen)
         return seen
 
     def _text(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> str:
         """What is read for the last of these results."""
-        if self.mode == "message":
+        if self.options.mode == "message":
             return self._readable(results[-1])
         messages = [*turn.messages, *results]
         return "\n".join(f"{message['role']}: {self._readable(message)}" for message in messages)
 
     def _readable(self, message: ChatMessage) -> str:
         """A message's text, after the error text where there is one: models are sent that first or alone."""
-        error = message["error"] if message["role"] == "tool" and self.read_errors else None
+        error = message["error"] if message["role"] == "tool" and self.options.read_errors else None
         return "\n".join(text for text in (error, visible_text(message)) if text)
 
     def _withheld(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
         content = rewrite_text(result["content"] or [], lambda _: self.notice)
-        error = self.notice if result["error"] and self.read_errors else result["error"]
+        error = self.notice if result["error"] and self.options.read_errors else result["error"]
         return {**result, "content": content, "error": error}
 
     def _note(self, result: ChatToolResultMessage, verdict: Detection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -15,11 +15,12 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.drift.agent import DriftAgent
 from baselines.drift.fixes import ALL, NONE
 from baselines.drift.permission import Permission, PermissionBook
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
-from baselines.drift.settings import DriftSettings, UnreadableDetection
+from baselines.drift.settings import DriftSettings
 from baselines.drift.simulated import ROLES
 
 
@@ -54,35 +55,14 @@ class Drift:
         name: str = "drift",
         *,
         compat: bool = False,
-        build_constraints: bool = True,
-        dynamic_validation: bool = True,
-        injection_isolation: bool = True,
         permissions: Mapping[str, str] | None = None,
-        judge_arguments: bool = False,
-        unreadable_detection: UnreadableDetection = "withhold",
-        message_cap: int = 20,
-        max_rounds: int = 15,
+        **options: Any,
     ) -> None:
         self.name = name
-        if unreadable_detection not in get_args(UnreadableDetection):
-            known = get_args(UnreadableDetection)
-            raise ConfigError(unknown_name(f"{name} unreadable_detection", unreadable_detection, known))
-        if message_cap < 1 or max_rounds < 1:
-            raise ConfigError(
-                f"{name}: message_cap is {message_cap} and max_rounds is {max_rounds}; give 1 or more."
-            )
+        known = _permissions(name, permissions or {})
+        mended = NONE if compat else ALL
+        self.settings = checked(DriftSettings, name, options, fixes=mended, permissions=known)
         self._book = PermissionBook()
-        self.settings = DriftSettings(
-            build_constraints=build_constraints,
-            dynamic_validation=dynamic_validation,
-            injection_isolation=injection_isolation,
-            fixes=NONE if compat else ALL,
-            permissions=_permissions(name, permissions or {}),
-            judge_arguments=judge_arguments,
-            unreadable_detection=unreadable_detection,
-            message_cap=message_cap,
-            max_rounds=max_rounds,
-        )
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. No system message stands in the conversation: each call builds its own."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from agentsys.options import AtLeast1
 from baselines.drift.fixes import ALL, DriftFix
 from baselines.drift.permission import Permission
 
@@ -26,11 +27,11 @@ class DriftSettings:
     """Tool -> permission, where it is not to be asked for."""
     judge_arguments: bool = False
     unreadable_detection: UnreadableDetection = "withhold"
-    message_cap: int = 20
+    message_cap: AtLeast1 = 20
     """Most messages an actor is asked with, the system message included, if its calls are to run."""
-    max_rounds: int = 15
+    max_rounds: AtLeast1 = 15
     """Most turns after the first."""
-    parse_attempts: int = 3
-    format_attempts: int = 3
-    detector_calls: int = 2
+    parse_attempts: AtLeast1 = 3
+    format_attempts: AtLeast1 = 3
+    detector_calls: AtLeast1 = 2
     """Most questions to the detector about one result."""

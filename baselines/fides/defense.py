@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.fides.agent import FidesAgent
 from baselines.fides.description import described
 from baselines.fides.own_tools import INSPECT, QUERY
 from baselines.fides.prompts import PLANNER, PROMPTS, VARIABLES_ONLY
-from baselines.fides.settings import FidesSettings, HideKind, LabelKind, PlannerKind
+from baselines.fides.settings import FidesSettings
 from baselines.fides.simulated import ROLES
 
 
@@ -45,30 +45,9 @@ class Fides:
 
     forecast_kind = "bound"
 
-    def __init__(
-        self,
-        name: str = "fides",
-        *,
-        planner: PlannerKind = "fides",
-        policies: bool = True,
-        labels: LabelKind = "benchmark",
-        hide: HideKind = "integrity",
-        max_rounds: int = 15,
-        query_attempts: int = 2,
-    ) -> None:
+    def __init__(self, name: str = "fides", **options: Any) -> None:
         self.name = name
-        for option, value, kind in (
-            ("planner", planner, PlannerKind),
-            ("labels", labels, LabelKind),
-            ("hide", hide, HideKind),
-        ):
-            if value not in get_args(kind):
-                raise ConfigError(unknown_name(f"{name} {option}", str(value), get_args(kind)))
-        if min(max_rounds, query_attempts) < 1:
-            raise ConfigError(
-                f"{name}: max_rounds is {max_rounds} and query_attempts is {query_attempts}; give 1 or more."
-            )
-        self.settings = FidesSettings(planner, policies, labels, hide, max_rounds, query_attempts)
+        self.settings = checked(FidesSettings, name, options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case."""

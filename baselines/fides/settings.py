@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from agentsys.options import AtLeast1
+
 PlannerKind = Literal["fides", "variables", "basic"]
 LabelKind = Literal["benchmark", "strict"]
 HideKind = Literal["integrity", "both"]
@@ -18,5 +20,5 @@ class FidesSettings:
     policies: bool = True
     labels: LabelKind = "benchmark"
     hide: HideKind = "integrity"
-    max_rounds: int = 15
-    query_attempts: int = 2
+    max_rounds: AtLeast1 = 15
+    query_attempts: AtLeast1 = 2

@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.elements import History
 from baselines.border.filter import BorderFilter
-from baselines.border.options import check_choices, check_counts, check_flags
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.firewall import prompts
-from baselines.firewall.minimizer import Minimizer, OnUnreadable
-from baselines.firewall.sanitizer import OnSafe, OutputFirewall
+from baselines.firewall.minimizer import FirewallOptions, Minimizer
+from baselines.firewall.sanitizer import OutputFirewall
 from baselines.firewall.simulated import ROLES
 
 _LOG = logging.getLogger(__name__)
@@ -45,54 +45,21 @@ class Firewall(BorderDefense):
     Source: Bhagwatkar et al., arXiv 2510.05244.
     """
 
-    def __init__(
-        self,
-        name: str = "firewall",
-        *,
-        minimizer: bool = True,
-        sanitizer: bool = True,
-        retries: int = 1,
-        on_unreadable: OnUnreadable = "stop",
-        on_safe: OnSafe = "original",
-        allow_added_arguments: bool = False,
-        history: History = "proposed",
-        seed: int | None = None,
-    ) -> None:
-        check_choices(
-            name,
-            {
-                "on_unreadable": (on_unreadable, get_args(OnUnreadable)),
-                "on_safe": (on_safe, get_args(OnSafe)),
-                "history": (history, get_args(History)),
-            },
-        )
-        flags = {"minimizer": minimizer, "sanitizer": sanitizer}
-        check_flags(name, {**flags, "allow_added_arguments": allow_added_arguments})
-        check_counts(name, {"retries": retries})
-        if not (minimizer or sanitizer):
-            raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
+    def __init__(self, name: str = "firewall", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
-        self.minimizer, self.sanitizer = minimizer, sanitizer
-        self.retries = retries
-        self.on_unreadable: OnUnreadable = on_unreadable
-        self.on_safe: OnSafe = on_safe
-        self.allow_added = allow_added_arguments
-        self.history: History = history
-        self.seed = 0 if seed is None else seed
+        self.options = checked(FirewallOptions, name, options, seed=seed or 0)
+        if not (self.options.minimizer or self.options.sanitizer):
+            raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
+        self.history: History = self.options.history
         self._told = threading.Lock()
         """Taken for good by the first case that says something."""
 
     def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
         """The firewalls that are on."""
-        common: dict[str, Any] = {
-            "seed": self.seed,
-            "retries": self.retries,
-            "on_unreadable": self.on_unreadable,
-        }
-        if self.minimizer:
+        if self.options.minimizer:
             self._tell_idle(suite)
-        outgoing = [Minimizer(model, allow_added=self.allow_added, **common)] if self.minimizer else []
-        incoming = [OutputFirewall(model, on_safe=self.on_safe, **common)] if self.sanitizer else []
+        outgoing = [Minimizer(model, self.options)] if self.options.minimizer else []
+        incoming = [OutputFirewall(model, self.options)] if self.options.sanitizer else []
         return [*outgoing, *incoming]
 
     def _tell_idle(self, suite: TaskSuite[Any]) -> None:
@@ -107,10 +74,9 @@ class Firewall(BorderDefense):
 
     def description(self) -> str:
         """Which firewalls stand where, and what they know."""
-        unread = {"stop": "is stopped", "keep": "passes as it is"}[self.on_unreadable]
-        safe = {"original": "as the tool returned it", "sanitized": "as the model wrote it again"}[
-            self.on_safe
-        ]
+        options = self.options
+        unread = {"stop": "is stopped", "keep": "passes as it is"}[options.on_unreadable]
+        safe = {"original": "as the tool returned it", "sanitized": "as the model wrote it again"}
         minimizer = (
             "Before a call with arguments runs, a model is shown the request, the tool and the arguments, and"
             " writes them again without what the request does not need. A call that loses an argument which"
@@ -119,12 +85,12 @@ class Firewall(BorderDefense):
         sanitizer = (
             "Before the agent reads a result, error texts included, a model is shown the request, the call"
             " and the result, and writes the result again without what tells the agent to do things. A"
-            f" result that it calls safe reaches the agent {safe}."
+            f" result that it calls safe reaches the agent {safe[options.on_safe]}."
         )
         parts = [
             "One agent reads the request and its tool results in one conversation.",
-            *([minimizer] if self.minimizer else []),
-            *([sanitizer] if self.sanitizer else []),
+            *([minimizer] if options.minimizer else []),
+            *([sanitizer] if options.sanitizer else []),
             "Each question is about one call and nothing is remembered between them.",
             f"Where a reply cannot be read twice, what it was about {unread}.",
             "The models asked read untrusted text raw, and no call is checked against what the user wants.",
@@ -145,7 +111,7 @@ class Firewall(BorderDefense):
             "withheld": WITHHELD,
             "emptied": EMPTIED,
         }
-        return (outgoing if self.minimizer else {}) | (incoming if self.sanitizer else {})
+        return (outgoing if self.options.minimizer else {}) | (incoming if self.options.sanitizer else {})
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Give the simulated model's play of both firewalls."""

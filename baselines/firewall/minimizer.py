@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
@@ -12,15 +13,29 @@ from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.loose_json import the_object_with
 from agentsys.models.tools import tool_spec
 from agentsys.models.trace import span
+from agentsys.options import AtLeast0
 from baselines.border.asking import ask
+from baselines.border.elements import History
 from baselines.border.filter import BorderFilter, CallRuling, Turn
 from baselines.firewall.prompts import MINIMIZER, REFUSED, REFUSED_UNCHECKED, minimizer_question
 
 ROLE = "firewall_minimizer"
 KEY = "minimized_args"
 
-OnUnreadable = Literal["stop", "keep"]
-"""What follows where no reply could be read: the call or result is stopped, or passes as it is."""
+
+
+@dataclass(frozen=True)
+class FirewallOptions:
+    """What the two firewalls do; see `Firewall`."""
+
+    minimizer: bool = True
+    sanitizer: bool = True
+    retries: AtLeast0 = 1
+    on_unreadable: Literal["stop", "keep"] = "stop"
+    on_safe: Literal["original", "sanitized"] = "original"
+    allow_added_arguments: bool = False
+    history: History = "proposed"
+    seed: int = 0
 
 
 def read_arguments(reply: str) -> dict[str, Any] | None:
@@ -40,18 +55,11 @@ class Minimizer(BorderFilter):
 
     Args:
         model: The model asked, under the role `firewall_minimizer`.
-        seed: What the marks in its questions depend on.
-        retries: How often it is asked again where its reply cannot be read.
-        on_unreadable: What follows then.
-        allow_added: Whether it may add arguments that were not proposed.
+        options: How.
     """
 
-    def __init__(
-        self, model: ChatModel, *, seed: int, retries: int, on_unreadable: OnUnreadable, allow_added: bool
-    ) -> None:
-        self.model, self.seed, self.retries = model, seed, retries
-        self.on_unreadable: OnUnreadable = on_unreadable
-        self.allow_added = allow_added
+    def __init__(self, model: ChatModel, options: FirewallOptions) -> None:
+        self.model, self.options = model, options
 
     def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         """Minimize each call in order."""
@@ -59,14 +67,14 @@ class Minimizer(BorderFilter):
 
     def _minimized(self, turn: Turn, call: FunctionCall) -> CallRuling:
         tool = turn.runtime.functions[call.function]
-        question = minimizer_question(self.seed, turn.query, tool_spec(tool), call.args)
+        question = minimizer_question(self.options.seed, turn.query, tool_spec(tool), call.args)
         request = ChatRequest([system(MINIMIZER), user(question)], role=ROLE)
         with span("gate", call.function) as node:
             node.decision = {"filter": ROLE}
-            answer = ask(self.model, request, read_arguments, self.retries)
+            answer = ask(self.model, request, read_arguments, self.options.retries)
             node.decision |= {"asked": answer.asked, "unreadable": answer.unreadable}
             if answer.value is None:
-                kept = self.on_unreadable == "keep"
+                kept = self.options.on_unreadable == "keep"
                 node.decision |= {"outcome": "allowed" if kept else "denied", "reason": "unreadable"}
                 return CallRuling(call, None if kept else REFUSED_UNCHECKED)
             args, facts = self._applied(call.args, answer.value)
@@ -90,7 +98,7 @@ class Minimizer(BorderFilter):
             if name in said
         }
         added = [name for name in said if name not in proposed]
-        if self.allow_added:
+        if self.options.allow_added_arguments:
             args |= {name: said[name] for name in added}
         kept = [name for name in proposed if name in said and _same(proposed[name], said[name])]
         facts = {

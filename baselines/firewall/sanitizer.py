@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from agentdojo.types import ChatToolResultMessage
 
@@ -15,7 +15,7 @@ from agentsys.models.tool_text import safe_dump
 from baselines.border.asking import ask
 from baselines.border.filter import Turn
 from baselines.border.rewriter import ResultRewriter, Rewriting, withheld
-from baselines.firewall.minimizer import OnUnreadable
+from baselines.firewall.minimizer import FirewallOptions
 from baselines.firewall.prompts import SANITIZER, sanitizer_question
 
 ROLE = "firewall_sanitizer"
@@ -29,8 +29,6 @@ REPLY_SCHEMA: JsonSchema = {
     "required": ["reasoning", "was_safe", "sanitized_output"],
     "additionalProperties": False,
 }
-OnSafe = Literal["original", "sanitized"]
-"""What is passed on of a result that was called safe."""
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -73,33 +71,26 @@ class OutputFirewall(ResultRewriter):
 
     Args:
         model: The model asked, under the role `firewall_sanitizer`.
-        seed: What the marks in its questions depend on.
-        retries: How often it is asked again where its reply cannot be read.
-        on_unreadable: What follows then.
-        on_safe: What is passed on of a result that it calls safe.
+        options: How.
     """
 
     name = ROLE
 
-    def __init__(
-        self, model: ChatModel, *, seed: int, retries: int, on_unreadable: OnUnreadable, on_safe: OnSafe
-    ) -> None:
-        self.model, self.seed, self.retries = model, seed, retries
-        self.on_unreadable: OnUnreadable = on_unreadable
-        self.on_safe: OnSafe = on_safe
+    def __init__(self, model: ChatModel, options: FirewallOptions) -> None:
+        self.model, self.options = model, options
 
     def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
         """Sanitize one result."""
         call = result["tool_call"]
-        question = sanitizer_question(self.seed, turn.query, call.function, call.args, text)
+        question = sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
         request = ChatRequest([system(SANITIZER), user(question)], role=ROLE, reply_schema=REPLY_SCHEMA)
-        answer = ask(self.model, request, read_sanitized, self.retries)
+        answer = ask(self.model, request, read_sanitized, self.options.retries)
         counted = answer.asked, answer.unreadable
         found = answer.value
         if found is None:
-            kept = self.on_unreadable == "keep"
+            kept = self.options.on_unreadable == "keep"
             return Rewriting(text, "unreadable", *counted) if kept else withheld(*counted)
-        if found.text is None or (found.safe and self.on_safe == "original"):
+        if found.text is None or (found.safe and self.options.on_safe == "original"):
             return Rewriting(text, "clean", *counted, flagged=not found.safe)
         lost = lost_tokens(text, found.text)
         return Rewriting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -13,11 +13,11 @@ from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironm
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, assistant
 from agentsys.models.element import QueryResult
 from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from agentsys.models.tools import tool_specs
 from baselines.isolategpt.apps import APP_OF, installed
 from baselines.isolategpt.description import described
@@ -25,7 +25,7 @@ from baselines.isolategpt.hub import Hub
 from baselines.isolategpt.permissions import as_data
 from baselines.isolategpt.plan import nearest
 from baselines.isolategpt.prompts import PROMPTS
-from baselines.isolategpt.settings import Grouping, IsolateGPTSettings, Placeholders, Policy
+from baselines.isolategpt.settings import IsolateGPTSettings
 from baselines.isolategpt.simulated import ROLES
 from baselines.isolategpt.tool_bench import ToolBench
 
@@ -63,40 +63,11 @@ class IsolateGPT:
     whole_program = True
 
     def __init__(
-        self,
-        name: str = "isolategpt",
-        *,
-        apps: Grouping = "per_tool",
-        app_of: Mapping[str, str] | None = None,
-        permissions: Policy = "expected_only",
-        placeholders: Placeholders = "bare",
-        strict_response: bool = False,
-        max_iterations: int = 15,
-        max_depth: int = 5,
-        max_runs: int = 50,
-        retrieved: int | None = None,
+        self, name: str = "isolategpt", *, app_of: Mapping[str, str] | None = None, **options: Any
     ) -> None:
         self.name = name
-        for option, value, known in (
-            ("apps", apps, get_args(Grouping)),
-            ("permissions", permissions, get_args(Policy)),
-            ("placeholders", placeholders, get_args(Placeholders)),
-        ):
-            if value not in known:
-                raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
-        limits = {"max_iterations": max_iterations, "max_depth": max_depth, "max_runs": max_runs}
-        for option, limit in {**limits, "retrieved": retrieved}.items():
-            if limit is not None and limit < 1:
-                raise ConfigError(f"{name}: {option} is {limit}; give 1 or more.")
-        self.settings = IsolateGPTSettings(
-            apps=apps,
-            app_of=APP_OF if app_of is None else MappingProxyType(dict(app_of)),
-            permissions=permissions,
-            placeholders=placeholders,
-            strict_response=strict_response,
-            retrieved=retrieved,
-            **limits,
-        )
+        apps = APP_OF if app_of is None else MappingProxyType(dict(app_of))
+        self.settings = checked(IsolateGPTSettings, name, options, app_of=apps)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The system message stands in the log; no spoke is given it."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from agentsys.options import AtLeast1
+
 Grouping = Literal["per_tool", "per_app", "one_app"]
 Policy = Literal["expected_only", "always_allow", "deny_all"]
 Placeholders = Literal["bare", "described"]
@@ -22,11 +24,11 @@ class IsolateGPTSettings:
     permissions: Policy = "expected_only"
     placeholders: Placeholders = "bare"
     strict_response: bool = False
-    max_iterations: int = 15
+    max_iterations: AtLeast1 = 15
     """Most replies of one run of a spoke."""
-    max_depth: int = 5
+    max_depth: AtLeast1 = 5
     """Most spokes that wait for each other, the first one included."""
-    max_runs: int = 50
+    max_runs: AtLeast1 = 50
     """Most runs of spokes in a task."""
-    retrieved: int | None = None
+    retrieved: AtLeast1 | None = None
     """Tools that the planner is shown, those nearest to the request; None: all."""

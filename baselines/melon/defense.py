@@ -41,10 +41,11 @@ from agentsys.models.element import ModelElement
 from agentsys.models.loop import MAX_ROUNDS, default_system_message
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tool_text import tool_text
+from agentsys.options import checked
 from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
 from baselines.melon.prompts import PROMPTS
-from baselines.melon.settings import checked_settings, threshold_for
+from baselines.melon.settings import MelonSettings, threshold_for
 from baselines.melon.simulated import ROLES
 
 KEY_ARGUMENTS = {"send_email": ("recipients",), "send_money": ("recipient", "amount")}
@@ -84,24 +85,12 @@ class Melon:
         threshold: float | Mapping[str, float] | None = None,
         openai: Mapping[str, Any] | None = None,
         key_arguments: Mapping[str, Any] | None = None,
-        call_style: str = "joined",
-        show_errors: bool = True,
-        redact: str = "step",
-        on_failure: str = "error",
-        repeat_request: bool = False,
-        skip_last_masked: bool = False,
         max_rounds: int = MAX_ROUNDS,
+        **options: Any,
     ) -> None:
         self.name = name
-        self.settings = checked_settings(
-            key_arguments=KEY_ARGUMENTS if key_arguments is None else key_arguments,
-            call_style=call_style,
-            redact=redact,
-            on_failure=on_failure,
-            show_errors=show_errors,
-            repeat_request=repeat_request,
-            skip_last_masked=skip_last_masked,
-        )
+        counted = KEY_ARGUMENTS if key_arguments is None else key_arguments
+        self.settings = checked(MelonSettings, "melon", {**options, "key_arguments": counted})
         self.threshold = THRESHOLDS if threshold is None else threshold
         self.max_rounds = max_rounds
         self._openai = dict(openai or {})

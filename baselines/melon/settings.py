@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError
+from dataclasses import dataclass
+from typing import Literal
 
 from agentsys.errors import ConfigError
 from baselines.melon.call_text import CallStyle
@@ -16,32 +15,17 @@ OnFailure = Literal["error", "block"]
 """What a failed masked pass or embedding means: the case errs, or the step is blocked."""
 
 
-class MelonSettings(BaseModel):
+@dataclass(frozen=True)
+class MelonSettings:
     """The options of `Melon` that its turns look at; they are described there."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     key_arguments: Mapping[str, tuple[str, ...]]
-    call_style: CallStyle
-    show_errors: StrictBool
-    redact: Redact
-    on_failure: OnFailure
-    repeat_request: StrictBool
-    skip_last_masked: StrictBool
-
-
-def checked_settings(**options: Any) -> MelonSettings:
-    """Check the options of a config.
-
-    Raises:
-        ConfigError: Naming the option, what it holds and what it may be.
-    """
-    try:
-        return MelonSettings.model_validate(options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"melon: {where} = {first['input']!r}: {first['msg']}.") from None
+    call_style: CallStyle = "joined"
+    show_errors: bool = True
+    redact: Redact = "step"
+    on_failure: OnFailure = "error"
+    repeat_request: bool = False
+    skip_last_masked: bool = False
 
 
 def threshold_for(embedder: str, threshold: float | Mapping[str, float]) -> float:

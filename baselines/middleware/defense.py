@@ -68,23 +68,15 @@ class Middleware:
         self,
         name: str = "middleware",
         *,
-        layers: Sequence[str] | None = None,
         policy: str = OF_SUITE,
         role: str | None = None,
-        thresholds: Mapping[str, float] | None = None,
-        combine: str = "accumulate",
-        scope: str = "text",
         inner_roles: Sequence[str] = ("worker",),
         inner: Defense | None = None,
+        **options: Any,
     ) -> None:
         self.name = name
-        self.options: dict[str, Any] = {
-            "layers": layers,
-            "thresholds": thresholds,
-            "combine": combine,
-            "scope": scope,
-        }
-        self.settings = GuardSettings.of(**self.options)
+        self.options = options
+        self.settings = GuardSettings.of(**options)
         self.policy, self.role = policy, role
         self.inner_roles = tuple(inner_roles)
         self.inner = inner

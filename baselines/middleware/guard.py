@@ -107,7 +107,7 @@ class Guard:
         scope: str = "text",
     ) -> None:
         require()
-        self.settings = GuardSettings.of(layers, thresholds, combine, scope)
+        self.settings = GuardSettings.of(layers, thresholds, combine=combine, scope=scope)
         found = load_policy(policy) if isinstance(policy, str) else policy
         self.tools = None if found is None else found.tools_of(role)
         self._screened = lru_cache(maxsize=_KEPT)(self._screen)

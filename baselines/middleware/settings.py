@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, cast, get_args
+from typing import Any, Literal
 
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.options import checked
 from baselines.middleware.risk.score import Combine, Thresholds
 
 Scope = Literal["text", "sentences"]
@@ -36,29 +37,22 @@ class GuardSettings:
         cls,
         layers: Sequence[str] | str | None = None,
         thresholds: Mapping[str, float] | None = None,
-        combine: str = "accumulate",
-        scope: str = "text",
+        **options: Any,
     ) -> GuardSettings:
         """Settings from options as a YAML has them.
 
         Raises:
             ConfigError: If an option has a value it cannot have.
         """
-        if combine not in get_args(Combine):
-            raise ConfigError(unknown_name("middleware combine", combine, get_args(Combine)))
-        if scope not in get_args(Scope):
-            raise ConfigError(unknown_name("middleware scope", scope, get_args(Scope)))
         names = [layers] if isinstance(layers, str) else list(Layer) if layers is None else list(layers)
         for name in names:
             if name not in [*Layer]:
                 raise ConfigError(unknown_name("middleware layer", str(name), [*Layer]))
         if not names:
             raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(Layer) + ".")
-        return cls(
-            frozenset(map(Layer, names)),
-            _thresholds(thresholds or {}),
-            cast("Combine", combine),
-            cast("Scope", scope),
+        scores = _thresholds(thresholds or {})
+        return checked(
+            cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores
         )
 
     def has(self, layer: Layer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -11,11 +11,11 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
-from agentsys.models.loop import MAX_ROUNDS, default_system_message
+from agentsys.models.loop import default_system_message
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.progent.description import described
 from baselines.progent.fixes import ALL, NONE
 from baselines.progent.gate import GatedTools
@@ -23,7 +23,7 @@ from baselines.progent.narrower import require_z3
 from baselines.progent.policy_steps import BeginTask, UpdateRules
 from baselines.progent.prompts import prompts_of
 from baselines.progent.rule_form import read_rules
-from baselines.progent.settings import OnUpdateError, ProgentSettings, StandingRules, Wording
+from baselines.progent.settings import ProgentSettings
 from baselines.progent.simulated import ROLES
 
 
@@ -58,40 +58,12 @@ class Progent:
         name: str = "progent",
         *,
         compat: bool = False,
-        generate: bool = True,
-        update: bool = True,
-        conditions: bool = True,
-        base_rules: StandingRules = "suite",
         rules: Mapping[str, Any] | None = None,
-        wording: Wording = "general",
-        on_update_error: OnUpdateError = "keep",
-        only_narrow: bool = False,
-        repair_array_enums: bool = False,
-        max_rounds: int = MAX_ROUNDS,
+        **options: Any,
     ) -> None:
-        for option, value, known in (
-            ("base_rules", base_rules, get_args(StandingRules)),
-            ("wording", wording, get_args(Wording)),
-            ("on_update_error", on_update_error, get_args(OnUpdateError)),
-        ):
-            if value not in known:
-                raise ConfigError(unknown_name(f"{name} {option}", str(value), known))
-        if max_rounds < 1:
-            raise ConfigError(f"{name}: max_rounds is {max_rounds}; give 1 or more.")
         self.name = name
-        self.settings = ProgentSettings(
-            generate=generate,
-            update=update,
-            conditions=conditions,
-            only_narrow=only_narrow,
-            on_update_error=on_update_error,
-            wording=wording,
-            base_rules=base_rules,
-            rules=read_rules(name, rules),
-            repair_array_enums=repair_array_enums,
-            fixes=NONE if compat else ALL,
-            max_rounds=max_rounds,
-        )
+        own, mended = read_rules(name, rules), NONE if compat else ALL
+        self.settings = checked(ProgentSettings, name, options, fixes=mended, rules=own)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind the gate."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from agentsys.options import AtLeast1
 from baselines.progent.fixes import ALL, ProgentFix
 from baselines.progent.rules import Rules
 
@@ -30,8 +31,8 @@ class ProgentSettings:
     repair_array_enums: bool = False
     fixes: frozenset[ProgentFix] = ALL
     """Which of the reference's defects are mended."""
-    max_rounds: int = 15
-    attempts: int = 6
+    max_rounds: AtLeast1 = 15
+    attempts: AtLeast1 = 6
     """Most replies asked for, for one policy."""
 
     def mends(self, fix: ProgentFix) -> bool:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
-from baselines.border.options import OnDoubt, Unit, check_choices, check_counts, check_flags
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.promptarmor.guard import ArmorGuard, ArmorOptions
-from baselines.promptarmor.prompts import QUESTIONS, Wording
-from baselines.promptarmor.removal import Removal
+from baselines.promptarmor.prompts import QUESTIONS
 from baselines.promptarmor.simulated import ROLES
 
 
@@ -43,47 +42,9 @@ class PromptArmor(BorderDefense):
     Source: Shi et al., arXiv 2507.15219.
     """
 
-    def __init__(
-        self,
-        name: str = "promptarmor",
-        *,
-        removal: Removal = "fuzzy",
-        gap: int = 40,
-        unit: Unit = "result",
-        on_unmatched: OnDoubt = "withhold",
-        on_unreadable: OnDoubt = "withhold",
-        retries: int = 1,
-        prompt: Wording = "short",
-        delimit: bool = False,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-    ) -> None:
-        check_choices(
-            name,
-            {
-                "removal": (removal, get_args(Removal)),
-                "unit": (unit, get_args(Unit)),
-                "on_unmatched": (on_unmatched, get_args(OnDoubt)),
-                "on_unreadable": (on_unreadable, get_args(OnDoubt)),
-                "prompt": (prompt, get_args(Wording)),
-            },
-        )
-        check_flags(name, {"delimit": delimit})
-        check_counts(name, {"gap": gap, "retries": retries})
-        check_counts(name, {} if max_tokens is None else {"max_tokens": max_tokens}, least=1)
+    def __init__(self, name: str = "promptarmor", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
-        self.options = ArmorOptions(
-            removal,
-            gap,
-            unit,
-            on_unmatched,
-            on_unreadable,
-            retries,
-            prompt,
-            delimit,
-            max_tokens,
-            0 if seed is None else seed,
-        )
+        self.options = checked(ArmorOptions, name, options, seed=seed or 0)
 
     def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
         """The guard between the tools and the agent."""

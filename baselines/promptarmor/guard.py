@@ -10,11 +10,11 @@ from typing import Any
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.options import AtLeast0, AtLeast1
 from baselines.border.asking import ask, between_fences, fence
 from baselines.border.filter import Turn
-from baselines.border.leaves import leaves_of
-from baselines.border.options import OnDoubt, Unit
-from baselines.border.rewriter import WITHHELD, ResultRewriter, Rewriting
+from baselines.border.leaves import Unit, leaves_of
+from baselines.border.rewriter import WITHHELD, OnDoubt, ResultRewriter, Rewriting
 from baselines.promptarmor.prompts import MARKER, QUESTIONS, Wording
 from baselines.promptarmor.removal import Removal, remove
 
@@ -31,14 +31,14 @@ class ArmorOptions:
     """How the guard asks and what follows; see `PromptArmor`."""
 
     removal: Removal = "fuzzy"
-    gap: int = 40
+    gap: AtLeast0 = 40
     unit: Unit = "result"
     on_unmatched: OnDoubt = "withhold"
     on_unreadable: OnDoubt = "withhold"
-    retries: int = 1
+    retries: AtLeast0 = 1
     prompt: Wording = "short"
     delimit: bool = False
-    max_tokens: int | None = None
+    max_tokens: AtLeast1 | None = None
     seed: int = 0
 
 

@@ -45,7 +45,7 @@ class ToolCheck(ResultRewriter):
             if call is None:
                 break
             triggered.append({"tool": call.function, "args": str(dict(call.args))})
-            if self.options.check_action == "reject":
+            if self.options.check_tool_action == "reject":
                 return Rewriting(REJECTED, "withheld", asked, unreadable, {"triggered": triggered}, True)
             answer = self._removed(left, call)
             asked, unreadable = asked + answer.asked, unreadable + answer.unreadable

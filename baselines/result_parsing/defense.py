@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
+from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
-from baselines.border.options import OnDoubt, check_choices, check_counts, check_flags
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.result_parsing import prompts
 from baselines.result_parsing.checker import ToolCheck
 from baselines.result_parsing.parser import ParsingOptions, ResultParser
 from baselines.result_parsing.simulated import ROLES
 
-Stage = Literal["parse_data", "parse_full", "check_tool"]
-CheckAction = Literal["remove", "reject"]
+STAGES = ("parse_data", "parse_full", "check_tool")
 
 
 class ToolResultParsing(BorderDefense):
@@ -49,42 +48,19 @@ class ToolResultParsing(BorderDefense):
         name: str = "tool_result_parsing",
         *,
         stages: Sequence[str] = ("parse_data", "check_tool"),
-        retries: int = 1,
-        on_unreadable: OnDoubt = "withhold",
-        show_expectation: bool = False,
-        strict_values: bool = False,
-        enforce: bool = False,
-        check_tool_action: CheckAction = "remove",
-        check_rounds: int = 0,
         seed: int | None = None,
+        **options: Any,
     ) -> None:
         if isinstance(stages, str) or not stages or len(set(stages)) < len(stages):
             raise ConfigError(
-                f"{name}: stages is {stages!r}; give a list of {', '.join(get_args(Stage))}, each once."
+                f"{name}: stages is {stages!r}; give a list of {', '.join(STAGES)}, each once."
             )
-        check_choices(
-            name,
-            {
-                **{f"stages[{place}]": (stage, get_args(Stage)) for place, stage in enumerate(stages)},
-                "on_unreadable": (on_unreadable, get_args(OnDoubt)),
-                "check_tool_action": (check_tool_action, get_args(CheckAction)),
-            },
-        )
-        flags = {"show_expectation": show_expectation, "strict_values": strict_values, "enforce": enforce}
-        check_flags(name, flags)
-        check_counts(name, {"retries": retries, "check_rounds": check_rounds})
+        for stage in stages:
+            if stage not in STAGES:
+                raise ConfigError(unknown_name(f"{name} stage", str(stage), STAGES))
         self.name = name
         self.stages = tuple(stages)
-        self.options = ParsingOptions(
-            retries,
-            on_unreadable,
-            show_expectation,
-            strict_values,
-            enforce,
-            check_tool_action,
-            check_rounds,
-            0 if seed is None else seed,
-        )
+        self.options = checked(ParsingOptions, name, options, seed=seed or 0)
 
     @property
     def needs_conversation(self) -> bool:
@@ -114,7 +90,7 @@ class ToolResultParsing(BorderDefense):
             "parse_data": f"Parsing: {parse.format(shown='the call and the tool, but not the request,')}",
             "parse_full": f"Parsing: {parse.format(shown='the call and the whole conversation')}",
             "check_tool": "Checking: a model is given the result alone, with the tools and no warning, and if"
-            f" it makes a call, {action[self.options.check_action]}; the call is never run.",
+            f" it makes a call, {action[self.options.check_tool_action]}; the call is never run.",
         }
         unread = {"withhold": "the result is withheld", "keep": "the result goes on as it is"}
         return " ".join(

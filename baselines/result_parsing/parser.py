@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
@@ -14,10 +14,10 @@ from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.providers.wire_text import result_text, visible_text
 from agentsys.models.tools import tool_spec
 from agentsys.models.trace import span
+from agentsys.options import AtLeast0
 from baselines.border.asking import GuardAnswer, ask
 from baselines.border.filter import CallRuling, Turn
-from baselines.border.options import OnDoubt
-from baselines.border.rewriter import ResultRewriter, Rewriting, withheld
+from baselines.border.rewriter import OnDoubt, ResultRewriter, Rewriting, withheld
 from baselines.result_parsing.declared import (
     Expectation,
     expectation_of,
@@ -35,13 +35,13 @@ ROLE = "result_parser"
 class ParsingOptions:
     """How results are parsed and checked; see `ToolResultParsing`."""
 
-    retries: int = 1
+    retries: AtLeast0 = 1
     on_unreadable: OnDoubt = "withhold"
     show_expectation: bool = False
     strict_values: bool = False
     enforce: bool = False
-    check_action: str = "remove"
-    check_rounds: int = 0
+    check_tool_action: Literal["remove", "reject"] = "remove"
+    check_rounds: AtLeast0 = 0
     seed: int = 0
 
 

@@ -20,7 +20,7 @@ from agentsys.models.chat import assistant, text_of
 from baselines.border.elements import FilterResults
 from baselines.detectors.classifier import Remembered
 from baselines.detectors.classifier_defense import load_classifier
-from baselines.detectors.element import NOTICE, DetectInjections
+from baselines.detectors.element import NOTICE, DetectInjections, DetectionOptions
 from baselines.detectors.settings import ClassifierSettings
 
 pytest.importorskip("torch", reason="the extra `detectors` is not installed (make test-detectors)")
@@ -252,11 +252,7 @@ def test_a_folder_without_a_model_is_one_clear_line(folders: Folders, tmp_path: 
 
 def test_the_element_withholds_what_the_model_flags(folders: Folders) -> None:
     detect = DetectInjections(
-        load_classifier(settings_of(folders, "pooled", trained=True)),
-        0.5,
-        "message",
-        "withhold",
-        read_errors=True,
+        load_classifier(settings_of(folders, "pooled", trained=True)), DetectionOptions()
     )
     from agentsys.models.loop import tool_loop
 

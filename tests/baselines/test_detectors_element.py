@@ -20,7 +20,7 @@ from agentsys.models.trace import Tracer, tracing
 from baselines.border.elements import FilterResults
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.detector import BLANK, Detection, judge
-from baselines.detectors.element import ABORTED, NOTICE, DetectInjections
+from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions
 from baselines.detectors.phrases import PhraseDefense, PhraseDetector
 
 
@@ -108,8 +108,7 @@ def tool_message(text: str, error: str | None = None, **more: Any) -> Any:
 
 
 def element(detector: Any = None, **options: Any) -> DetectInjections:
-    settings = {"threshold": 0.5, "mode": "message", "on_injection": "withhold", "read_errors": True}
-    return DetectInjections(detector or FlagsEvil(), **{**settings, **options})
+    return DetectInjections(detector or FlagsEvil(), DetectionOptions(**options))
 
 
 def seen(detect: DetectInjections, *messages: Any) -> Sequence[ChatMessage]:

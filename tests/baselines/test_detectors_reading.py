@@ -205,7 +205,7 @@ def test_shipped_detectors_are_composed_without_the_extra_and_pin_a_commit(name:
     assert defense.name == name
     assert len(defense.settings.revision or "") == 40
     assert defense.settings.long_input == ("whole" if name.endswith("compat") else "windows")
-    assert defense.read_errors is not name.endswith("compat")
+    assert defense.options.read_errors is not name.endswith("compat")
 
 
 @pytest.fixture

@@ -155,10 +155,10 @@ def test_for_a_simulated_model_only_openais_embedder_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Melon(redact="all"), "redact = 'all'"),
-        (lambda: Melon(on_failure="pass"), "on_failure = 'pass'"),
-        (lambda: Melon(call_style="x"), "call_style = 'x'"),
-        (lambda: Melon(show_errors="yes"), "show_errors = 'yes'"),  # type: ignore[arg-type]
+        (lambda: Melon(redact="all"), "redact 'all'"),
+        (lambda: Melon(on_failure="pass"), "on_failure 'pass'"),
+        (lambda: Melon(call_style="x"), "call_style 'x'"),
+        (lambda: Melon(show_errors="yes"), "show_errors is 'yes'; give true or false"),
         (lambda: Melon(key_arguments={"send_money": "amount"}), "key_arguments"),
         (lambda: Melon(threshold=2.0), "no cosine"),
         (lambda: Melon(threshold="high"), "no cosine"),  # type: ignore[arg-type]

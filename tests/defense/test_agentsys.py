@@ -440,7 +440,7 @@ def test_spans_show_the_tree_and_every_decision() -> None:
         ({"isolation": "no"}, "isolation"),
         ({"sanitizer": "on_denial", "validator": False}, "on_denial"),
         ({"sanitiser": True}, "Did you mean sanitizer"),
-        ({"fill": "all"}, "Unknown fill"),
+        ({"fill": "all"}, "Unknown AgentSys fill"),
         ({"case_calls": 10}, "case_calls"),
         ({"validate_main": True, "validator": False}, "validate_main: model"),
     ],

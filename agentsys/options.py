@@ -1,0 +1,64 @@
+"""Options as a config gives them, held against the annotations of the dataclass that they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from agentsys.errors import ConfigError, unknown_name
+
+_Shape = TypeVar("_Shape")
+
+AtLeast0 = Annotated[int, Field(ge=0)]
+AtLeast1 = Annotated[int, Field(ge=1)]
+
+
+def checked(shape: type[_Shape], who: str, options: Mapping[str, Any], **own: Any) -> _Shape:
+    """Make the dataclass of some options.
+
+    Args:
+        shape: The dataclass. The annotation of a field says what its option may be: the words of a `Literal`,
+            the values of an enumeration, true or false, a number within bounds.
+        who: The name of what has the options, for messages.
+        options: Option -> its value; what is left out is the dataclass's own.
+        own: Fields that are no options, which nobody checks.
+
+    Raises:
+        ConfigError: Naming the first option that there is not, or that has a value it cannot have.
+    """
+    hints = {name: hint for name, hint in get_type_hints(shape, include_extras=True).items() if name not in own}
+    for name in options:
+        if name not in hints:
+            raise ConfigError(unknown_name(f"{who} option", name, hints))
+    return shape(**{name: _value(who, name, hints[name], value) for name, value in options.items()}, **own)
+
+
+def _value(who: str, option: str, hint: Any, value: object) -> Any:
+    kind: TypeAdapter[Any] = TypeAdapter(hint)
+    outer = get_origin(hint) or hint
+    is_brought_in = isinstance(outer, type) and issubclass(outer, Enum | Mapping)
+    try:
+        # Strict: "5" is no number and 1 no flag. Enumerations are given by their values, tuples as lists.
+        return kind.validate_python(value, strict=not is_brought_in)
+    except ValidationError:
+        schema = kind.json_schema()
+        if "enum" in schema:
+            raise ConfigError(unknown_name(f"{who} {option}", str(value), [*map(str, schema["enum"])])) from None
+        raise ConfigError(f"{who}: {option} is {value!r}; give {_wanted(schema)}.") from None
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    """What a JSON schema asks for, in words."""
+    match schema:
+        case {"anyOf": [one, {"type": "null"}]}:
+            return f"{_wanted(one)}, or null"
+        case {"type": "boolean"}:
+            return "true or false"
+        case {"type": "integer", "minimum": least}:
+            return f"a whole number of at least {least}"
+        case {"type": "number", "minimum": least, "maximum": most}:
+            return f"a number from {least:g} to {most:g}"
+    return f"a value of the type {schema.get('type', 'that it is described with')}"
