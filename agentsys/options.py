@@ -29,10 +29,10 @@ def checked(shape: type[_Shape], who: str, options: Mapping[str, Any], **own: An
     Raises:
         ConfigError: Naming the first option that there is not, or that has a value it cannot have.
     """
-    hints = {name: hint for name, hint in get_type_hints(shape, include_extras=True).items() if name not in own}
+    hints = get_type_hints(shape, include_extras=True)
     for name in options:
-        if name not in hints:
-            raise ConfigError(unknown_name(f"{who} option", name, hints))
+        if name not in hints or name in own:
+            raise ConfigError(unknown_name(f"{who} option", name, hints.keys() - own.keys()))
     return shape(**{name: _value(who, name, hints[name], value) for name, value in options.items()}, **own)
 
 
@@ -45,8 +45,9 @@ def _value(who: str, option: str, hint: Any, value: object) -> Any:
         return kind.validate_python(value, strict=not is_brought_in)
     except ValidationError:
         schema = kind.json_schema()
-        if "enum" in schema:
-            raise ConfigError(unknown_name(f"{who} {option}", str(value), [*map(str, schema["enum"])])) from None
+        words = [str(word) for word in schema.get("enum", ())]
+        if words:
+            raise ConfigError(unknown_name(f"{who} {option}", str(value), words)) from None
         raise ConfigError(f"{who}: {option} is {value!r}; give {_wanted(schema)}.") from None
 
 
@@ -57,6 +58,8 @@ def _wanted(schema: Mapping[str, Any]) -> str:
             return f"{_wanted(one)}, or null"
         case {"type": "boolean"}:
             return "true or false"
+        case {"type": "integer", "minimum": least, "maximum": most}:
+            return f"a whole number from {least} to {most}"
         case {"type": "integer", "minimum": least}:
             return f"a whole number of at least {least}"
         case {"type": "number", "minimum": least, "maximum": most}:

@@ -5,17 +5,16 @@ AgentDojo calls it `repeat_user_prompt`, Agent Security Bench `ob_sandwich_defen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
+from agentdojo.types import ChatToolResultMessage, text_content_block_from_string
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, user
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import default_system_message, tool_loop
 from baselines.tool_results import rewrite_new_results
 
@@ -88,7 +87,7 @@ class PromptSandwiching:
         return {"reminder": self.template}
 
 
-class Remind(BasePipelineElement):  # type: ignore[misc]
+class Remind(LoopStep):
     """Puts the reminder behind the tool results of the latest turn.
 
     AgentDojo reuses its `InitQuery` here, which warns that the query is not the first message.
@@ -98,22 +97,14 @@ class Remind(BasePipelineElement):  # type: ignore[misc]
         self.position = position
         self.template = template
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Adds the reminder once; nothing is added where the latest turn has no tool result."""
         # Not str.format: neither the request's nor the template's other braces mean anything.
-        reminder = self.template.replace(PLACEHOLDER, query)
+        reminder = self.template.replace(PLACEHOLDER, at.query)
         if self.position == "in_result":
-            messages = rewrite_new_results(messages, lambda result: _with_suffix(result, reminder))
-        elif messages and messages[-1]["role"] == "tool":
-            messages = [*messages, user(reminder)]
-        return query, runtime, env, messages, extra_args or {}
+            reminded = rewrite_new_results(at.messages, lambda result: _with_suffix(result, reminder))
+            return replace(at, messages=reminded)
+        return at.saying(user(reminder)) if at.messages and at.messages[-1]["role"] == "tool" else at
 
 
 def _with_suffix(result: ChatToolResultMessage, suffix: str) -> ChatToolResultMessage:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_from_string
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
 
@@ -79,21 +76,14 @@ def reworded(messages: Sequence[ChatMessage], rewrite: Rewrite) -> list[ChatMess
     return new
 
 
-class NoteRewording(BasePipelineElement):  # type: ignore[misc]
+class NoteRewording(LoopStep):
     """Leaves a span of kind `reworded_task` with the bare request and what the model reads in its place."""
 
     def __init__(self, rewrite: Rewrite) -> None:
         self.rewrite = rewrite
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Changes nothing."""
         with span("reworded_task") as node:
-            node.decision = {"user_task": query, "read_by_model": self.rewrite(query)}
-        return query, runtime, env, messages, extra_args or {}
+            node.decision = {"user_task": at.query, "read_by_model": self.rewrite(at.query)}
+        return at

@@ -23,17 +23,17 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatAssistantMessage, ChatMessage
+from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, user
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tools import tool_specs
@@ -127,7 +127,7 @@ class ToolFilter:
         return {"filter_question": self.question}
 
 
-class FilterTools(BasePipelineElement):  # type: ignore[misc]
+class FilterTools(LoopStep):
     """Asks which tools the task needs and hands on a runtime that has only those.
 
     A tool that was taken away is neither offered nor run. Leaves a span of kind `tool_filter`.
@@ -136,31 +136,25 @@ class FilterTools(BasePipelineElement):  # type: ignore[misc]
     def __init__(self, model: ChatModel, options: ToolFilterOptions, question: str) -> None:
         self.model, self.options, self.question = model, options, question
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Ask one question, in front of the first call of the agent."""
-        if not runtime.functions:
-            return query, runtime, env, messages, extra_args or {}
-        asked = [*messages, user(self.question)]
+        offered = at.runtime.functions
+        if not offered:
+            return at
+        asked = [*at.messages, user(self.question)]
         with span("tool_filter") as node:
-            request = ChatRequest(asked, tool_specs(runtime.functions.values()), ROLE, tool_choice="none")
+            request = ChatRequest(asked, tool_specs(offered.values()), ROLE, tool_choice="none")
             reply = self.model.complete(request).message
-            kept = self._kept(visible_text(reply), tuple(runtime.functions))
+            kept = self._kept(visible_text(reply), tuple(offered))
             node.decision = {
-                "offered": list(runtime.functions),
+                "offered": list(offered),
                 "kept": kept,
                 "reply": visible_text(reply),
                 "calls_dropped": len(reply["tool_calls"] or []),
             }
         if self.options.keep_exchange and visible_text(reply):
-            messages = [*asked, _without_calls(reply)]
-        return query, self._narrowed(runtime, kept), env, messages, extra_args or {}
+            at = replace(at, messages=[*asked, _without_calls(reply)])
+        return replace(at, runtime=self._narrowed(at.runtime, kept))
 
     def _kept(self, reply: str, offered: Collection[str]) -> list[str]:
         kept = picked(reply, offered, self.options.match)

@@ -24,14 +24,14 @@ def rewrite_new_results(
         messages: The conversation, tool results of the latest turn included.
         rewrite: Turns a tool message into a new one; must not change the one it is given.
     """
-    start = _turn_start(messages)
+    start = turn_start(messages)
     new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]
     return [*messages[:start], *new]
 
 
 def new_results(messages: Sequence[ChatMessage]) -> list[int]:
     """Find the places of the latest turn's tool results in the conversation, in order."""
-    start = _turn_start(messages)
+    start = turn_start(messages)
     return [place for place in range(start, len(messages)) if messages[place]["role"] == "tool"]
 
 
@@ -54,6 +54,7 @@ def saying(result: ChatToolResultMessage, text: str) -> ChatToolResultMessage:
     return {**result, "content": [text_content_block_from_string(text), *others]}
 
 
-def _turn_start(messages: Sequence[ChatMessage]) -> int:
+def turn_start(messages: Sequence[ChatMessage]) -> int:
+    """Place of the first message behind the last assistant's; 0 where there is none."""
     assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     return assistant[-1] + 1 if assistant else 0

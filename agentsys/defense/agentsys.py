@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -20,7 +19,7 @@ from agentsys.defense.prompts import MAIN, prompts_of
 from agentsys.defense.settings import AgentSysSettings
 from agentsys.defense.simulated.roles import ROLES
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message
+from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
 
 
@@ -66,9 +65,7 @@ class AgentSys:
             agent = MainAgent(model, self.settings, book)
         else:
             agent = GuardedAgent(model, self.settings, book)
-        pipeline = AgentPipeline([SystemMessage(message), InitQuery(), agent])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        return named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
 
     def description(self) -> str:
         """Say what is kept apart, what crosses and what is checked, as this variant is set."""

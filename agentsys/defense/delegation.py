@@ -20,8 +20,9 @@ from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.session import AgentSession
 from agentsys.defense.settings import Repeats, Retry
 from agentsys.defense.tool_errors import shown_error
-from agentsys.defense.tool_turn import Arguments, ToolOutput, read_arguments, run_tool, tool_message
+from agentsys.defense.tool_turn import Arguments, ToolOutput, read_arguments, run_tool
 from agentsys.defense.worker import Caller, Task, WorkerCallDenied, work
+from agentsys.models.chat import tool_message
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 

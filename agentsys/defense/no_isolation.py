@@ -17,8 +17,8 @@ from agentsys.defense.failures import Failure
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.session import AgentSession, SessionElement
-from agentsys.defense.tool_turn import Arguments, next_message, read_arguments, run_tool, tool_message
-from agentsys.models.chat import text_of
+from agentsys.defense.tool_turn import Arguments, next_message, read_arguments, run_tool
+from agentsys.models.chat import text_of, tool_message
 
 ROLE = "agent"
 
@@ -115,4 +115,4 @@ def _answered(
         return tool_message(call, refused.text(tool_ran=False))
     trace.add(TracedCall(call.function, arguments.read, None))
     output = run_tool(session.runtime, session.env, call.function, arguments.given)
-    return {**tool_message(call, output.text), "error": output.error}
+    return tool_message(call, output.text, output.error)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.call_trace import CallTrace, TracedCall
@@ -22,7 +21,7 @@ from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
 from agentsys.defense.settings import AgentSysSettings, CommandJudge
 from agentsys.defense.validator import note_ruling, validate
 from agentsys.models.chat import ChatModel, ToolSpec
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.errors import ModelError
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
@@ -135,7 +134,7 @@ class AgentSession:
         return validate(self.model, self.request, earlier, call, described).allow
 
 
-class SessionElement(BasePipelineElement, ABC):  # type: ignore[misc]
+class SessionElement(LoopStep):
     """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own.
 
     Args:
@@ -149,21 +148,14 @@ class SessionElement(BasePipelineElement, ABC):  # type: ignore[misc]
         self.settings = settings
         self.book = book
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until the model answers or its steps are used up."""
-        session = AgentSession(self.model, self.settings, self.book, query, runtime, env)
-        context = list(messages)
+        session = AgentSession(self.model, self.settings, self.book, at.query, at.runtime, at.env)
+        context = list(at.messages)
         with span("main") as opened:
             opened.messages = context  # The same list: the span holds the context however this ends.
             opened.decision = {"finished": self.converse(session, context)}
-        return query, runtime, env, context, extra_args or {}
+        return replace(at, messages=context)
 
     @abstractmethod
     def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:

@@ -11,8 +11,6 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
-    ChatToolResultMessage,
-    text_content_block_from_string,
 )
 from pydantic import ValidationError
 
@@ -53,12 +51,6 @@ def _mended_arg(value: Any) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return value
     return parsed if isinstance(parsed, list) else value
-
-
-def tool_message(call: FunctionCall, text: str) -> ChatToolResultMessage:
-    """The answer to a call, as an agent sees it."""
-    content = [text_content_block_from_string(text)]
-    return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": None}
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from typing import Any
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import ChatMessage
+from agentdojo.functions_runtime import FunctionsRuntime
 from pydantic import ValidationError
 
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tools import as_executed
 
 HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
@@ -41,26 +40,19 @@ def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineEl
     return pipeline
 
 
-class _LookAhead(BasePipelineElement):  # type: ignore[misc]
+class _LookAhead(LoopStep):
     """Hands out the calls that the executor behind it is about to run, where there are several."""
 
     def __init__(self, hand_out: HandOut) -> None:
         self._hand_out = hand_out
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
-        last = messages[-1] if messages else None
+    def step(self, at: LoopState) -> LoopState:
+        last = at.messages[-1] if at.messages else None
         made = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
-        calls = [found for call in made if (found := _as_run(runtime, call)) is not None]
+        calls = [found for call in made if (found := _as_run(at.runtime, call)) is not None]
         if len(calls) > 1:
             self._hand_out(calls)
-        return query, runtime, env, messages, extra_args or {}
+        return at
 
 
 def _as_run(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
+    ChatToolResultMessage,
     text_content_block_from_string,
 )
 
@@ -216,3 +218,9 @@ def assistant(text: str | None, tool_calls: list[Any] | None = None) -> ChatAssi
     """An assistant message with one text block (or none) and the given tool calls."""
     content = None if text is None else [text_content_block_from_string(text)]
     return {"role": "assistant", "content": content, "tool_calls": tool_calls}
+
+
+def tool_message(call: FunctionCall, text: str, error: str | None = None) -> ChatToolResultMessage:
+    """The message that answers a tool call, with one text block."""
+    content = [text_content_block_from_string(text)]
+    return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": error}

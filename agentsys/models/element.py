@@ -1,8 +1,10 @@
-"""`ModelElement`: a `ChatModel` as the element AgentDojo pipelines expect."""
+"""`LoopStep`, what our elements of AgentDojo's pipelines are made of, and `ModelElement`, which asks."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -15,7 +17,43 @@ from agentsys.models.tools import tool_specs
 QueryResult = tuple[str, FunctionsRuntime, TaskEnvironment, Sequence[ChatMessage], dict[str, Any]]
 
 
-class ModelElement(BasePipelineElement):  # type: ignore[misc]
+@dataclass(frozen=True)
+class LoopState:
+    """What one element of a pipeline hands on to the next."""
+
+    query: str
+    runtime: FunctionsRuntime
+    env: TaskEnvironment
+    messages: Sequence[ChatMessage]
+    extra: dict[str, Any]
+    """Whatever elements have to tell each other."""
+
+    def saying(self, *messages: ChatMessage) -> LoopState:
+        """The state with more messages at the end of its conversation."""
+        return replace(self, messages=[*self.messages, *messages])
+
+
+class LoopStep(BasePipelineElement):  # type: ignore[misc]
+    """An element that makes of one state the next one."""
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Make the step as AgentDojo asks for it."""
+        after = self.step(LoopState(query, runtime, env, messages, extra_args or {}))
+        return after.query, after.runtime, after.env, after.messages, after.extra
+
+    @abstractmethod
+    def step(self, at: LoopState) -> LoopState:
+        """Make the step; the state given, and what it holds, stays as it is but for the environment."""
+
+
+class ModelElement(LoopStep):
     """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply.
 
     Args:
@@ -28,15 +66,7 @@ class ModelElement(BasePipelineElement):  # type: ignore[misc]
         self.role = role
         self.name = model.name
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One model call, as AgentDojo's pipeline elements make it."""
-        request = ChatRequest(messages, tool_specs(runtime.functions.values()), self.role)
-        reply = self.model.complete(request)
-        return query, runtime, env, [*messages, reply.message], extra_args or {}
+        request = ChatRequest(at.messages, tool_specs(at.runtime.functions.values()), self.role)
+        return at.saying(self.model.complete(request).message)

@@ -35,6 +35,7 @@ def tool_loop(
     after: Sequence[BasePipelineElement] = (),
     tools: BasePipelineElement | None = None,
     formatter: Callable[[Any], str] = tool_text,
+    turn: BasePipelineElement | None = None,
     max_rounds: int = MAX_ROUNDS,
 ) -> AgentPipeline:
     """A plain agent: system message, user query, then model and tools in turn.
@@ -49,11 +50,17 @@ def tool_loop(
         after: Elements behind the final answer.
         tools: The element that runs the calls of a reply; None: AgentDojo's executor.
         formatter: Turns a tool's value into the text of the tool message, where `tools` is None.
+        turn: The element that takes the agent's turn after results; None: the model.
         max_rounds: Most rounds of tool calls.
     """
     element = ModelElement(model)
     run = ToolsExecutor(formatter) if tools is None else tools
-    loop = ToolsExecutionLoop([*before_tools, run, *after_results, element], max_rounds)
-    pipeline = AgentPipeline([SystemMessage(system_message), InitQuery(), *before, element, loop, *after])
+    loop = ToolsExecutionLoop([*before_tools, run, *after_results, turn or element], max_rounds)
+    return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
+
+
+def named_pipeline(name: str, *elements: BasePipelineElement) -> AgentPipeline:
+    """Elements in a row, under a name."""
+    pipeline = AgentPipeline(elements)
     pipeline.name = name
     return pipeline

@@ -41,3 +41,11 @@ def _unpacked(text: str) -> object:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text  # of brackets without end, too, on which AgentDojo would have stopped the run
     return value if isinstance(value, list) else text
+
+
+_READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
+
+
+def named_like_reading(tool: str, *more: str) -> bool:
+    """Whether a tool's name begins with a verb of reading, or one more: a guess where nobody has said it."""
+    return tool.casefold().split("_")[0] in (*_READING_VERBS, *more)

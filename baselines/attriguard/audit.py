@@ -56,7 +56,7 @@ _ALTERNATIVES = 5
 class AuditOptions:
     """How calls are audited; see `AttriGuard`."""
 
-    level: Literal[1, 2, 3] = 2
+    level: Annotated[int, Field(ge=1, le=3)] = 2
     survival: Survival = "fuzzy"
     external_tools: External = "unless_own"
     audit_after_empty: bool = True
@@ -164,11 +164,13 @@ class AttributionAudit(BorderFilter):
         """A result's text, rewritten step by step; a notice where a step came back empty."""
         left = text
         with span("attenuation", tool) as node:
-            node.decision = {"level": self.options.level, "unreadable": 0, "chars_in": len(text)}
-            for step in LEVELS[self.options.level]:
-                messages = [system(STEPS[step]), user(attenuation_question(self.options.seed, left))]
-                request = ChatRequest(messages, role=ATTENUATOR, temperature=self.options.attenuation_temperature)
-                answer = ask(self.model, request, lambda reply: reply.strip() or None, self.options.retries)
+            options = self.options
+            node.decision = {"level": options.level, "unreadable": 0, "chars_in": len(text)}
+            for step in LEVELS[options.level]:
+                messages = [system(STEPS[step]), user(attenuation_question(options.seed, left))]
+                heat = options.attenuation_temperature
+                request = ChatRequest(messages, role=ATTENUATOR, temperature=heat)
+                answer = ask(self.model, request, lambda reply: reply.strip() or None, options.retries)
                 node.decision["unreadable"] += answer.unreadable
                 if answer.value is None:
                     left = WITHHELD

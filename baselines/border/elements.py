@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, is_string_list
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import (
     ChatAssistantMessage,
-    ChatMessage,
     ChatToolResultMessage,
-    text_content_block_from_string,
 )
 
-from agentsys.models.chat import assistant
-from agentsys.models.element import QueryResult
+from agentsys.models.chat import assistant, tool_message
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tool_text import tool_text
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
 from baselines.tool_results import new_results
@@ -27,7 +25,7 @@ History = Literal["proposed", "executed"]
 """Which arguments stand in the conversation where a filter changed them."""
 
 
-class FilteredTools(BasePipelineElement):  # type: ignore[misc]
+class FilteredTools(LoopStep):
     """Runs the latest message's calls between filters; stands where AgentDojo's executor would.
 
     All calls of a turn are ruled on before the first one runs, and all results are read before the agent
@@ -46,46 +44,36 @@ class FilteredTools(BasePipelineElement):  # type: ignore[misc]
         self.history: History = history
         self._executor = ToolsExecutor(tool_text)
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Run the calls of the last message, if it makes any.
 
         Raises:
             AbortAgentError: If a filter ends the case.
             ModelError: If a filter's model gave no reply.
         """
-        extra = extra_args or {}
-        last = messages[-1] if messages else None
+        last = at.messages[-1] if at.messages else None
         if last is None or last["role"] != "assistant" or not last["tool_calls"]:
-            return query, runtime, env, messages, extra
-        turn = Turn(query, runtime, messages)
+            return at
+        turn = Turn(at.query, at.runtime, at.messages)
         rulings = ruled(self.filters, turn, [_mended(call) for call in last["tool_calls"]])
-        answers = [self._answer(ruling, query, runtime, env) for ruling in rulings]
+        answers = [self._answer(ruling, at) for ruling in rulings]
         open_ = [
             place
             for place, ruling in enumerate(rulings)
-            if ruling.refusal is None and fits(runtime, ruling.call)
+            if ruling.refusal is None and fits(at.runtime, ruling.call)
         ]
-        before = [*messages[:-1], self._shown(last, rulings)]
+        before = [*at.messages[:-1], self._shown(last, rulings)]
         try:
             read = filtered(self.filters, turn, [answers[place] for place in open_])
         except EndCase as end:
             kept = _put(answers, open_, end.results)
-            raise AbortAgentError(str(end), [*before, *self._told(kept, last)], env) from None
-        return query, runtime, env, [*before, *self._told(_put(answers, open_, read), last)], extra
+            raise AbortAgentError(str(end), [*before, *self._told(kept, last)], at.env) from None
+        return replace(at, messages=[*before, *self._told(_put(answers, open_, read), last)])
 
-    def _answer(
-        self, ruling: CallRuling, query: str, runtime: FunctionsRuntime, env: TaskEnvironment
-    ) -> ChatToolResultMessage:
+    def _answer(self, ruling: CallRuling, at: LoopState) -> ChatToolResultMessage:
         if ruling.refusal is not None:
-            return answer_to(ruling.call, "", ruling.refusal)
-        run = self._executor.query(query, runtime, env, [assistant(None, [ruling.call])])[3]
+            return tool_message(ruling.call, "", ruling.refusal)
+        run = self._executor.query(at.query, at.runtime, at.env, [assistant(None, [ruling.call])])[3]
         result: ChatToolResultMessage = run[-1]
         return result
 
@@ -107,7 +95,7 @@ class FilteredTools(BasePipelineElement):  # type: ignore[misc]
         ]
 
 
-class FilterResults(BasePipelineElement):  # type: ignore[misc]
+class FilterResults(LoopStep):
     """Has filters read the tool results of the latest turn, whoever ran the tools.
 
     Args:
@@ -117,29 +105,23 @@ class FilterResults(BasePipelineElement):  # type: ignore[misc]
     def __init__(self, filters: Sequence[BorderFilter]) -> None:
         self.filters = tuple(filters)
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Rewrite the latest results; earlier turns are not read again.
 
         Raises:
             AbortAgentError: If a filter ends the case.
             ModelError: If a filter's model gave no reply.
         """
-        places = new_results(messages)
-        seen, extra = list(messages), extra_args or {}
+        places, seen = new_results(at.messages), list(at.messages)
         start = places[0] if places else len(seen)
         results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
         try:
-            read = filtered(self.filters, Turn(query, runtime, seen[:start]), results) if results else []
+            read = (
+                filtered(self.filters, Turn(at.query, at.runtime, seen[:start]), results) if results else []
+            )
         except EndCase as end:
-            raise AbortAgentError(str(end), _put(seen, places, end.results), env) from None
-        return query, runtime, env, _put(seen, places, read), extra
+            raise AbortAgentError(str(end), _put(seen, places, end.results), at.env) from None
+        return replace(at, messages=_put(seen, places, read))
 
 
 def _mended(call: FunctionCall) -> FunctionCall:
@@ -154,12 +136,6 @@ def _mended(call: FunctionCall) -> FunctionCall:
         elif isinstance(value, str) and is_string_list(value):
             call.args[name] = literal_eval(value)
     return call
-
-
-def answer_to(call: FunctionCall, text: str, error: str | None = None) -> ChatToolResultMessage:
-    """The tool message that answers a call."""
-    content = [text_content_block_from_string(text)]
-    return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": error}
 
 
 def _put(messages: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:

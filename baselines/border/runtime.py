@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import ChatMessage
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 
-from agentsys.models.element import QueryResult
+from agentsys.models.chat import tool_message
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tool_text import tool_text
-from baselines.border.elements import answer_to
 from baselines.border.filter import BorderFilter, Turn, filtered, fits, ruled
 
 
@@ -69,12 +69,12 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
         if not fits(self.inner, ruling.call):
             return value, error
-        returned = answer_to(ruling.call, tool_text(value), error)
+        returned = tool_message(ruling.call, tool_text(value), error)
         (read,) = filtered(self.filters, self.turn, [returned])
         return (value, error) if read is returned else (visible_text(read), read["error"])
 
 
-class AtBorder(BasePipelineElement):  # type: ignore[misc]
+class AtBorder(LoopStep):
     """Runs an agent with filtered tools.
 
     Args:
@@ -86,15 +86,8 @@ class AtBorder(BasePipelineElement):  # type: ignore[misc]
         self.agent = agent
         self.filters = tuple(filters)
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One run of the agent."""
-        guarded = FilteredRuntime(runtime, self.filters, query)
-        _, _, after, said, extra = self.agent.query(query, guarded, env, messages, extra_args or {})
-        return query, runtime, after, said, extra
+        guarded = FilteredRuntime(at.runtime, self.filters, at.query)
+        _, _, env, said, extra = self.agent.query(at.query, guarded, at.env, at.messages, at.extra)
+        return replace(at, env=env, messages=said, extra=extra)

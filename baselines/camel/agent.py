@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.trace import span
 from baselines.camel.language.classes import CLASSES, class_values
 from baselines.camel.language.failure import CallDenied, ProgramError
@@ -40,7 +39,7 @@ PROGRAM = "camel_program"
 """The kind of the spans of programs."""
 
 
-class CamelAgent(BasePipelineElement):  # type: ignore[misc]
+class CamelAgent(LoopStep):
     """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
 
     Args:
@@ -56,32 +55,25 @@ class CamelAgent(BasePipelineElement):  # type: ignore[misc]
         self.model, self.settings = model, settings
         self.suite, self.environment = suite, environment
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until a program has run, or the attempts are used up.
 
         Raises:
             ModelError: If a model gave no reply.
         """
         answers = asked(self.model, self.settings.query_attempts)
-        judge = None if self.settings.enforcement == "off" else self._judge(runtime)
+        judge = None if self.settings.enforcement == "off" else self._judge(at.runtime)
         if self.settings.enforcement == "replay":
-            rehearsal = FunctionsRuntime(runtime.functions.values())
+            rehearsal = FunctionsRuntime(at.runtime.functions.values())
             writer = _Writer(self.model, self.settings)
-            trial = self._task(rehearsal, copy.deepcopy(env), None, answers, writer)
-            trial.run(query, self._planner_prompt(rehearsal))
+            trial = self._task(rehearsal, copy.deepcopy(at.env), None, answers, writer)
+            trial.run(at.query, self._planner_prompt(rehearsal))
             source: ReplySource = _Script(iter(trial.replies))
-            task = self._task(runtime, env, judge, Served(iter(answers.given)), source)
+            task = self._task(at.runtime, at.env, judge, Served(iter(answers.given)), source)
         else:
-            task = self._task(runtime, env, judge, answers, _Writer(self.model, self.settings))
-        task.run(query, self._planner_prompt(runtime))
-        return query, runtime, env, [*messages, *task.record], extra_args or {}
+            task = self._task(at.runtime, at.env, judge, answers, _Writer(self.model, self.settings))
+        task.run(at.query, self._planner_prompt(at.runtime))
+        return at.saying(*task.record)
 
     def _judge(self, runtime: FunctionsRuntime) -> Judge:
         return Judge(policies_for(self.suite, runtime), self.settings.as_published)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message
+from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.camel.agent import CamelAgent
@@ -53,9 +52,7 @@ class Camel:
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The planner's conversation is its own; the one returned is a record."""
         agent = CamelAgent(model, self.settings, suite.name, default_system_message(suite))
-        pipeline = AgentPipeline([InitQuery(), agent])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
         """What planner, quarantined model and policies see, and what ends a run."""

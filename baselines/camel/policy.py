@@ -9,14 +9,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from agentsys.models.tools import named_like_reading
 from baselines.camel.language.failure import ProgramError
 from baselines.flow.groups import Group, channel_members, event_participants, file_sharers, identities
 from baselines.flow.label import FlowLabel
 from baselines.flow.label_table import packaged
 from baselines.flow.values import Value, native
-
-READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup", "query")
-"""A tool without a policy of its own is taken to change nothing if its name begins with one of these."""
 
 
 class Readable(BaseModel):
@@ -85,7 +83,7 @@ def generated_policies(tools: Mapping[str, Iterable[str]]) -> Policies:
     Args:
         tools: Tool -> its arguments.
     """
-    free = tuple(name for name in tools if name.casefold().split("_")[0] in READING_VERBS)
+    free = tuple(name for name in tools if named_like_reading(name, "query"))
     rules = {name: Condition(trusted=tuple(tools[name])) for name in tools if name not in free}
     return Policies(free=free, rules=rules, generated=True)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import ChatToolResultMessage, text_content_block_from_string
+from agentdojo.types import ChatToolResultMessage
 
+from agentsys.models.chat import tool_message
 from agentsys.models.tool_text import tool_text
 from agentsys.models.trace import span
 from baselines.camel.language.failure import CallDenied, ProgramError
@@ -56,7 +56,7 @@ class SuiteWorld:
         made = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
         # Tools may change the lists they are given, and the record shows what they were given.
         result, error = self.runtime.run_function(self.environment, tool, made.model_copy(deep=True).args)
-        self.messages.append(_message(made, result, error))
+        self.messages.append(tool_message(made, "" if error is not None else tool_text(result), error))
         if error is not None:
             kind, _, text = error.partition(": ")
             raise ProgramError(kind if kind.isidentifier() else "ToolError", text)
@@ -86,13 +86,3 @@ def defaults(function: Function) -> dict[str, Value]:
 def required(function: Function) -> list[str]:
     """Arguments that may not be left out."""
     return [name for name, field in function.parameters.model_fields.items() if field.is_required()]
-
-
-def _message(call: FunctionCall, result: Any, error: str | None) -> ChatToolResultMessage:
-    return ChatToolResultMessage(
-        role="tool",
-        content=[text_content_block_from_string("" if error is not None else tool_text(result))],
-        tool_call_id=call.id,
-        tool_call=call,
-        error=error,
-    )

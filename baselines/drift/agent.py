@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import CallSyntaxError, write_tools
 from agentsys.models.tool_text import tool_text
@@ -34,7 +32,7 @@ from baselines.drift.validator import SPAN, Validator
 ROLE = "agent"
 
 
-class DriftAgent(BasePipelineElement):  # type: ignore[misc]
+class DriftAgent(LoopStep):
     """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
 
     Args:
@@ -55,31 +53,22 @@ class DriftAgent(BasePipelineElement):  # type: ignore[misc]
         self.book = book
         self.executor = ToolsExecutor(tool_text)
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until a reply has no calls or the limits are met.
 
         Raises:
             ModelError: If a model gave no reply.
         """
-        task = _Task(self.model, self.settings, self.environment, query, self._tools(runtime), {})
-        task.begin(self._permissions(task.tools))
-        turn = task.turn(messages)
+        env, tools = at.env, tool_specs(at.runtime.functions.values())
+        task = _Task(self.model, self.settings, self.environment, at.query, tools, {})
+        task.begin(self._permissions(tools))
+        turn = task.turn(at.messages)
         for _ in range(self.settings.max_rounds):
             if not goes_on(turn, self.settings):
                 break
-            _, _, env, messages, _ = self.executor.query(query, runtime, env, turn.messages)
+            _, _, env, messages, _ = self.executor.query(at.query, at.runtime, env, turn.messages)
             turn = task.turn(messages)
-        return query, runtime, env, _ended(turn.messages), extra_args or {}
-
-    def _tools(self, runtime: FunctionsRuntime) -> list[ToolSpec]:
-        return tool_specs(runtime.functions.values())
+        return replace(at, env=env, messages=_ended(turn.messages))
 
     def _permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, Permission]:
         if not self.settings.dynamic_validation and DriftFix.TELL_REPEATS not in self.settings.fixes:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message
+from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.drift.agent import DriftAgent
@@ -67,9 +66,8 @@ class Drift:
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. No system message stands in the conversation: each call builds its own."""
         environment = f"{default_system_message(suite)}\n{ENVIRONMENT}"
-        pipeline = AgentPipeline([InitQuery(), DriftAgent(model, self.settings, environment, self._book)])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        agent = DriftAgent(model, self.settings, environment, self._book)
+        return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
         """Say which of planner, validator and isolator are on, and what each lets through."""

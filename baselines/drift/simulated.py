@@ -15,11 +15,9 @@ from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
 from agentsys.models.simulated.spans import words_pattern
 from agentsys.models.tagged_calls import between, read_tools
+from agentsys.models.tools import named_like_reading
 from baselines.drift import checklist, isolator, permission, plan, validator
 from baselines.drift.checklist import CONDITIONS, NAME, REQUIRED
-
-READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
-"""Names that begin with one of these count as reading."""
 
 
 def _texts(request: ChatRequest) -> tuple[str, str]:
@@ -96,8 +94,9 @@ def play_permissions(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
     """By the first word of the tool's name."""
     _, question = _texts(request)
     tool = json.loads(between(question, permission.TOOL) or "{}")
-    verb = str(tool.get("name", "")).casefold().split("_")[0]
-    return assistant("A" if verb in READING_VERBS else "C" if verb == "send" else "B")
+    name = str(tool.get("name", ""))
+    sends = name.casefold().split("_")[0] == "send"
+    return assistant("A" if named_like_reading(name) else "C" if sends else "B")
 
 
 def play_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

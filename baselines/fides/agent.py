@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from ast import literal_eval
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, is_string_list
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
@@ -19,8 +18,8 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.element import QueryResult
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tool_text import safe_dump, tool_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import current_tracer, span
@@ -40,7 +39,7 @@ CALL = "fides_call"
 """The kind of the spans of verdicts and labels."""
 
 
-class FidesAgent(BasePipelineElement):  # type: ignore[misc]
+class FidesAgent(LoopStep):
     """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
 
     Args:
@@ -54,22 +53,15 @@ class FidesAgent(BasePipelineElement):  # type: ignore[misc]
     def __init__(self, model: ChatModel, settings: FidesSettings, suite: str) -> None:
         self.model, self.settings, self.suite = model, settings, suite
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Turn by turn, until a reply has no calls or the rounds are used up.
 
         Raises:
             ModelError: If a model gave no reply.
         """
-        labels = labels_for(self.suite, runtime, env, self.settings)
-        task = FidesTask(self.model, self.settings, runtime, env, labels)
-        task.messages = [_harmless_request(one, self.settings) for one in messages]
+        labels = labels_for(self.suite, at.runtime, at.env, self.settings)
+        task = FidesTask(self.model, self.settings, at.runtime, at.env, labels)
+        task.messages = [_harmless_request(one, self.settings) for one in at.messages]
         reply = task.ask()
         for _ in range(self.settings.max_rounds):
             if not reply["tool_calls"]:
@@ -77,7 +69,7 @@ class FidesAgent(BasePipelineElement):  # type: ignore[misc]
             for call in reply["tool_calls"]:
                 task.messages.append(task.result(call))
             reply = task.ask()
-        return query, runtime, env, task.ended(reply), extra_args or {}
+        return replace(at, messages=task.ended(reply))
 
 
 def labels_for(
@@ -130,9 +122,9 @@ class FidesTask:
     def result(self, call: FunctionCall) -> ChatToolResultMessage:
         """What the planner reads of one of its calls."""
         if self.settings.planner == "fides" and call.function == QUERY:
-            return _answered(call, self._query(call.args))
+            return tool_message(call, self._query(call.args))
         if self.settings.planner == "fides" and call.function == INSPECT:
-            return _answered(call, self._inspect(call.args))
+            return tool_message(call, self._inspect(call.args))
         arguments = {
             name: Argument(self._expanded(value), self._label_of(value)) for name, value in call.args.items()
         }
@@ -145,18 +137,18 @@ class FidesTask:
                     return self._refused(call, arguments, verdict)
             value, error = self._run(call, {name: argument.value for name, argument in arguments.items()})
         if call.function not in self.runtime.functions:
-            return _answered(call, "", error)
+            return tool_message(call, "", error)
         known = joined([self.label, *(argument.label for argument in arguments.values())])
         if error is not None:
-            return _answered(call, "", self._error(call.function, error, known))
-        return _answered(call, self._shown(call.function, value, known))
+            return tool_message(call, "", self._error(call.function, error, known))
+        return tool_message(call, self._shown(call.function, value, known))
 
     def _refused(
         self, call: FunctionCall, arguments: Mapping[str, Argument], verdict: CallVerdict
     ) -> ChatToolResultMessage:
         plain_arguments = {name: plain(argument.value) for name, argument in arguments.items()}
         current_tracer().tool_refused(call.function, plain_arguments, verdict.reason)
-        return _answered(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
+        return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
 
     def _run(self, call: FunctionCall, arguments: Mapping[str, Any]) -> tuple[Any, str | None]:
         """The value and error of a call, by AgentDojo's own executor."""
@@ -256,13 +248,3 @@ def _harmless_request(message: ChatMessage, settings: FidesSettings) -> ChatMess
         return message
     blocks = [text_content_block_from_string(str(harmless(text_of(message))))]
     return {"role": "user", "content": blocks}
-
-
-def _answered(call: FunctionCall, text: str, error: str | None = None) -> ChatToolResultMessage:
-    return ChatToolResultMessage(
-        role="tool",
-        content=[text_content_block_from_string(text)],
-        tool_call_id=call.id,
-        tool_call=call,
-        error=error,
-    )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message
+from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.fides.agent import FidesAgent
@@ -53,9 +52,8 @@ class Fides:
         """The agent for one case."""
         told = [default_system_message(suite), *self._told()]
         agent = FidesAgent(model, self.settings, suite.name)
-        pipeline = AgentPipeline([SystemMessage("\n\n".join(told)), InitQuery(), agent])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        name = f"{model.name}-{self.name}"
+        return named_pipeline(name, SystemMessage("\n\n".join(told)), InitQuery(), agent)
 
     def _told(self) -> list[str]:
         if self.settings.planner == "basic":

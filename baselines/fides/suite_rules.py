@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from agentsys.models.tools import named_like_reading
 from baselines.flow.groups import channel_members
 from baselines.flow.label import FlowLabel, Source, from_tool
 from baselines.flow.label_table import LabelTable, packaged
 
-READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup", "query")
-"""A tool without a policy of its own is free if its name begins with one of these."""
 Rule = Literal["p1", "p_star", "p_double_star"]
 ReaderRule = Literal["everyone", "user", "workspace", "channel"] | tuple[str, ...]
 """Who may read: everyone, the user, everybody in Slack, a message's channel or two; or fields with names."""
@@ -74,7 +73,7 @@ def written_rules(suite: str) -> SuiteRules | None:
 def generated_rules(tools: Iterable[str]) -> SuiteRules:
     """Rules for any tools: everything is untrusted and the user's, and what changes something needs P1."""
     names = list(tools)
-    free = tuple(name for name in names if name.casefold().split("_")[0] in READING_VERBS)
+    free = tuple(name for name in names if named_like_reading(name, "query"))
     policies = {name: CallPolicy(rule="p1") for name in names if name not in free}
     return SuiteRules(exposed=Exposed(tools=tuple(names)), policies=policies, free=free, generated=True)
 

@@ -23,7 +23,6 @@ ROLE = "firewall_minimizer"
 KEY = "minimized_args"
 
 
-
 @dataclass(frozen=True)
 class FirewallOptions:
     """What the two firewalls do; see `Firewall`."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, assistant
-from agentsys.models.element import QueryResult
-from agentsys.models.loop import default_system_message
+from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
-from agentsys.options import checked
 from agentsys.models.tools import tool_specs
+from agentsys.options import checked
 from baselines.isolategpt.apps import APP_OF, installed
 from baselines.isolategpt.description import described
 from baselines.isolategpt.hub import Hub
@@ -72,9 +70,8 @@ class IsolateGPT:
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The system message stands in the log; no spoke is given it."""
         system_message = SystemMessage(default_system_message(suite))
-        pipeline = AgentPipeline([system_message, InitQuery(), IsolateGPTAgent(model, self.settings)])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        agent = IsolateGPTAgent(model, self.settings)
+        return named_pipeline(f"{model.name}-{self.name}", system_message, InitQuery(), agent)
 
     def description(self) -> str:
         """What is kept apart, and who answers the prompts."""
@@ -89,7 +86,7 @@ class IsolateGPT:
         return ROLES
 
 
-class IsolateGPTAgent(BasePipelineElement):  # type: ignore[misc]
+class IsolateGPTAgent(LoopStep):
     """Hub and spokes as one element; all they remember of a task lives in one call of `query`.
 
     Args:
@@ -103,28 +100,21 @@ class IsolateGPTAgent(BasePipelineElement):  # type: ignore[misc]
         self.model = model
         self.settings = settings
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Work on the user's request from plan to answer.
 
         Raises:
             ModelError: If a model gave no reply.
         """
-        tools = tool_specs(runtime.functions.values())
-        bench = ToolBench(query, runtime, env)
+        tools = tool_specs(at.runtime.functions.values())
+        bench = ToolBench(at)
         hub = Hub(self.model, self.settings, installed(tools, self.settings), bench)
         most = self.settings.retrieved
-        answer = hub.answer(query, tools if most is None else nearest(query, tools, most))
+        answer = hub.answer(at.query, tools if most is None else nearest(at.query, tools, most))
         kept = {
             **hub.route_data(),
             "messages": hub.messages,
             "permissions": [as_data(prompt, granted) for prompt, granted in hub.desk.asked],
         }
-        log = [*messages, *bench.log, assistant(answer, [])]
-        return query, runtime, env, log, {**(extra_args or {}), EXTRA: kept}
+        said = at.saying(*bench.log, assistant(answer, []))
+        return replace(said, extra={**at.extra, EXTRA: kept})

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant
+from agentsys.models.element import LoopState
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.tool_text import tool_text
 
@@ -17,23 +18,19 @@ class ToolBench:
     """The one place where the environment is touched.
 
     Args:
-        query: The user's request, as AgentDojo's executor wants it.
-        runtime: The tools.
-        env: What they act on.
+        at: The pipeline's state: request, tools, and what they act on.
     """
 
-    def __init__(self, query: str, runtime: FunctionsRuntime, env: TaskEnvironment) -> None:
+    def __init__(self, at: LoopState) -> None:
         self.log: list[ChatMessage] = []
         """Every executed call with its result, as an ordinary agent's conversation would have them."""
-        self._query = query
-        self._runtime = runtime
-        self._env = env
+        self._at = at
         self._executor = ToolsExecutor(tool_text)
 
     def run(self, name: str, args: dict[str, Any]) -> str:
         """Run a tool: its value as text, or its error."""
         call = FunctionCall(function=name, args=args, id=f"call_{len(self.log)}")
         asked = [assistant(f"Calling {name}.", [call])]
-        messages = self._executor.query(self._query, self._runtime, self._env, asked)[3]
+        messages = self._executor.query(self._at.query, self._at.runtime, self._at.env, asked)[3]
         self.log += messages
         return result_text(messages[-1])

@@ -30,17 +30,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import ModelElement
-from agentsys.models.loop import MAX_ROUNDS, default_system_message
+from agentsys.models.loop import MAX_ROUNDS, default_system_message, tool_loop
 from agentsys.models.simulated.role import SimulatedRole
-from agentsys.models.tool_text import tool_text
 from agentsys.options import checked
 from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
@@ -109,11 +104,13 @@ class Melon:
         """
         embedder = self._embedder()
         turn = GuardedTurn(model, embedder, threshold_for(embedder.name, self.threshold), self.settings)
-        loop = ToolsExecutionLoop([ToolsExecutor(tool_text), turn], self.max_rounds)
-        system_message = SystemMessage(default_system_message(suite))
-        pipeline = AgentPipeline([system_message, InitQuery(), ModelElement(model), loop])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        return tool_loop(
+            model,
+            default_system_message(suite),
+            name=f"{model.name}-{self.name}",
+            turn=turn,
+            max_rounds=self.max_rounds,
+        )
 
     def ready(self) -> None:
         """Look whether the embedder can be built.

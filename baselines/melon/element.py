@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.errors import Consequence, ModelError
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import ModelCall, Span, span
@@ -21,6 +20,7 @@ from baselines.melon.embedder import Embedder
 from baselines.melon.masked_conversation import masked_conversation
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.melon.settings import MelonSettings, Redact
+from baselines.tool_results import new_results, turn_start
 
 ROLE = "agent"
 MASKED_ROLE = "melon_masked"
@@ -40,7 +40,7 @@ class StepVerdict:
     """Kind of the model error that stands for a verdict (`on_failure: block`)."""
 
 
-class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
+class GuardedTurn(LoopStep):
     """The model element of the tool loop. Holds no state: the bank travels with the conversation.
 
     Args:
@@ -60,32 +60,25 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
         self.threshold = threshold
         self.settings = settings
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One guarded turn; nothing happens where the last message is no tool result.
 
         Raises:
             ModelError: If a pass or the embedder failed; then no call is executed.
         """
-        extra = extra_args or {}
+        messages = at.messages
         if not messages or messages[-1]["role"] != "tool":
-            return query, runtime, env, messages, extra
-        bank = _bank_of(messages, extra)
-        tools = tool_specs(runtime.functions.values())
-        asked = [*messages, user(query)] if self.settings.repeat_request else list(messages)
+            return at
+        bank = _bank_of(messages, at.extra)
+        tools = tool_specs(at.runtime.functions.values())
+        asked = [*messages, user(at.query)] if self.settings.repeat_request else list(messages)
         reply = self.model.complete(ChatRequest(asked, tools, ROLE))
         if self._judged(reply, messages, tools, bank).blocked:
             conversation = [*_redacted(asked, self.settings.redact), assistant(NOTICE)]
         else:
             conversation = [*asked, reply.message]
         # A new dict: AgentDojo hands every task of a process the same one where the caller gave none.
-        return query, runtime, env, conversation, {**extra, _BANK: bank}
+        return replace(at, messages=conversation, extra={**at.extra, _BANK: bank})
 
     def _judged(
         self, reply: ChatReply, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: Bank
@@ -130,7 +123,7 @@ class GuardedTurn(BasePipelineElement):  # type: ignore[misc]
 
 def _bank_of(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> Bank:
     """The task's bank; a new one at the first tool step, whatever an earlier task has left behind."""
-    first = not any(message["role"] == "tool" for message in messages[: _step_start(messages)])
+    first = not any(message["role"] == "tool" for message in messages[: turn_start(messages)])
     kept = extra.get(_BANK)
     return kept if isinstance(kept, Bank) and not first else Bank()
 
@@ -149,12 +142,6 @@ def _note(opened: Span, verdict: StepVerdict, bank: Bank, reply: ChatReply) -> N
     opened.decision["overhead"] = _overhead(opened.calls, reply.usage)
 
 
-def _step_start(messages: Sequence[ChatMessage]) -> int:
-    """Index of the first tool result of the latest step: those behind the last assistant message."""
-    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    return assistant[-1] + 1 if assistant else 0
-
-
 def _redacted(messages: Sequence[ChatMessage], redact: Redact) -> list[ChatMessage]:
     """The conversation with tool results of the latest step replaced; the messages given stay as they are.
 
@@ -162,9 +149,7 @@ def _redacted(messages: Sequence[ChatMessage], redact: Redact) -> list[ChatMessa
         messages: The conversation, which may end with a repeated request.
         redact: `step`: all of them, with their error texts. `newest`: the content of the last one.
     """
-    results = [
-        index for index in range(_step_start(messages), len(messages)) if messages[index]["role"] == "tool"
-    ]
+    results = new_results(messages)
     chosen = results if redact == "step" else results[-1:]
     new = list(messages)
     for index in chosen:

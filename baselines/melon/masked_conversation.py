@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 
-from agentsys.models.chat import assistant, user
+from agentsys.models.chat import assistant, tool_message, user
 from agentsys.models.providers.wire_text import visible_text
 from baselines.melon import prompts
 
@@ -90,10 +90,4 @@ def _calling(text: str | None, function: str, call_id: str, **args: str) -> Chat
 def _returned(calling: ChatMessage, text: str) -> ChatToolResultMessage:
     assert calling["role"] == "assistant"
     (call,) = calling["tool_calls"] or []
-    return {
-        "role": "tool",
-        "content": [text_content_block_from_string(text)],
-        "tool_call_id": call.id,
-        "tool_call": call,
-        "error": None,
-    }
+    return tool_message(call, text)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatRequest, assistant, text_of, user
+from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message, user
 from agentsys.models.simulated.agent import plain_agent
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.melon.element import MASKED_ROLE
@@ -38,13 +38,7 @@ def _as_conversation(file: str) -> Iterator[ChatMessage]:
     for place, (function, output) in enumerate(_sections(file)):
         call = FunctionCall(function=function, args={}, id=f"read_{place}")
         yield assistant(None, [call])
-        yield {
-            "role": "tool",
-            "content": [text_content_block_from_string(output)],
-            "tool_call_id": call.id,
-            "tool_call": call,
-            "error": None,
-        }
+        yield tool_message(call, output)
 
 
 def _sections(file: str) -> list[tuple[str, str]]:

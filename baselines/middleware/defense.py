@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatMessage, text_content_block_from_string
+from agentdojo.types import text_content_block_from_string
 
 from agentsys.abilities import (
     ChecksItsNeeds,
@@ -24,8 +23,8 @@ from agentsys.abilities import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of
-from agentsys.models.element import QueryResult
-from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.loop import default_system_message, named_pipeline, tool_loop
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
@@ -93,9 +92,7 @@ class Middleware:
         watched = GuardedModel(model, self.inner_roles)
         agent = self._agent(watched, suite)
         tools = self.allowed(suite) if self.settings.has(Layer.POLICY) else None
-        pipeline = AgentPipeline([Guarded(agent, self._guard(), tools, watched)])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        return named_pipeline(f"{model.name}-{self.name}", Guarded(agent, self._guard(), tools, watched))
 
     def _agent(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         if self.inner is not None:
@@ -166,7 +163,7 @@ class Middleware:
         return self.inner.prompts() if isinstance(self.inner, NamesPrompts) else {}
 
 
-class Guarded(BasePipelineElement):  # type: ignore[misc]
+class Guarded(LoopStep):
     """Runs an agent with guarded tools, and screens its answer. Each run is a conversation of its own.
 
     Args:
@@ -184,22 +181,15 @@ class Guarded(BasePipelineElement):  # type: ignore[misc]
         self.tools = tools
         self.model = model
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One run.
 
         Raises:
             Exception: What the agent raises, unchanged.
         """
         session = self.model.session = self.guard.session()
-        guarded = GuardedRuntime(runtime, session, self.tools)
-        _, _, after, said, extra = self.agent.query(query, guarded, env, messages, extra_args or {})
+        guarded = GuardedRuntime(at.runtime, session, self.tools)
+        _, _, env, said, extra = self.agent.query(at.query, guarded, at.env, at.messages, at.extra)
         if said and said[-1]["role"] == "assistant" and not said[-1]["tool_calls"]:
             answer = session.passes_on(text_of(said[-1]), "answer")
             if answer.findings:
@@ -207,4 +197,4 @@ class Guarded(BasePipelineElement):  # type: ignore[misc]
                     node.decision = {"what": "answer", "texts": [held(answer)]}
             if answer.changed:
                 said = [*said[:-1], {**said[-1], "content": [text_content_block_from_string(answer.text)]}]
-        return query, runtime, after, said, extra
+        return replace(at, env=env, messages=said, extra=extra)

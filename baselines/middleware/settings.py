@@ -51,9 +51,7 @@ class GuardSettings:
         if not names:
             raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(Layer) + ".")
         scores = _thresholds(thresholds or {})
-        return checked(
-            cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores
-        )
+        return checked(cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores)
 
     def has(self, layer: Layer) -> bool:
         """Whether a layer acts."""

@@ -11,11 +11,8 @@ from importlib.resources import files
 import yaml
 
 from agentsys.models.chat import ToolSpec
+from agentsys.models.tools import named_like_reading
 
-READING_WORDS = frozenset(
-    {"check", "count", "find", "get", "list", "lookup", "read", "search", "show", "view"}
-)
-"""A tool whose name begins with one of these counts as one that reads."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -46,7 +43,7 @@ def base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
 
 def reads_without_being_told_what(tool: ToolSpec) -> bool:
     """Whether a tool's name says that it reads, and no argument has to be given: nothing can leak by it."""
-    return tool.name.casefold().split("_")[0] in READING_WORDS and not tool.parameters.get("required")
+    return named_like_reading(tool.name) and not tool.parameters.get("required")
 
 
 @cache

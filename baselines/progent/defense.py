@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import ModelElement
-from agentsys.models.loop import default_system_message
+from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.progent.description import described
@@ -69,12 +65,15 @@ class Progent:
         """The plain agent behind the gate."""
         settings = self.settings
         updates = [UpdateRules(model, settings)] if settings.generate and settings.update else []
-        loop = ToolsExecutionLoop([GatedTools(), *updates, ModelElement(model)], settings.max_rounds)
-        begin = BeginTask(model, settings, suite.name)
-        system_message = SystemMessage(default_system_message(suite))
-        pipeline = AgentPipeline([system_message, InitQuery(), begin, ModelElement(model), loop])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        return tool_loop(
+            model,
+            default_system_message(suite),
+            name=f"{model.name}-{self.name}",
+            before=[BeginTask(model, settings, suite.name)],
+            tools=GatedTools(),
+            after_results=updates,
+            max_rounds=settings.max_rounds,
+        )
 
     def ready(self) -> None:
         """Look whether the narrow-only check has its package.

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
-from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import ChatMessage
+from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import ValidationError
 
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tool_text import tool_text
 from agentsys.models.trace import current_tracer, span
 from baselines.progent.fixes import ProgentFix
@@ -154,7 +152,7 @@ def _note_allowed(function: str, decision: PolicyDecision) -> None:
         opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
 
 
-class GatedTools(BasePipelineElement):  # type: ignore[misc]
+class GatedTools(LoopStep):
     """AgentDojo's executor behind the gate: calls run or are refused in the order they were made."""
 
     name = "progent_gate"
@@ -163,23 +161,14 @@ class GatedTools(BasePipelineElement):  # type: ignore[misc]
     def __init__(self) -> None:
         self.executor = ToolsExecutor(tool_text)
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Run the latest message's calls.
 
         Raises:
             AbortAgentError: If a rule ends the task; AgentDojo scores what was done so far.
         """
-        extra = extra_args or {}
-        gated = GatedRuntime(runtime, extra[TASK_POLICY])
+        gated = GatedRuntime(at.runtime, at.extra[TASK_POLICY])
         try:
-            answered: Sequence[ChatMessage] = self.executor.query(query, gated, env, messages)[3]
+            return replace(at, messages=self.executor.query(at.query, gated, at.env, at.messages)[3])
         except ProgentStop:
-            raise AbortAgentError(STOPPED, list(messages), env) from None
-        return query, runtime, env, answered, extra
+            raise AbortAgentError(STOPPED, list(at.messages), at.env) from None

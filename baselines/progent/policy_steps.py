@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ToolSpec, text_of
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import Tracer, current_tracer, span
 from baselines.progent.base_rules import base_rules
@@ -24,7 +22,7 @@ from baselines.progent.settings import ProgentSettings
 from baselines.tool_results import new_results
 
 
-class BeginTask(BasePipelineElement):  # type: ignore[misc]
+class BeginTask(LoopStep):
     """Installs the standing rules and has the first policy written.
 
     Args:
@@ -42,24 +40,17 @@ class BeginTask(BasePipelineElement):  # type: ignore[misc]
         self._first: tuple[Tracer, str, Policy] | None = None
         """The first policy of the case under way: AgentDojo may run a pipeline up to three times."""
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Begin a run of the task, with nothing left of any run before but the first policy.
 
         Raises:
             ModelError: If no policy was written.
         """
-        tools = tool_specs(runtime.functions.values())
-        policy = TaskPolicy(self.settings, query, self._standing(tools))
+        tools = tool_specs(at.runtime.functions.values())
+        policy = TaskPolicy(self.settings, at.query, self._standing(tools))
         if self.settings.generate:
-            policy.written = self._first_policy(tools, query)
-        return query, runtime, env, messages, {**(extra_args or {}), TASK_POLICY: policy}
+            policy.written = self._first_policy(tools, at.query)
+        return replace(at, extra={**at.extra, TASK_POLICY: policy})
 
     def _standing(self, tools: Sequence[ToolSpec]) -> dict[str, tuple[PolicyRule, ...]]:
         own = {tool: tuple(rules) for tool, rules in self.settings.rules.items()}
@@ -79,7 +70,7 @@ class BeginTask(BasePipelineElement):  # type: ignore[misc]
         return known[2]
 
 
-class UpdateRules(BasePipelineElement):  # type: ignore[misc]
+class UpdateRules(LoopStep):
     """Has the policy looked at again after a turn; what is rewritten takes the old rules' place as a whole.
 
     Args:
@@ -93,28 +84,21 @@ class UpdateRules(BasePipelineElement):  # type: ignore[misc]
         self.model = model
         self.settings = settings
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One decision, and one policy where it is yes.
 
         Raises:
             ModelError: As `PolicyModel.updated` does.
         """
-        extra = extra_args or {}
-        policy: TaskPolicy = extra[TASK_POLICY]
-        calls = self._called(messages)
+        policy: TaskPolicy = at.extra[TASK_POLICY]
+        calls = self._called(at.messages)
         if calls:
-            tools = tool_specs(runtime.functions.values())
-            rewritten = PolicyModel(self.model, self.settings, tools, query).updated(calls, policy.written)
+            tools = tool_specs(at.runtime.functions.values())
+            asked = PolicyModel(self.model, self.settings, tools, at.query)
+            rewritten = asked.updated(calls, policy.written)
             if rewritten is not None and self._may_replace(policy.written, rewritten):
                 policy.written = rewritten
-        return query, runtime, env, messages, extra
+        return at
 
     def _called(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
         only_success = self.settings.mends(ProgentFix.UPDATE_ON_SUCCESS)

@@ -52,9 +52,7 @@ class ToolResultParsing(BorderDefense):
         **options: Any,
     ) -> None:
         if isinstance(stages, str) or not stages or len(set(stages)) < len(stages):
-            raise ConfigError(
-                f"{name}: stages is {stages!r}; give a list of {', '.join(STAGES)}, each once."
-            )
+            raise ConfigError(f"{name}: stages is {stages!r}; give a list of {', '.join(STAGES)}, each once.")
         for stage in stages:
             if stage not in STAGES:
                 raise ConfigError(unknown_name(f"{name} stage", str(stage), STAGES))

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import random as generators
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatMessage
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import QueryResult
-from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.loop import default_system_message, named_pipeline, tool_loop
 from baselines.spotlighting.elements import Spotlight, UnmarkAnswer, UnmarkArguments
 from baselines.spotlighting.marking import (
     PRIVATE_USE,
@@ -90,9 +87,7 @@ class Spotlighting:
         """The plain agent with marked results; with `random`, its marks are drawn when it is run."""
         if not self.random:
             return self.agent(model, suite, self.marking)
-        pipeline = AgentPipeline([DrawMark(self, model, suite)])
-        pipeline.name = f"{model.name}-{self.name}"
-        return pipeline
+        return named_pipeline(f"{model.name}-{self.name}", DrawMark(self, model, suite))
 
     def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> AgentPipeline:
         """The agent with this marking."""
@@ -134,7 +129,7 @@ class Spotlighting:
         return {"system_message_addition": self.marking.explanation()}
 
 
-class DrawMark(BasePipelineElement):  # type: ignore[misc]
+class DrawMark(LoopStep):
     """Draws the case's marks, then runs the agent that uses them. Holds no state between queries."""
 
     def __init__(self, defense: Spotlighting, model: ChatModel, suite: TaskSuite[Any]) -> None:
@@ -142,20 +137,12 @@ class DrawMark(BasePipelineElement):  # type: ignore[misc]
         self.model = model
         self.suite = suite
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Play one case. The draw depends on its request and data alone, so threads and resumes repeat it."""
-        draw = generators.Random(f"{self.defense.seed}\n{query}\n{env.model_dump_json()}")
+        draw = generators.Random(f"{self.defense.seed}\n{at.query}\n{at.env.model_dump_json()}")
         marking = redrawn(self.defense.marking, draw)
         agent = self.defense.agent(self.model, self.suite, marking)
-        result: QueryResult = agent.query(query, runtime, env, messages, extra_args or {})
-        return result
+        return LoopState(*agent.query(at.query, at.runtime, at.env, at.messages, at.extra))
 
 
 def redrawn(marking: Marking, draw: generators.Random) -> Marking:

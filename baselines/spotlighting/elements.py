@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import EmptyEnv, FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.models.chat import text_of
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.trace import current_tracer, span
 from baselines.spotlighting.marking import Datamarking, Marking, Rewritten
 from baselines.tool_results import rewrite_new_results, rewrite_text
 
 
-class Spotlight(BasePipelineElement):  # type: ignore[misc]
+class Spotlight(LoopStep):
     """Marks every text of the latest turn's tool results, errors included.
 
     Each result leaves a span of kind `spotlight` with the raw text and error, and the number of
@@ -26,16 +25,9 @@ class Spotlight(BasePipelineElement):  # type: ignore[misc]
     def __init__(self, marking: Marking) -> None:
         self.marking = marking
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Marks results after the tools ran and before the model reads them."""
-        return query, runtime, env, rewrite_new_results(messages, self._marked), extra_args or {}
+        return replace(at, messages=rewrite_new_results(at.messages, self._marked))
 
     def _marked(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
         removed = 0
@@ -56,7 +48,7 @@ class Spotlight(BasePipelineElement):  # type: ignore[misc]
         return {**result, "content": content, "error": error}
 
 
-class UnmarkArguments(BasePipelineElement):  # type: ignore[misc]
+class UnmarkArguments(LoopStep):
     """Writes spaces for marks in the arguments of the calls about to be run.
 
     Without it a value copied from a result would name a file or a person that does not exist.
@@ -66,18 +58,12 @@ class UnmarkArguments(BasePipelineElement):  # type: ignore[misc]
     def __init__(self, marking: Datamarking) -> None:
         self.marking = marking
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Rewrites the last message where it is an assistant's with tool calls."""
-        if messages and messages[-1]["role"] == "assistant" and messages[-1]["tool_calls"]:
-            messages = [*messages[:-1], self._unmarked(messages[-1])]
-        return query, runtime, env, messages, extra_args or {}
+        last = at.messages[-1] if at.messages else None
+        if last is None or last["role"] != "assistant" or not last["tool_calls"]:
+            return at
+        return replace(at, messages=[*at.messages[:-1], self._unmarked(last)])
 
     def _unmarked(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
         return {**message, "tool_calls": [self._unmarked_call(call) for call in message["tool_calls"] or []]}
@@ -91,28 +77,21 @@ class UnmarkArguments(BasePipelineElement):  # type: ignore[misc]
         return call.model_copy(update={"args": args})
 
 
-class UnmarkAnswer(BasePipelineElement):  # type: ignore[misc]
+class UnmarkAnswer(LoopStep):
     """Writes spaces for marks in the final answer, which is read by people and by utility checks."""
 
     def __init__(self, marking: Datamarking) -> None:
         self.marking = marking
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """Rewrites the last message where it is an assistant's; a span `unmark` says how many marks went."""
-        if messages and messages[-1]["role"] == "assistant":
-            count = self.marking.unmark(text_of(messages[-1])).count
-            if count:
-                with span("unmark", "answer") as node:
-                    node.decision = {"marks_removed": count}
-                messages = [*messages[:-1], self._unmarked(messages[-1])]
-        return query, runtime, env, messages, extra_args or {}
+        last = at.messages[-1] if at.messages else None
+        count = self.marking.unmark(text_of(last)).count if last and last["role"] == "assistant" else 0
+        if last is None or last["role"] != "assistant" or not count:
+            return at
+        with span("unmark", "answer") as node:
+            node.decision = {"marks_removed": count}
+        return replace(at, messages=[*at.messages[:-1], self._unmarked(last)])
 
     def _unmarked(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
         blocks = rewrite_text(message["content"] or [], lambda text: self.marking.unmark(text).text)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -23,7 +22,7 @@ from agentsys.abilities import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.loop import default_system_message
+from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
 from baselines.border.defense import BorderDefense
 from baselines.border.elements import History
@@ -106,9 +105,7 @@ class Stack:
                     " or behind a gate of its own. Take one of them out."
                 )
         agent = base if parts is None or len(agents) == 1 else parts.pipeline(name)
-        built = AgentPipeline([AtBorder(agent, filters)])
-        built.name = name
-        return built
+        return named_pipeline(name, AtBorder(agent, filters))
 
     def _merged(self, model: ChatModel, suite: TaskSuite[Any], first: LoopParts | None) -> LoopParts:
         """One loop of all agents. Each is built over the model as the one before it has wrapped it."""

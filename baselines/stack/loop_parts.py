@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -13,6 +13,7 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
+from agentsys.models.loop import named_pipeline
 from baselines.border.elements import FilteredTools, History
 from baselines.border.filter import BorderFilter
 
@@ -51,10 +52,8 @@ class LoopParts:
         """The loop put together."""
         elements = [*self.before_tools, self.tools, *self.after_results, self.turn]
         loop = ToolsExecutionLoop(elements, self.rounds)
-        head = [SystemMessage(self.system_message), InitQuery()]
-        built = AgentPipeline([*head, *self.before, self.first, loop, *self.after])
-        built.name = name
-        return built
+        system_message = SystemMessage(self.system_message)
+        return named_pipeline(name, system_message, InitQuery(), *self.before, self.first, loop, *self.after)
 
 
 def parts_of(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
@@ -130,15 +129,4 @@ def _both(one: LoopParts, other: LoopParts, doing: str) -> str:
 
 def with_filters(parts: LoopParts, filters: Sequence[BorderFilter], history: History) -> LoopParts:
     """A loop whose calls and results pass filters; its executor must be the plain one."""
-    return LoopParts(
-        parts.owner,
-        parts.system_message,
-        parts.before,
-        parts.first,
-        parts.before_tools,
-        FilteredTools(filters, history),
-        parts.after_results,
-        parts.turn,
-        parts.after,
-        parts.rounds,
-    )
+    return replace(parts, tools=FilteredTools(filters, history))

@@ -21,8 +21,7 @@ from agentsys.defense.reading.sections import write_sections
 from agentsys.defense.sanitizer import cut
 from agentsys.defense.simulated.roles import ROLES
 from agentsys.defense.simulated.worker import ADAPTIVE_OPENING
-from agentsys.defense.tool_turn import tool_message
-from agentsys.models.chat import ChatRequest, ToolSpec, system, text_of, user
+from agentsys.models.chat import ChatRequest, ToolSpec, system, text_of, tool_message, user
 from agentsys.models.simulated.index import PlaybookIndex
 from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions

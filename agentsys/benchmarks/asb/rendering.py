@@ -10,7 +10,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
 from agentsys.benchmarks.asb.plan_prompt import THINKING
-from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.chat import assistant, text_of, tool_message
 from agentsys.models.providers.wire_text import result_text, visible_text
 
 ACTION, OBSERVATION = "[Action]:", "[Observation]:"
@@ -87,13 +87,7 @@ def _untold(message: ChatMessage, place: int) -> Iterator[ChatMessage]:
     ]
     yield assistant(None, calls)
     for call, seen in zip(calls, _observed(observations, names), strict=False):
-        yield {
-            "role": "tool",
-            "content": user(seen)["content"],
-            "tool_call_id": call.id,
-            "tool_call": call,
-            "error": None,
-        }
+        yield tool_message(call, seen)
 
 
 def _observed(text: str, names: Sequence[str]) -> Iterator[str]:

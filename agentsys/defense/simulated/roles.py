@@ -19,10 +19,7 @@ from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
 from agentsys.models.simulated.spans import instruction_spans
-
-READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
-"""Names that begin with one of these count as reading, unless the tool fetches an address of the caller's
-choice (its description speaks of a URL): the prompt calls that a command. A rule of the simulation only."""
+from agentsys.models.tools import named_like_reading
 
 
 def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -70,14 +67,18 @@ def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
 
 
 def play_privileges(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Sorts tools by the first word of their names (see `READING_VERBS`)."""
+    """Sorts tools by the first word of their names.
+
+    One that fetches an address of the caller's choice (its description speaks of a URL) is a command, as the
+    prompt says. A rule of the simulation only.
+    """
     sections = read_sections(task_text(request), PRIVILEGES_SECTIONS)
     tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []
     return assistant(json.dumps({tool["name"]: _sorted(tool).value for tool in tools}))
 
 
 def _sorted(tool: Mapping[str, str]) -> Privilege:
-    reads = tool["name"].casefold().split("_")[0] in READING_VERBS
+    reads = named_like_reading(tool["name"])
     return Privilege.QUERY if reads and "url" not in tool["description"].casefold() else Privilege.COMMAND
 
 

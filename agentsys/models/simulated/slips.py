@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message
 from agentsys.models.fenced_actions import ActionSyntaxError, json_block, read_action
 from agentsys.models.simulated import written_slips
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
@@ -185,22 +185,12 @@ def _several(reply: CleanReply) -> CleanReply:
     calls = reply.message["tool_calls"]
     if not calls:
         return reply
-    pretended: list[ChatMessage] = [reply.message, *(_silent_result(call) for call in calls)]
+    pretended: list[ChatMessage] = [reply.message, *(tool_message(call, "") for call in calls)]
     asked = replace(reply.request, messages=[*reply.request.messages, *pretended])
     following = reply.play(asked)["tool_calls"] or []
     made = {call.id for call in calls}
     fresh = [call for call in following if PLACEHOLDER not in str(call.args) and call.id not in made]
     return reply.calling([*calls, *fresh]) if fresh else reply
-
-
-def _silent_result(call: FunctionCall) -> ChatMessage:
-    return {
-        "role": "tool",
-        "content": [text_content_block_from_string("")],
-        "tool_call_id": call.id,
-        "tool_call": call,
-        "error": None,
-    }
 
 
 def _as_text(reply: CleanReply) -> CleanReply:

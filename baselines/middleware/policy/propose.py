@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 
 from agentsys.models.chat import ToolSpec
+from agentsys.models.tools import named_like_reading
 from baselines.middleware.policy.policy import ArgumentRule, PathRule, Policy, PolicyRole, UrlRule
 
 READER = "reader"
 ACTOR = "actor"
-_READING = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
 _URL_NAMES = ("url", "link", "website", "uri")
 _PATH_NAMES = ("path", "file_path", "filepath", "folder", "directory")
 _KEPT = (
@@ -57,7 +57,7 @@ def as_yaml(policy: Policy) -> str:
 def _label(name: str, labels: Mapping[str, str] | None) -> str:
     if labels is not None:
         return labels.get(name, "command")
-    return "query" if name.casefold().split("_")[0] in _READING else "command"
+    return "query" if named_like_reading(name) else "command"
 
 
 def _rule(name: str, schema: Mapping[str, Any], definitions: object) -> ArgumentRule:

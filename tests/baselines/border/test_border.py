@@ -12,12 +12,12 @@ from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatToolResultMessage
 from scripted_for_border import RoleModel, Tools, making, results
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant
+from agentsys.models.chat import ChatReply, ChatRequest, assistant, tool_message
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.trace import Tracer, tracing
 from baselines.border.asking import ask, between_fences, fence, inside_fences
-from baselines.border.elements import FilteredTools, FilterResults, answer_to
+from baselines.border.elements import FilteredTools, FilterResults
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn
 from baselines.border.leaves import leaves_of
 from baselines.border.runtime import CallRefused, FilteredRuntime
@@ -119,7 +119,7 @@ def test_a_case_that_is_ended_keeps_what_the_filter_says_of_its_results() -> Non
 
 def test_results_that_others_ran_are_read_too() -> None:
     call = FunctionCall(function="a", args={}, id="1")
-    given = [making(("a", {})), answer_to(call, "one"), answer_to(call, "", "two")]
+    given = [making(("a", {})), tool_message(call, "one"), tool_message(call, "", "two")]
     read = FilterResults([Marks("!")]).query("Go.", FunctionsRuntime(), messages=given)[3]
     assert results(read) == ["one!", "two!"] and results(given) == ["one", "two"]
 

@@ -13,9 +13,8 @@ from agentdojo.types import ChatToolResultMessage
 from real_results import agentdojo_results, asb_outputs
 from scripted_for_border import RoleModel, sanitized
 
-from agentsys.models.chat import ChatRequest, text_of
+from agentsys.models.chat import ChatRequest, text_of, tool_message
 from baselines.border.defense import BorderDefense
-from baselines.border.elements import answer_to
 from baselines.border.filter import Turn
 from baselines.datafilter import DataFilter
 from baselines.datafilter.element import SEPARATOR
@@ -55,7 +54,7 @@ def changed(defense: BorderDefense, results: Iterable[ChatToolResultMessage]) ->
 
 
 def messages(suites: list[str]) -> list[ChatToolResultMessage]:
-    return [answer_to(call, text, error) for call, text, error in agentdojo_results(suites)]
+    return [tool_message(call, text, error) for call, text, error in agentdojo_results(suites)]
 
 
 @pytest.fixture(scope="module")
@@ -87,5 +86,5 @@ def test_of_asb(data: str, guard: str) -> None:
     if data != "sample" and not ASB_DATA.is_dir():
         pytest.skip("ASB's own data is not here")
     call = FunctionCall(function="tool", args={}, id="1")
-    odd, asked = changed(GUARDS[guard], (answer_to(call, text) for text in asb_outputs(data)))
+    odd, asked = changed(GUARDS[guard], (tool_message(call, text) for text in asb_outputs(data)))
     assert odd == [] and asked > 0

@@ -17,12 +17,11 @@ from agentdojo.task_suite import get_suite
 from fuzz_parsers import mutated
 from scripted_for_border import RoleModel, Tools, decisions, making, minimized, sanitized
 
-from agentsys.models.chat import ChatRequest, text_of, user
+from agentsys.models.chat import ChatRequest, text_of, tool_message, user
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.trace import Tracer, tracing
 from baselines.attriguard import AttriGuard
 from baselines.border.defense import BorderDefense
-from baselines.border.elements import answer_to
 from baselines.border.filter import BorderFilter, Turn
 from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
@@ -89,7 +88,7 @@ def filters(role: str, model: RoleModel) -> BorderFilter:
 def test_every_reply_has_a_defined_outcome_and_what_is_withheld_is_counted(role: str) -> None:
     reply, tools, seen = replies(role), Tools(RAW), set()
     read, send = making(READ)["tool_calls"] or [], making(TO_EVE)["tool_calls"] or []
-    result = answer_to(read[0], RAW)
+    result = tool_message(read[0], RAW)
     history = [user("Tell me when."), making(READ), result, making(TO_EVE)]
     for _ in range(COUNT):
         scripts: dict[str, list[Any]] = {other: ["x"] for other in SEEDS}
