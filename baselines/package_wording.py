@@ -1,4 +1,4 @@
-"""AgentDojo's own sentences for three of its defenses, taken from the installed package when they are needed.
+"""AgentDojo's own sentences for two of its defenses, taken from the installed package when they are needed.
 
 The presets of this harness speak in their own words. What models are told is part of a defense, so a row
 that is compared with published runs needs the words those runs were made with (`wording: package`). They are
@@ -27,19 +27,3 @@ def withheld_notice() -> str:
 
     (block,) = PromptInjectionDetector().transform([text_content_block_from_string("")])
     return str(block["content"])
-
-
-def delimiting_explanation() -> str:
-    """The addition of `spotlighting_with_delimiting` to the system message, without the space before it."""
-    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
-    from agentdojo.agent_pipeline.basic_elements import InitQuery
-
-    config = PipelineConfig(
-        llm=InitQuery(),  # stands where a model would: the pipeline is looked at and never run
-        model_id=None,
-        defense="spotlighting_with_delimiting",
-        system_message_name=None,
-        system_message="",
-    )
-    first = next(iter(AgentPipeline.from_config(config).elements))
-    return str(first.system_message).strip()

@@ -17,6 +17,7 @@ from typing import Any
 
 from agentsys.defense.failures import Failure
 from agentsys.defense.intent import RESERVED, Intent
+from agentsys.models.loose_json import PROSE_BRACES, without_last_commas
 
 NOT_AVAILABLE = "Not Available"
 """Stands for a value that the output does not hold; a string may go on with a reason."""
@@ -94,14 +95,9 @@ def first_object(text: str) -> dict[str, Any] | None:
     """
     found = _first_object(text)
     if found is None:
-        # From the brace on: a quotation mark in the prose before it begins no string of the object.
-        prose, brace, rest = text.partition("{")
-        mended = prose + brace + _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", rest)
+        mended = without_last_commas(text)
         found = _first_object(mended) if mended != text else None
     return found
-
-
-_STRING_OR_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 
 def _first_object(text: str) -> dict[str, Any] | None:
@@ -110,12 +106,11 @@ def _first_object(text: str) -> dict[str, Any] | None:
         value, end = _object_at(text, start)
         if value is not None:
             return None if _in_a_list(text, start, end) else value
-        closed = _PROSE_BRACES.match(text, start)
+        closed = PROSE_BRACES.match(text, start)
         start = text.find("{", closed.end()) if closed is not None else -1
     return None
 
 
-_PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")
 _SURROUNDING_LISTS = 8
 
 

@@ -33,7 +33,7 @@ class Known:
 
     def add(self, value: Any) -> None:
         """Take note of an accepted value."""
-        self._values |= {_plain(leaf) for leaf in _leaves(value) if is_closed(leaf)}
+        self._values |= {_plain(leaf) for leaf in leaves(value) if is_closed(leaf)}
 
     def holds(self, leaf: Any) -> bool:
         """Whether a leaf is one of them."""
@@ -110,12 +110,12 @@ def _numbered_by_chance(proposal: ProposedCommand) -> bool:
         if _DESTINATION.search(name) and not _QUANTITY.search(name)
     }
     return any(
-        _SHORT_NUMBER.fullmatch(_plain(leaf)) and not proposal.known.holds(leaf) for leaf in _leaves(named)
+        _SHORT_NUMBER.fullmatch(_plain(leaf)) and not proposal.known.holds(leaf) for leaf in leaves(named)
     )
 
 
 def _texts(proposal: ProposedCommand) -> list[str]:
-    return [leaf for leaf in _leaves(proposal.call.args) if isinstance(leaf, str)]
+    return [leaf for leaf in leaves(proposal.call.args) if isinstance(leaf, str)]
 
 
 def main_destination(proposal: ProposedCommand) -> Decision:
@@ -155,7 +155,7 @@ _SHORT_NUMBER = re.compile(r"\d{1,4}")
 
 def _destinations(args: Mapping[str, Any]) -> Iterator[Any]:
     for name, value in args.items():
-        for leaf in _leaves(value):
+        for leaf in leaves(value):
             if leaf is not None and (_DESTINATION.search(name) or (isinstance(leaf, str) and _points(leaf))):
                 yield leaf
 
@@ -165,13 +165,14 @@ def _points(text: str) -> bool:
     return ADDRESS.fullmatch(text) is not None
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def leaves(value: Any) -> Iterator[Any]:
+    """The scalars inside arguments, whatever holds them."""
     if isinstance(value, Mapping):
         for child in value.values():
-            yield from _leaves(child)
+            yield from leaves(child)
     elif isinstance(value, list | tuple | set):
         for child in value:
-            yield from _leaves(child)
+            yield from leaves(child)
     else:
         yield value
 

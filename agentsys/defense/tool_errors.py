@@ -10,11 +10,13 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from agentdojo.functions_runtime import Function
+
+from agentsys.defense.rules import leaves
 
 _KIND = re.compile(r"([A-Za-z_]\w{0,60})(?:: (.*))?", re.DOTALL)
 _LONGEST = 500
@@ -35,7 +37,7 @@ def shown_error(error: str, function: Function, args: Mapping[str, Any]) -> dict
     if found is None:
         return {}
     message = found[2] or ""
-    own = {str(leaf) for leaf in _leaves(args)}
+    own = {str(leaf) for leaf in leaves(args)}
     if 0 < len(message) <= _LONGEST and _is_own(message, function.run.__module__, own):
         return {"exception": found[1], "message": message}
     return {"exception": found[1]}
@@ -47,16 +49,6 @@ def _is_own(message: str, module: str, own: set[str]) -> bool:
         if filled is not None and all(group.strip("'\"") in own or group in own for group in filled.groups()):
             return True
     return False
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, list | tuple | set):
-        yield value
-        return
-    for child in value:
-        yield from _leaves(child)
 
 
 @lru_cache(maxsize=256)

@@ -40,7 +40,8 @@ def _values(text: str) -> Iterator[Any]:
         yield value
 
 
-_PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")
+PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")
+"""Braces that hold words and no JSON, as in "the {name} asked for"."""
 _STRING_OR_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 
@@ -53,10 +54,18 @@ def outer_objects(text: str) -> list[dict[str, Any]]:
     """
     found = _outer_objects(text)
     if not found:
-        prose, brace, rest = text.partition("{")
-        mended = prose + brace + _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", rest)
+        mended = without_last_commas(text)
         found = _outer_objects(mended) if mended != text else found
     return found
+
+
+def without_last_commas(text: str) -> str:
+    """A text without commas behind a last element, from its first brace on.
+
+    A quotation mark in the prose before that begins no string of the object.
+    """
+    prose, brace, rest = text.partition("{")
+    return prose + brace + _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", rest)
 
 
 def _outer_objects(text: str) -> list[dict[str, Any]]:
@@ -69,7 +78,7 @@ def _outer_objects(text: str) -> list[dict[str, Any]]:
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            closed = _PROSE_BRACES.match(text, at)
+            closed = PROSE_BRACES.match(text, at)
             if closed is None:
                 break
             end = closed.end()

@@ -1,4 +1,4 @@
-"""`FilteredTools` and `FilterResults`: filters as elements of a plain tool loop."""
+"""`FilteredTools`: filters as the element of a plain tool loop that runs its tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from agentsys.models.chat import assistant, tool_message
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tool_text import tool_text
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
-from baselines.tool_results import new_results
 
 History = Literal["proposed", "executed"]
 """Which arguments stand in the conversation where a filter changed them."""
@@ -93,35 +92,6 @@ class FilteredTools(LoopStep):
             result if result["tool_call"] is call else {**result, "tool_call": call}
             for result, call in zip(results, proposed, strict=True)
         ]
-
-
-class FilterResults(LoopStep):
-    """Has filters read the tool results of the latest turn, whoever ran the tools.
-
-    Args:
-        filters: The filters, each reading what the one before it left.
-    """
-
-    def __init__(self, filters: Sequence[BorderFilter]) -> None:
-        self.filters = tuple(filters)
-
-    def step(self, at: LoopState) -> LoopState:
-        """Rewrite the latest results; earlier turns are not read again.
-
-        Raises:
-            AbortAgentError: If a filter ends the case.
-            ModelError: If a filter's model gave no reply.
-        """
-        places, seen = new_results(at.messages), list(at.messages)
-        start = places[0] if places else len(seen)
-        results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
-        try:
-            read = (
-                filtered(self.filters, Turn(at.query, at.runtime, seen[:start]), results) if results else []
-            )
-        except EndCase as end:
-            raise AbortAgentError(str(end), _put(seen, places, end.results), at.env) from None
-        return replace(at, messages=_put(seen, places, read))
 
 
 def _mended(call: FunctionCall) -> FunctionCall:

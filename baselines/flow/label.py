@@ -13,10 +13,6 @@ class Source(Enum):
 
     USER = "user"
     """The request, and literals of a program written from it."""
-    ENGINE = "engine"
-    """The defense's own code."""
-    ASSISTANT = "assistant"
-    """The model that saw the request and nothing else."""
     TRUSTED_TOOL = "trusted tool"
     """A tool's fact that nobody but its owner writes."""
 

@@ -81,15 +81,10 @@ class AppResponse(_SpokeMessage):
     response: str
 
 
-SpokeRequest = Annotated[FunctionProbeRequest | AppRequest, Field(discriminator="type")]
-HubReply = Annotated[
-    FunctionProbeResponse | NoFunctionalityResponse | FunctionalityDenialResponse | AppResponse,
-    Field(discriminator="type"),
-]
-_REQUESTS: TypeAdapter[FunctionProbeRequest | AppRequest] = TypeAdapter(SpokeRequest)
-_REPLIES: TypeAdapter[
-    FunctionProbeResponse | NoFunctionalityResponse | FunctionalityDenialResponse | AppResponse
-] = TypeAdapter(HubReply)
+SpokeRequest = FunctionProbeRequest | AppRequest
+HubReply = FunctionProbeResponse | NoFunctionalityResponse | FunctionalityDenialResponse | AppResponse
+_REQUESTS: TypeAdapter[SpokeRequest] = TypeAdapter(Annotated[SpokeRequest, Field(discriminator="type")])
+_REPLIES: TypeAdapter[HubReply] = TypeAdapter(Annotated[HubReply, Field(discriminator="type")])
 
 
 def as_line(message: BaseModel) -> bytes:
@@ -97,7 +92,7 @@ def as_line(message: BaseModel) -> bytes:
     return message.model_dump_json().encode()
 
 
-def read_spoke_request(line: bytes) -> FunctionProbeRequest | AppRequest:
+def read_spoke_request(line: bytes) -> SpokeRequest:
     """What a spoke asks.
 
     Raises:
@@ -106,9 +101,7 @@ def read_spoke_request(line: bytes) -> FunctionProbeRequest | AppRequest:
     return _REQUESTS.validate_json(line)
 
 
-def read_hub_reply(
-    line: bytes,
-) -> FunctionProbeResponse | NoFunctionalityResponse | FunctionalityDenialResponse | AppResponse:
+def read_hub_reply(line: bytes) -> HubReply:
     """What the hub answers.
 
     Raises:

@@ -12,12 +12,11 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
-from baselines.progent.description import described
-from baselines.progent.fixes import ALL, NONE
+from baselines.progent.fixes import ALL, NONE, ProgentFix
 from baselines.progent.gate import GatedTools
 from baselines.progent.narrower import require_z3
 from baselines.progent.policy_steps import BeginTask, UpdateRules
-from baselines.progent.prompts import prompts_of
+from baselines.progent.prompts import HINTED, prompts_of
 from baselines.progent.rule_form import read_rules
 from baselines.progent.settings import ProgentSettings
 from baselines.progent.simulated import ROLES
@@ -96,3 +95,65 @@ class Progent:
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """How the simulated model plays the policy model."""
         return ROLES
+
+
+_OPENING = (
+    "One agent works through the request and reads every tool result raw, in one conversation.",
+    "Before a tool runs, its call is held against rules in code: a tool without a rule is refused.",
+    "A refusal takes the result's place, says which rule was broken and repeats the request, and the agent"
+    " goes on.",
+)
+
+
+def described(settings: ProgentSettings) -> str:
+    """5 to 10 sentences on who makes the rules, what they hold, and when they change."""
+    if not settings.enforces:
+        return (
+            "One agent works through the request and reads every tool result raw, in one conversation. There"
+            " are no rules. No call is refused. No policy model is asked. Nothing is taken out of results."
+        )
+    return " ".join([*_OPENING, *_standing(settings), *_written(settings), *_update(settings)])
+
+
+def _standing(settings: ProgentSettings) -> list[str]:
+    base = {
+        "suite": "Tools that only read the user's own data may always be called, with any arguments.",
+        "none": "Every tool, one that only reads too, needs such a rule.",
+    }[settings.base_rules]
+    own = ["Further rules were written by hand and hold in every task."] if settings.rules else []
+    return [base, *own]
+
+
+def _written(settings: ProgentSettings) -> list[str]:
+    if not settings.generate:
+        return ["No rules are written for the request."]
+    who = "For each request a policy model, which sees request and tools and no result, writes the rest:"
+    what = (
+        "which tools may be called, and, for arguments that the request settles, what they may be."
+        if settings.conditions and settings.wording == "general"
+        else "which tools may be called, with any arguments."
+    )
+    return [f"{who} {what}", *_details(settings)]
+
+
+def _details(settings: ProgentSettings) -> list[str]:
+    if settings.wording in HINTED:
+        return [
+            "It is told that a task takes two tools, and that a tool named in another style is a stranger."
+        ]
+    if not settings.conditions:
+        return []
+    if settings.mends(ProgentFix.TRY_ALL_ENTRIES):
+        return ["Of several rules for a tool any may let a call pass."]
+    return ["Of several rules for a tool the first alone counts."]
+
+
+def _update(settings: ProgentSettings) -> list[str]:
+    if not (settings.update and settings.generate):
+        return ["The rules do not change during a task."]
+    narrow = " New rules take effect only if they allow nothing more." if settings.only_narrow else ""
+    return [
+        "After each turn the policy model decides, without seeing the results, whether to look at the rules"
+        " again; if so it reads the results raw and may write all its rules anew, wider or narrower."
+        f"{narrow}"
+    ]

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
+from filter_results import FilterResults
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
-from baselines.border.elements import FilterResults
 from baselines.detectors.classifier import Remembered
 from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.element import NOTICE, DetectInjections, DetectionOptions

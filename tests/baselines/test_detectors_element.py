@@ -11,13 +11,13 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatMessage
+from filter_results import FilterResults
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
 from agentsys.models.trace import Tracer, tracing
-from baselines.border.elements import FilterResults
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.detector import BLANK, Detection, judge
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions

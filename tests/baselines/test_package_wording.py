@@ -11,7 +11,8 @@ from agentsys.catalog import node
 from agentsys.errors import ConfigError
 from agentsys.runs.instantiate import instantiate
 from baselines.detectors.element import NOTICE
-from baselines.package_wording import delimiting_explanation, tool_filter_question, withheld_notice
+from baselines.package_wording import tool_filter_question, withheld_notice
+from baselines.spotlighting.compat import SpotlightingCompat
 from baselines.tool_filter import QUESTION
 
 
@@ -19,7 +20,7 @@ def test_the_sentences_stand_in_the_installed_package_letter_by_letter() -> None
     assert tool_filter_question() == agent_pipeline.TOOL_FILTER_PROMPT
     assert f'"{withheld_notice()}"' in inspect.getsource(pi_detector)
     pieces = inspect.getsource(agent_pipeline.AgentPipeline.from_config)
-    said = delimiting_explanation()
+    said = SpotlightingCompat().prompts()["system_message_addition"]
     assert all(piece in pieces for piece in (said[:30], said[-20:]))
     assert not said.startswith(" ")
 

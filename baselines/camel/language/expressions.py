@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from baselines.camel.language.calls import call
@@ -40,12 +40,21 @@ def evaluate(node: ast.AST, machine: Machine) -> Value:
         ProgramError: If it has none; placed at the innermost node.
         CallDenied: If a policy does not allow a call in it.
     """
+    return handled(node, machine, _HANDLERS, REFUSED)
+
+
+def handled(
+    node: ast.AST,
+    machine: Machine,
+    handlers: Mapping[type[Any], Callable[[Any, Machine], Value]],
+    absent: Mapping[type[ast.AST], str],
+) -> Value:
+    """What the handler of a node's class makes of it; `absent` has words for classes that have none."""
     machine.spending.step()
-    handler = _HANDLERS.get(type(node))
     try:
-        if handler is None:
-            raise refused(REFUSED.get(type(node), f"{type(node).__name__} is"))
-        return handler(node, machine)
+        if type(node) not in handlers:
+            raise refused(absent.get(type(node), f"{type(node).__name__} is"))
+        return handlers[type(node)](node, machine)
     except ProgramError as error:
         raise error.at(node) from None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from baselines.camel.language.calls import RAISABLE
 from baselines.camel.language.classes import define
-from baselines.camel.language.expressions import bind_target, evaluate, iterated
+from baselines.camel.language.expressions import bind_target, evaluate, handled, iterated
 from baselines.camel.language.failure import ProgramError, refused
 from baselines.camel.language.machine import ClassValue, ErrorValue, Machine
 from baselines.camel.language.members import attribute, item, with_attribute, with_item
@@ -56,19 +56,8 @@ def run_program(source: str, machine: Machine) -> Value:
 def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
     value: Value = literal(None)
     for statement in body:
-        value = _execute(statement, machine)
+        value = handled(statement, machine, _HANDLERS, REFUSED)
     return value
-
-
-def _execute(node: ast.stmt, machine: Machine) -> Value:
-    machine.spending.step()
-    handler = _HANDLERS.get(type(node))
-    try:
-        if handler is None:
-            raise refused(REFUSED.get(type(node), f"{type(node).__name__} is"))
-        return handler(node, machine)
-    except ProgramError as error:
-        raise error.at(node) from None
 
 
 def _expression(node: ast.Expr, machine: Machine) -> Value:

@@ -29,10 +29,6 @@ class Normalized:
     """The very same object if nothing was found that has to go."""
     findings: tuple[RiskFinding, ...]
 
-    def changed_from(self, original: str) -> bool:
-        """Whether something was taken out."""
-        return self.text != original
-
 
 def normalized(text: str) -> Normalized:
     """Take out what hides or disguises text, and encoded instructions. Linear in the text."""

@@ -10,6 +10,7 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatToolResultMessage
+from filter_results import FilterResults
 from scripted_for_border import RoleModel, Tools, making, results
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, tool_message
@@ -17,7 +18,7 @@ from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.trace import Tracer, tracing
 from baselines.border.asking import ask, between_fences, fence, inside_fences
-from baselines.border.elements import FilteredTools, FilterResults
+from baselines.border.elements import FilteredTools
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn
 from baselines.border.leaves import leaves_of
 from baselines.border.runtime import CallRefused, FilteredRuntime

@@ -1,0 +1,42 @@
+"""`FilterResults`: what filters make of results that are handed to them, whoever ran the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentdojo.agent_pipeline.errors import AbortAgentError
+
+from agentsys.models.element import LoopState, LoopStep
+from baselines.border.elements import _put
+from baselines.border.filter import BorderFilter, EndCase, Turn, filtered
+from baselines.tool_results import new_results
+
+
+class FilterResults(LoopStep):
+    """Has filters read the tool results of the latest turn, whoever ran the tools.
+
+    Args:
+        filters: The filters, each reading what the one before it left.
+    """
+
+    def __init__(self, filters: Sequence[BorderFilter]) -> None:
+        self.filters = tuple(filters)
+
+    def step(self, at: LoopState) -> LoopState:
+        """Rewrite the latest results; earlier turns are not read again.
+
+        Raises:
+            AbortAgentError: If a filter ends the case.
+            ModelError: If a filter's model gave no reply.
+        """
+        places, seen = new_results(at.messages), list(at.messages)
+        start = places[0] if places else len(seen)
+        results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
+        try:
+            read = (
+                filtered(self.filters, Turn(at.query, at.runtime, seen[:start]), results) if results else []
+            )
+        except EndCase as end:
+            raise AbortAgentError(str(end), _put(seen, places, end.results), at.env) from None
+        return replace(at, messages=_put(seen, places, read))
