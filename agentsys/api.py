@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentsys.analysis.tables.output import LongForm
     from agentsys.records.reading import Reading
     from agentsys.records.schema import CaseRecord
+    from agentsys.runs.executors.outcome import Listener
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame
     """Stored runs: folders or files, or a (perhaps filtered) frame of `load_runs`."""
@@ -64,7 +65,7 @@ def run(
         again=again,
         skip_unavailable=skip_unavailable,
     ).looked_at(skip_unavailable=skip_unavailable)
-    listener = _Lines(len(session.plan.todo), progress)
+    listener = _lines(len(session.plan.todo), progress)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
         outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
@@ -289,30 +290,19 @@ def _reading(source: Source) -> Reading:
     return read_cases([Path(path) for path in several])
 
 
-class _Lines:
+def _lines(planned: int, wanted: bool) -> Listener:
     """A listener that prints a line for every tenth of a run, or nothing."""
+    from agentsys.runs.executors.outcome import Listener
 
-    def __init__(self, planned: int, wanted: bool) -> None:
-        self.planned, self.wanted, self.done = planned, wanted, 0
+    class Lines(Listener):
+        done = 0
 
-    def finished(self, record: CaseRecord) -> None:
-        self.done += 1
-        step = max(1, self.planned // 10)
-        if self.wanted and (self.done % step == 0 or self.done == self.planned):
-            sys.stderr.write(f"{self.done}/{self.planned} cases\n")
+        def finished(self, record: CaseRecord) -> None:
+            self.done += 1
+            if wanted and (self.done % max(1, planned // 10) == 0 or self.done == planned):
+                sys.stderr.write(f"{self.done}/{planned} cases\n")
 
-    def attempted(self, record: CaseRecord) -> None:
-        """Attempts of searches are not counted."""
+        def elsewhere(self) -> None:
+            self.done += 1
 
-    def joined(self, processes: Sequence[int]) -> None:
-        """Other processes share the plan."""
-
-    def elsewhere(self) -> None:
-        """Another process finished a case."""
-        self.done += 1
-
-    def tick(self) -> None:
-        """Called while nothing happens."""
-
-    def stopping(self, why: str, running: int) -> None:
-        """The run ends early; `run` returns why."""
+    return Lines()

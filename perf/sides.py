@@ -112,14 +112,18 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     """Our runner. Cases of the plan that are not among the pairs are left out."""
     from dataclasses import replace
 
+    from agentsys.runs.executors.outcome import Listener
     from agentsys.runs.planning.jobs import Jobs
+
+    class Deaf(Listener):
+        """Shows nothing."""
 
     session = _session(base_url, logdir, sorted({pair[0] for pair in pairs}), overrides=executor.overrides)
     wanted = set(pairs)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
     wall, cpu = time.perf_counter(), _cpu_s()
-    outcome = session.execute(_Deaf())
+    outcome = session.execute(Deaf())
     wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
@@ -155,28 +159,6 @@ def apart(side: str, base_url: str, pairs: Sequence[Pair], executor: Executor | 
             [sys.executable, __file__], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True
         )
     return Measured(**json.loads(done.stdout.splitlines()[-1]))
-
-
-class _Deaf:
-    """A listener that shows nothing."""
-
-    def finished(self, record: Any) -> None:
-        pass
-
-    def attempted(self, record: Any) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
-
-    def joined(self, processes: Any) -> None:
-        pass
-
-    def elsewhere(self) -> None:
-        pass
-
-    def stopping(self, why: str, running: int) -> None:
-        pass
 
 
 def _session(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.attriguard.audit import AttributionAudit, AuditOptions
 from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
@@ -16,9 +14,10 @@ from baselines.attriguard.simulated import ROLES
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import WITHHELD
+from baselines.played import PlayedDefense
 
 
-class AttriGuard(BorderDefense):
+class AttriGuard(BorderDefense, PlayedDefense):
     """Causal attribution of tool calls by a shadow run on weakened tool results.
 
     Args:
@@ -43,6 +42,8 @@ class AttriGuard(BorderDefense):
 
     Source: arXiv 2603.10749; artifact 10.5281/zenodo.20308739.
     """
+
+    roles = ROLES
 
     def __init__(self, name: str = "attriguard", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
@@ -86,7 +87,3 @@ class AttriGuard(BorderDefense):
         steps = {step: STEPS[step] for step in LEVELS[self.options.level]}
         judge = {} if self.options.survival == "strict" else {"judge": JUDGE}
         return {**steps, **judge, "refusal": REFUSAL, "withheld": WITHHELD}
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of shadow, attenuator and judge."""
-        return ROLES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -11,15 +10,15 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.camel.agent import CamelAgent
 from baselines.camel.prompts import PROMPTS
 from baselines.camel.settings import CamelSettings
 from baselines.camel.simulated import ROLES
+from baselines.played import AgentDefense
 
 
-class Camel:
+class Camel(AgentDefense):
     """CaMeL: privileged planner, interpreter with capabilities, quarantined model, policies.
 
     Args:
@@ -40,6 +39,8 @@ class Camel:
     Source: Debenedetti et al., arXiv 2503.18813.
     """
 
+    roles = ROLES
+    texts = PROMPTS
     forecast_kind = "bound"
 
     whole_program = True
@@ -55,31 +56,21 @@ class Camel:
 
     def description(self) -> str:
         """What planner, quarantined model and policies see, and what ends a run."""
-        return described(self.settings)
-
-    def prompts(self) -> dict[str, str]:
-        """Every text this defense adds, by name."""
-        return dict(PROMPTS)
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plays planner and quarantined model."""
-        return ROLES
-
-
-def described(settings: CamelSettings) -> str:
-    """5 to 10 sentences on planner, interpreter, quarantined model and policies."""
-    return " ".join(
-        [
-            "A planner model sees the request and the tools, and writes a program before anything is read.",
-            "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
-            " error, and the text only if no tool had a part in it.",
-            "An interpreter runs the program on values that know where they came from and who may read them.",
-            "A quarantined model without tools turns text into values of a declared type, which stay"
-            " untrusted.",
-            *_policies(settings),
-            f"After {settings.attempts} failed programs the task ends without an answer.",
-        ]
-    )
+        settings = self.settings
+        return " ".join(
+            [
+                "A planner model sees the request and the tools, and writes a program before anything is"
+                " read.",
+                "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
+                " error, and the text only if no tool had a part in it.",
+                "An interpreter runs the program on values that know where they came from and who may read"
+                " them.",
+                "A quarantined model without tools turns text into values of a declared type, which stay"
+                " untrusted.",
+                *_policies(settings),
+                f"After {settings.attempts} failed programs the task ends without an answer.",
+            ]
+        )
 
 
 def _policies(settings: CamelSettings) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
@@ -24,9 +23,10 @@ from baselines.datafilter.element import (
     unfit_filter,
 )
 from baselines.datafilter.simulated import ROLES
+from baselines.played import PlayedDefense
 
 
-class DataFilter(BorderDefense):
+class DataFilter(BorderDefense, PlayedDefense):
     """Results written again by a model that was trained to leave planted instructions out.
 
     Args:
@@ -44,6 +44,8 @@ class DataFilter(BorderDefense):
 
     Source: arXiv 2510.19207; github.com/yizhu-joy/DataFilter.
     """
+
+    roles = ROLES
 
     def __init__(self, name: str = "datafilter", *, template: str | None = None, **options: Any) -> None:
         if template is not None and template != template_digest():
@@ -88,7 +90,3 @@ class DataFilter(BorderDefense):
         """Every text this defense says to a model, by name."""
         notices = {"withheld": WITHHELD, "emptied": EMPTIED}
         return {"filter_instructions": INSTRUCTIONS, "separator": SEPARATOR, **notices}
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of the filter model."""
-        return ROLES

@@ -13,7 +13,6 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.drift.agent import DriftAgent
 from baselines.drift.fixes import ALL, NONE
@@ -21,9 +20,10 @@ from baselines.drift.permission import Permission, PermissionBook
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
 from baselines.drift.settings import DriftSettings
 from baselines.drift.simulated import ROLES
+from baselines.played import AgentDefense
 
 
-class Drift:
+class Drift(AgentDefense):
     """DRIFT: secure planner, dynamic validator and injection isolator around a prompted agent.
 
     Args:
@@ -47,6 +47,8 @@ class Drift:
     Source: Li et al., arXiv 2506.12104 (NeurIPS 2025).
     """
 
+    roles = ROLES
+    texts = PROMPTS
     forecast_kind = "bound"
 
     def __init__(
@@ -71,15 +73,16 @@ class Drift:
 
     def description(self) -> str:
         """Say which of planner, validator and isolator are on, and what each lets through."""
-        return described(self.settings)
-
-    def prompts(self) -> dict[str, str]:
-        """Every text this defense adds, by name."""
-        return dict(PROMPTS)
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of planner, judge, isolator, classifier and formatter."""
-        return ROLES
+        settings = self.settings
+        parts = [
+            "One agent works through the request and reads tool results in one conversation.",
+            *_plan(settings),
+            *_isolator(settings),
+            f"Calls run only while the agent was asked with at most {settings.message_cap} messages, in at"
+            " most"
+            f" {settings.max_rounds} turns after the first.",
+        ]
+        return " ".join(parts)
 
 
 def _permissions(name: str, given: Mapping[str, str]) -> Mapping[str, Permission]:
@@ -88,18 +91,6 @@ def _permissions(name: str, given: Mapping[str, str]) -> Mapping[str, Permission
         if word not in known:
             raise ConfigError(unknown_name(f"permission of {tool} in {name}", str(word), known))
     return MappingProxyType({tool: Permission(word) for tool, word in given.items()})
-
-
-def described(settings: DriftSettings) -> str:
-    """5 to 10 sentences on planner, validator and isolator."""
-    parts = [
-        "One agent works through the request and reads tool results in one conversation.",
-        *_plan(settings),
-        *_isolator(settings),
-        f"Calls run only while the agent was asked with at most {settings.message_cap} messages, in at most"
-        f" {settings.max_rounds} turns after the first.",
-    ]
-    return " ".join(parts)
 
 
 def _plan(settings: DriftSettings) -> list[str]:

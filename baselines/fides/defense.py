@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -11,16 +10,16 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.fides.agent import FidesAgent
 from baselines.fides.own_tools import INSPECT, QUERY
 from baselines.fides.prompts import PLANNER, PROMPTS, VARIABLES_ONLY
 from baselines.fides.settings import FidesSettings
 from baselines.fides.simulated import ROLES
+from baselines.played import AgentDefense
 
 
-class Fides:
+class Fides(AgentDefense):
     """FIDES: labels on messages and arguments, variables in place of untrusted values, policies on calls.
 
     Args:
@@ -41,6 +40,8 @@ class Fides:
     Source: Costa et al., arXiv 2505.23643.
     """
 
+    roles = ROLES
+    texts = PROMPTS
     forecast_kind = "bound"
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
@@ -62,29 +63,19 @@ class Fides:
 
     def description(self) -> str:
         """What becomes a variable, who reads what, and which calls are refused."""
-        return described(self.settings)
-
-    def prompts(self) -> dict[str, str]:
-        """Every text this defense adds, by name."""
-        return dict(PROMPTS)
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plays planner and quarantined model."""
-        return ROLES
-
-
-def described(settings: FidesSettings) -> str:
-    """5 to 10 sentences on labels, variables and policies."""
-    return " ".join(
-        [
-            "One agent works through the request in an ordinary tool loop, in which the conversation, every"
-            " argument and every field of a result have a label: who had a part in it, and who may read it.",
-            *_labels(settings),
-            *_planner(settings),
-            *_policies(settings),
-            f"It ends after {settings.max_rounds} rounds of calls.",
-        ]
-    )
+        settings = self.settings
+        return " ".join(
+            [
+                "One agent works through the request in an ordinary tool loop, in which the conversation,"
+                " every"
+                " argument and every field of a result have a label: who had a part in it, and who may"
+                " read it.",
+                *_labels(settings),
+                *_planner(settings),
+                *_policies(settings),
+                f"It ends after {settings.max_rounds} rounds of calls.",
+            ]
+        )
 
 
 def _labels(settings: FidesSettings) -> list[str]:

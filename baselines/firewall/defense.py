@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.elements import History
@@ -21,11 +19,12 @@ from baselines.firewall import prompts
 from baselines.firewall.minimizer import FirewallOptions, Minimizer
 from baselines.firewall.sanitizer import OutputFirewall
 from baselines.firewall.simulated import ROLES
+from baselines.played import PlayedDefense
 
 _LOG = logging.getLogger(__name__)
 
 
-class Firewall(BorderDefense):
+class Firewall(BorderDefense, PlayedDefense):
     """Tool-input and tool-output firewalls.
 
     Args:
@@ -44,6 +43,8 @@ class Firewall(BorderDefense):
 
     Source: Bhagwatkar et al., arXiv 2510.05244.
     """
+
+    roles = ROLES
 
     def __init__(self, name: str = "firewall", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
@@ -112,7 +113,3 @@ class Firewall(BorderDefense):
             "emptied": EMPTIED,
         }
         return (outgoing if self.options.minimizer else {}) | (incoming if self.options.sanitizer else {})
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of both firewalls."""
-        return ROLES

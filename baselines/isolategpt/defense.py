@@ -14,7 +14,6 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.models.chat import ChatModel, assistant
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.options import checked
 from baselines.isolategpt.apps import APP_OF, installed
@@ -25,12 +24,13 @@ from baselines.isolategpt.prompts import PROMPTS
 from baselines.isolategpt.settings import IsolateGPTSettings
 from baselines.isolategpt.simulated import ROLES
 from baselines.isolategpt.tool_bench import ToolBench
+from baselines.played import AgentDefense
 
 EXTRA = "isolategpt"
 """Key in the pipeline's extra arguments under which plan, messages and permissions are handed back."""
 
 
-class IsolateGPT:
+class IsolateGPT(AgentDefense):
     """IsolateGPT: apps in spokes, a hub between them, and a user's answers given by policy.
 
     Args:
@@ -55,6 +55,8 @@ class IsolateGPT:
     Source: Wu, Roesner, Kohno, Zhang, Iqbal, NDSS 2025 (arXiv 2403.04960).
     """
 
+    roles = ROLES
+    texts = PROMPTS
     forecast_kind = "bound"
 
     whole_program = True
@@ -74,15 +76,19 @@ class IsolateGPT:
 
     def description(self) -> str:
         """What is kept apart, and who answers the prompts."""
-        return described(self.settings)
-
-    def prompts(self) -> dict[str, str]:
-        """Every text this defense adds, by name."""
-        return dict(PROMPTS)
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plans; spokes are played by its plain agent."""
-        return ROLES
+        settings = self.settings
+        plan = (
+            "Before anything untrusted is read, a planner writes down from the request which tools are"
+            " needed and"
+            " which of them take what others return."
+        )
+        if settings.retrieved is not None:
+            plan += (
+                f" It is shown only the {settings.retrieved} tools that are spelled most like the request."
+            )
+        if settings.apps == "one_app":
+            return " ".join([plan, *_one_agent(settings), _END])
+        return " ".join([plan, *_spokes(settings), *_messages(settings), *_permissions(settings), _END])
 
 
 class IsolateGPTAgent(LoopStep):
@@ -120,19 +126,6 @@ class IsolateGPTAgent(LoopStep):
 
 
 _END = "What an agent does with its own tools, and what it says in the end, is not checked."
-
-
-def described(settings: IsolateGPTSettings) -> str:
-    """5 to 10 sentences on plan, spokes, messages and permissions."""
-    plan = (
-        "Before anything untrusted is read, a planner writes down from the request which tools are needed and"
-        " which of them take what others return."
-    )
-    if settings.retrieved is not None:
-        plan += f" It is shown only the {settings.retrieved} tools that are spelled most like the request."
-    if settings.apps == "one_app":
-        return " ".join([plan, *_one_agent(settings), _END])
-    return " ".join([plan, *_spokes(settings), *_messages(settings), *_permissions(settings), _END])
 
 
 def _one_agent(settings: IsolateGPTSettings) -> list[str]:

@@ -35,13 +35,13 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import MAX_ROUNDS, default_system_message, tool_loop
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
 from baselines.melon.prompts import PROMPTS
 from baselines.melon.settings import MelonSettings, threshold_for
 from baselines.melon.simulated import ROLES
+from baselines.played import AgentDefense
 
 KEY_ARGUMENTS = {"send_email": ("recipients",), "send_money": ("recipient", "amount")}
 """The reference's: whom a mail or a payment goes to counts, what is written on it does not."""
@@ -49,7 +49,7 @@ THRESHOLDS = {"openai": 0.8, "char_ngrams": 0.7}
 """The published one, and the one fitted to published calls (docs/baselines/melon.md)."""
 
 
-class Melon:
+class Melon(AgentDefense):
     """Asks for each next step again without the user's request; a call proposed both times stops the run.
 
     Args:
@@ -71,6 +71,9 @@ class Melon:
 
     Source: arXiv 2502.05174; github.com/kaijiezhu11/MELON.
     """
+
+    roles = ROLES
+    texts = PROMPTS
 
     def __init__(
         self,
@@ -153,14 +156,6 @@ class Melon:
         if isinstance(self.threshold, Mapping):
             return ", ".join(f"{name} {value}" for name, value in self.threshold.items())
         return str(self.threshold)
-
-    def prompts(self) -> dict[str, str]:
-        """Every text this defense adds, by name."""
-        return dict(PROMPTS)
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of the masked pass."""
-        return ROLES
 
     def _embedder(self) -> Embedder:
         """The embedder, built when the first case needs it: listing, showing and serving need no key."""

@@ -10,8 +10,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
+from baselines.played import PlayedDefense
 from baselines.progent.fixes import ALL, NONE, ProgentFix
 from baselines.progent.gate import GatedTools
 from baselines.progent.narrower import require_z3
@@ -22,7 +22,7 @@ from baselines.progent.settings import ProgentSettings
 from baselines.progent.simulated import ROLES
 
 
-class Progent:
+class Progent(PlayedDefense):
     """Progent: a call runs only as a policy allows that was written before anything was read.
 
     Args:
@@ -46,6 +46,7 @@ class Progent:
     Source: Shi et al., arXiv 2504.11703; github.com/sunblaze-ucb/progent.
     """
 
+    roles = ROLES
     forecast_kind = "bound"
 
     def __init__(
@@ -85,16 +86,20 @@ class Progent:
 
     def description(self) -> str:
         """Who makes the rules, what they hold, and when they change."""
-        return described(self.settings)
+        settings = self.settings
+        if not settings.enforces:
+            return (
+                "One agent works through the request and reads every tool result raw, in one conversation."
+                " There"
+                " are no rules. No call is refused. No policy model is asked. Nothing is taken out of"
+                " results."
+            )
+        return " ".join([*_OPENING, *_standing(settings), *_written(settings), *_update(settings)])
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         settings = self.settings
         return prompts_of(settings.wording, update=settings.generate and settings.update)
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """How the simulated model plays the policy model."""
-        return ROLES
 
 
 _OPENING = (
@@ -103,16 +108,6 @@ _OPENING = (
     "A refusal takes the result's place, says which rule was broken and repeats the request, and the agent"
     " goes on.",
 )
-
-
-def described(settings: ProgentSettings) -> str:
-    """5 to 10 sentences on who makes the rules, what they hold, and when they change."""
-    if not settings.enforces:
-        return (
-            "One agent works through the request and reads every tool result raw, in one conversation. There"
-            " are no rules. No call is refused. No policy model is asked. Nothing is taken out of results."
-        )
-    return " ".join([*_OPENING, *_standing(settings), *_written(settings), *_update(settings)])
 
 
 def _standing(settings: ProgentSettings) -> list[str]:

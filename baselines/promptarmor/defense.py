@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.played import PlayedDefense
 from baselines.promptarmor.guard import ArmorGuard, ArmorOptions
 from baselines.promptarmor.prompts import QUESTIONS
 from baselines.promptarmor.simulated import ROLES
 
 
-class PromptArmor(BorderDefense):
+class PromptArmor(BorderDefense, PlayedDefense):
     """Detection and removal of injections with one question per result.
 
     Args:
@@ -41,6 +40,8 @@ class PromptArmor(BorderDefense):
 
     Source: Shi et al., arXiv 2507.15219.
     """
+
+    roles = ROLES
 
     def __init__(self, name: str = "promptarmor", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
@@ -73,7 +74,3 @@ class PromptArmor(BorderDefense):
         """Every text this defense says to a model, by name."""
         notices = {"withheld": WITHHELD, "emptied": EMPTIED}
         return {"guard_question": QUESTIONS[self.options.prompt], **notices}
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of the guard."""
-        return ROLES

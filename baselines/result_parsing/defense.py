@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.options import checked
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.played import PlayedDefense
 from baselines.result_parsing import prompts
 from baselines.result_parsing.checker import ToolCheck
 from baselines.result_parsing.parser import ParsingOptions, ResultParser
@@ -22,7 +22,7 @@ from baselines.result_parsing.simulated import ROLES
 STAGES = ("parse_data", "parse_full", "check_tool")
 
 
-class ToolResultParsing(BorderDefense):
+class ToolResultParsing(BorderDefense, PlayedDefense):
     """Results pass some stages of parsing and checking, in order.
 
     Args:
@@ -42,6 +42,8 @@ class ToolResultParsing(BorderDefense):
 
     Source: arXiv 2601.04795.
     """
+
+    roles = ROLES
 
     def __init__(
         self,
@@ -116,7 +118,3 @@ class ToolResultParsing(BorderDefense):
         common = {"marks": prompts.MARKS, "withheld": WITHHELD, "emptied": EMPTIED}
         parses = {"parse_data", "parse_full"} & set(self.stages)
         return (parsing if parses else {}) | (checking if "check_tool" in self.stages else {}) | common
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of parser and checker."""
-        return ROLES

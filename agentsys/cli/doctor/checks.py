@@ -211,32 +211,18 @@ def self_check() -> Finding:
     return Finding("self-check", True, f"a banking case ran on the simulated model in {took:.1f} s")
 
 
-class _Collector:
-    """Keeps the records of a run (a listener of `agentsys.runs.executors`)."""
-
-    def __init__(self) -> None:
-        self.records: list[CaseRecord] = []
-
-    def finished(self, record: CaseRecord) -> None:
-        self.records.append(record)
-
-    def joined(self, processes: Sequence[int]) -> None: ...
-
-    def elsewhere(self) -> None: ...
-
-    def attempted(self, record: CaseRecord) -> None: ...
-
-    def tick(self) -> None: ...
-
-    def stopping(self, why: str, running: int) -> None: ...
-
-
 def _one_case() -> list[CaseRecord]:
+    from agentsys.runs.executors.outcome import Listener
     from agentsys.runs.session import prepare
 
-    collector = _Collector()
+    records: list[CaseRecord] = []
+
+    class Collector(Listener):
+        def finished(self, record: CaseRecord) -> None:
+            records.append(record)
+
     with tempfile.TemporaryDirectory() as folder:
         overrides = ["model=simulated", "defense=none", "attack=none", "executor.workers=1", "limit=1"]
         session = prepare([*overrides, "benchmark.suites=[banking]", f"logdir='{folder}'"])
-        session.execute(collector)
-    return collector.records
+        session.execute(Collector())
+    return records
