@@ -13,6 +13,8 @@ from agentsys.records.schema import CaseRecord
 class Listener(Protocol):
     """Is told how a run goes (the progress display, for one). Called from the calling thread only.
 
+    Who inherits from it need say only what is done when a case was stored; the rest is passed over.
+
     Where cases run in other processes, the spans of the records that it is told of are cut to one line.
     """
 
@@ -21,18 +23,23 @@ class Listener(Protocol):
 
     def attempted(self, record: CaseRecord) -> None:
         """An attempt of a search was stored."""
+        return
 
     def joined(self, processes: Sequence[int]) -> None:
         """Other processes (their numbers) are at work in the same log folder."""
+        return
 
     def elsewhere(self) -> None:
         """Another process stored a case of this plan."""
+        return
 
     def tick(self) -> None:
         """Time passed; nothing new. Called about once a second."""
+        return
 
     def stopping(self, why: str, running: int) -> None:
         """No new case is started; `running` ones are being finished."""
+        return
 
 
 @dataclass(frozen=True)
