@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.catalog import known
-from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.secrets import without_credentials
+from agentsys.runs.composition import GROUPS, LABELLED, Composer, first_line, leaves, open_composer, plain
 from agentsys.runs.references import (
     artefact_mark,
     name_from_file,
-    refuse_environment,
     replayed_name,
     tell_family,
     with_base,
@@ -36,19 +27,6 @@ from agentsys.runs.references import (
     with_held,
 )
 from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, not_in_name, without
-
-LABELLED = ("model", "defense", "attack")
-GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
-_Pristine = dict[tuple[str, str], dict[str, Any]]
-"""(group, choice) -> the choice's YAML, as it is before any override."""
-_Stamps = tuple[tuple[str, int, int], ...]
-"""Path, size in bytes and time of the last change in ns of every YAML that a composition may read."""
-_HYDRA = threading.Lock()  # Hydra keeps its state in a global
-_APPLICATIONS = (
-    *("~hydra/launcher", "~hydra/sweeper", "~hydra/output", "~hydra/env"),
-    *("~hydra/help", "~hydra/hydra_help", "~hydra/hydra_logging", "~hydra/job_logging"),
-)
-"""What Hydra composes for applications that it starts itself: half the time, and no part of our configs."""
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
@@ -69,31 +47,21 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     for override in parsed:
         for value in swept.get(_key(override), [override.value()]):
             _known_choice(_key(override), value, choices)
-    with _hydra(config_dirs) as resolve:
+    with open_composer(config_dirs) as resolve:
         shaping = [text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)]
         given = {_key(o) for o in parsed}
-        # Composing takes a tenth of a second; without a preset there is no sweep to read.
-        preset = {k: v for k, v in _sweep_of(resolve(shaping)).items() if k not in given} if shaping else {}
+        # Without a preset there is no sweep to read.
+        preset = (
+            {k: v for k, v in _sweep_of(resolve(shaping).config).items() if k not in given} if shaping else {}
+        )
         axes = {**preset, **swept}
         for key, values in preset.items():
             for value in values:
                 _known_choice(key, value, choices)
         combinations = _combinations([_axis(k, v) for k, v in axes.items()])
-        pristine = _pristine(_stamps([shipped_config_dir(), *config_dirs]))
-        found = [_settings([*fixed, *extra], resolve, pristine) for extra in combinations]
+        found = [_settings([*fixed, *extra], resolve) for extra in combinations]
     named = [with_held(with_base(one, config_dirs), config_dirs) for one in found]
     return with_content(named, config_dirs)
-
-
-@lru_cache(maxsize=8)
-def _pristine(stamps: _Stamps) -> _Pristine:
-    """The choices looked up so far in these files; others, once one of them has changed."""
-    return {}
-
-
-def _stamps(folders: Iterable[Path]) -> _Stamps:
-    files = [path for folder in folders for path in sorted(folder.resolve().rglob("*.yaml"))]
-    return tuple((str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()])
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -101,7 +69,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
         raise ConfigError(
-            f"Override not understood: {_first_line(error)} Write key=value, e.g. defense=agentsys limit=10."
+            f"Override not understood: {first_line(error)} Write key=value, e.g. defense=agentsys limit=10."
         ) from None
 
 
@@ -140,7 +108,7 @@ def _swept(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str
         written = [str(text) for text in override.sweep_string_iterator()]
     except HydraException as error:
         raise ConfigError(
-            f"{override.input_line}: no list of values ({_first_line(error)})"
+            f"{override.input_line}: no list of values ({first_line(error)})"
             f" Write commas: {_key(override)}=A,B"
         ) from None
     if not isinstance(value, ChoiceSweep) or not any(isinstance(member, Glob) for member in value.list):
@@ -167,35 +135,6 @@ def _known_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         raise ConfigError(unknown_name(group, name, choices[group]))
 
 
-class _Resolver:
-    """Composes one combination; the open Hydra session is shared by all combinations of a run."""
-
-    def __init__(self, searchpath: Sequence[str]) -> None:
-        self._searchpath = list(searchpath)
-
-    def __call__(self, overrides: Sequence[str]) -> DictConfig:
-        try:
-            config = hydra_compose(
-                "config", [*_APPLICATIONS, *self._searchpath, *overrides], return_hydra_config=True
-            )
-            refuse_environment(OmegaConf.to_container(_ours(config)))
-            OmegaConf.resolve(config.model)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(_explain(error, overrides, self)) from None
-        return config
-
-
-@contextmanager
-def _hydra(config_dirs: Sequence[Path]) -> Iterator[_Resolver]:
-    paths = ",".join(f"'file://{path.resolve()}'" for path in config_dirs)
-    searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
-    with _HYDRA:
-        if GlobalHydra.instance().is_initialized():  # a notebook that used Hydra itself
-            GlobalHydra.instance().clear()
-        with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
-            yield _Resolver(searchpath)
-
-
 def _sweep_of(config: DictConfig) -> dict[str, list[str]]:
     sweep = OmegaConf.to_container(config.sweep)
     if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
@@ -203,27 +142,25 @@ def _sweep_of(config: DictConfig) -> dict[str, list[str]]:
     return {str(key): [str(v) for v in values] for key, values in sweep.items()}
 
 
-def _settings(overrides: Sequence[str], resolve: _Resolver, pristine: _Pristine) -> Settings:
-    config = resolve(overrides)
+def _settings(overrides: Sequence[str], resolve: Composer) -> Settings:
+    composed = resolve(overrides)
+    config, choices = composed.config, composed.choices
     tell_family(config.attack, config.model)
-    choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
-    missing = OmegaConf.missing_keys(_ours(config))
+    missing = OmegaConf.missing_keys(config)
     wanted = sorted(key for key in missing if key.split(".")[0] in NOT_IDENTITY)
     if wanted:
         raise ConfigError(
             f"{wanted[0]} is not set: '{choices[wanted[0].split('.')[0]]}' needs {wanted[0]}=..."
         )
-    plain = _plain(config)
-    del plain["sweep"]
-    # Nothing but choices: this is what they are before any override, and is not composed again for that.
-    if all(text.split("=")[0] in ("benchmark", "executor", *LABELLED) for text in overrides):
-        pristine.update({(group, choices[group]): deepcopy(plain[group]) for group in LABELLED})
-    _look_up(choices, resolve, pristine)
+    values = plain(config)
+    del values["sweep"]
+    shipped = resolve.shipped(composed)
     named = {group: _in_name(config[group]) for group in LABELLED}
-    plain["labels"] = {
-        group: _label(group, choices[group], plain, pristine, named[group]) for group in LABELLED
+    values["labels"] = {
+        group: _label(group, choices[group], values[group], shipped[group], named[group])
+        for group in LABELLED
     }
-    return checked_settings(plain)
+    return checked_settings(values)
 
 
 def _in_name(node: DictConfig) -> set[str]:
@@ -245,65 +182,21 @@ _STATED = {
 efforts of one model are two models, whatever a later YAML of the same name says."""
 
 
-def _label(group: str, choice: str, values: Mapping[str, Any], pristine: _Pristine, in_name: set[str]) -> str:
+def _label(
+    group: str, choice: str, values: Mapping[str, Any], shipped: Mapping[str, Any], in_name: set[str]
+) -> str:
     """The YAML's own name, followed by how much a model thinks and every option that differs from that YAML.
 
     What the YAML writes into the name itself is not told twice.
     """
-    hidden = not_in_name(group, values[group]) | in_name
-    before = _leaves(without(pristine[group, choice], hidden))
-    after = _leaves(without(values[group], hidden))
+    hidden = not_in_name(group, values) | in_name
+    before = leaves(without(shipped, hidden))
+    after = leaves(without(values, hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
     stated = {k for k in _STATED if group == "model" and after.get(k) is not None} - hidden
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
-    name = values[group].get("name") or name_from_file(choice, values[group]) or choice
-    return replayed_name(str(name), values[group]) + "".join(changed) + artefact_mark(values[group])
-
-
-def _look_up(choices: Mapping[str, str], resolve: _Resolver, pristine: _Pristine) -> None:
-    """Keep each labelled choice as its YAML has it; one composition serves all groups."""
-    if all((group, choices[group]) in pristine for group in LABELLED):
-        return
-    shipped = _plain(resolve([f"{group}={choices[group]}" for group in LABELLED]))
-    pristine.update({(group, choices[group]): shipped[group] for group in LABELLED})
-
-
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in node.items():
-        if isinstance(value, dict):
-            found |= _leaves(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
-def _explain(error: Exception, overrides: Sequence[str], resolve: _Resolver) -> str:
-    """One line about a composition error; for an unknown key, the nearest known ones."""
-    text = _first_line(error)
-    for override in overrides:
-        key = override.split("=")[0].lstrip("+~")
-        if f"'{key}'" in text and "Could not override" in text:
-            known = _leaves(_plain(resolve([o for o in overrides if o != override])))
-            names = [*GROUPS, *(name for name in known if "._" not in name)]
-            return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."
-    return text
-
-
-def _plain(config: DictConfig) -> dict[str, Any]:
-    values = OmegaConf.to_container(_ours(config), resolve=True)
-    assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
-
-
-def _ours(config: DictConfig) -> DictConfig:
-    """The config less Hydra's own node, which cannot be resolved outside a Hydra job."""
-    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
+    name = values.get("name") or name_from_file(choice, values) or choice
+    return replayed_name(str(name), values) + "".join(changed) + artefact_mark(values)

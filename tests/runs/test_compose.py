@@ -98,6 +98,33 @@ def test_credentials_in_an_address_are_no_part_of_what_is_kept_or_compared() -> 
     assert found[0].identity["model"]["base_url"] == "https://gpu.example:8443/v1"
 
 
+def test_a_value_stays_in_the_composition_it_was_set_for() -> None:
+    words = ["defense=agentsys", "attack=none,direct"]
+    before = compose(words)
+    (other,) = compose(["defense=agentsys", "attack=direct", "defense.max_depth=9", "limit=7"])
+    assert (other.defense["max_depth"], other.limit) == (9, 7)
+    assert compose(words) == before
+    assert before[1].defense["max_depth"] != 9 and before[1].limit is None
+
+
+def test_a_users_choice_may_stand_on_a_shipped_one_and_choose_in_another_group(tmp_path: Path) -> None:
+    for name, text in {
+        "defense/mine.yaml": "defaults: [agentsys]\nmax_depth: 9\n",
+        "attack/mine.yaml": "# @package _global_\n"
+        "defaults: [override /defense: mine]\nattack: {_target_: x.Y}\n",
+        "more/a.yaml": "x: 1\n",
+    }.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    (mine,) = compose(["attack=mine"], [tmp_path])
+    (shipped,) = compose(["defense=agentsys"])
+    assert mine.defense == {**shipped.defense, "max_depth": 9}
+    assert (mine.labels["defense"], mine.attack) == (shipped.labels["defense"], {"_target_": "x.Y"})
+    assert compose(["attack=mine", "defense=agentsys"], [tmp_path])[0].defense == shipped.defense
+    with pytest.raises(ConfigError, match="more"):  # chosen, but no setting of ours
+        compose(["+more=a"], [tmp_path])
+
+
 @pytest.mark.parametrize("url", ["me:hunter2@host/v1", "//me:hunter2@host/v1", "http://[me:hunter2@host"])
 def test_what_is_kept_of_an_odd_address_holds_no_password(url: str) -> None:
     assert "hunter2" not in server_address(url)
