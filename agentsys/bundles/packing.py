@@ -22,8 +22,10 @@ from agentsys.models.wrappers.reply_archive import reply_files
 from agentsys.models.wrappers.reply_store import CacheMode
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.schema import OWN_KEY
-from agentsys.records.shards.shard_folder import SHARDS
+from agentsys.records.shards.either import content_of
+from agentsys.records.shards.shard_folder import ShardFolder
 from agentsys.records.unfinished import unfinished_in
+from agentsys.records.unreadable import UnreadableRecord
 from agentsys.runs.cell import model_node
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.provenance.package_files import kept_code
@@ -53,6 +55,7 @@ class _Stored(NamedTuple):
     """What a record says of where it belongs."""
 
     path: Path
+    """Of its file, or the one it would have."""
     config_hash: str
     suite: str
 
@@ -102,19 +105,15 @@ def _stored_in(logdir: Path) -> list[_Stored]:
     """
     if not (logdir / OWN_FOLDER).is_dir():
         raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
-    if (logdir / SHARDS).is_dir():
-        raise ConfigError(
-            f"'{logdir}' holds records in shards; give them files first: agentsys unpack {logdir}"
-        )
+    files = {path.relative_to(logdir).as_posix() for path in logdir.rglob("*.json")}
+    shown = (key for key in files if not any(part.startswith(".") for part in key.split("/")))
     found = []
-    for path in sorted(logdir.rglob("*.json")):
-        if any(part.startswith(".") for part in path.relative_to(logdir).parts):
-            continue
+    for key in sorted({*shown, *(key for key, _ in ShardFolder(logdir).refresh())}):
+        path = logdir / key
         try:
-            stored = orjson.loads(path.read_bytes())
-            block = stored[OWN_KEY]
+            block = orjson.loads(content_of(str(path)))[OWN_KEY]
             found.append(_Stored(path, str(block["config_hash"]), str(block["case"]["suite"])))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, UnreadableRecord, ValueError, KeyError, TypeError):
             raise ConfigError(
                 f"{path} is no record of `agentsys run`, or is damaged: a bundle holds our own runs alone. "
                 "Move it elsewhere, or run its case again."

@@ -36,7 +36,7 @@ from agentsys.models.wrappers.cache import Cached, RequestKeys, digest
 from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.models.wrappers.recorded import Recorded
 from agentsys.models.wrappers.reply_store import CacheMode, ReplyStore
-from agentsys.models.wrappers.retry import ONCE, Gate, Retried, RetryPolicy
+from agentsys.models.wrappers.retry import ONCE, Retried, RetryPolicy
 
 _BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
@@ -103,7 +103,6 @@ class _Part:
     store: ReplyStore | None
     model_id: str = ""
     """The provider's id of it; empty where it has none (scripted models)."""
-    gate: Gate = field(default_factory=Gate)
     pacer: Pacer = field(default_factory=Pacer)
     collector: Collector | None = None
     """Where requests go that are sent in batches; None: each is sent by itself."""
@@ -113,7 +112,7 @@ class _Part:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
         if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
             return None
-        return Blamed(Retried(Booked(Paced(self.provider, self.pacer)), _BRIEFLY, gate=self.gate))
+        return Blamed(Retried(Booked(Paced(self.provider, self.pacer)), _BRIEFLY))
 
     def for_scene(self, scene: Scene) -> ChatModel:
         scripted = isinstance(self.provider, SceneModel)
@@ -129,7 +128,7 @@ class _Part:
         if self.store is not None and not scripted:
             model = Cached(model, self.store, keys, waits=self.collector is None, keeper=provider)
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
-        return Blamed(Retried(model, policy, gate=self.gate))
+        return Blamed(Retried(model, policy))
 
     def _sending(self, provider: ChatModel, keys: RequestKeys, scene: Scene) -> ChatModel:
         if self.collector is None or self.card.batch is None or not isinstance(provider, Batchable):
@@ -284,7 +283,9 @@ def _part(
     provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
     known = identity(fields)
-    pacer = Pacer(None if rates is None else rates / f"{_server_digest(fields)}.json", card.rate)
+    patience_s = (card.retry or RetryPolicy()).total_s
+    shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
+    pacer = Pacer(shared, card.rate, patience_s=patience_s)
     part = _Part(card, provider, known, store if card.cache or read_only else None, asked, pacer=pacer)
     if card.batch is None or batches is None or not isinstance(provider, Batchable):
         return part

@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.card import model_card
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.pace import Pace, RatePolicy, answered, is_stray, may_send, refused, sent
+from agentsys.models.wrappers.pace import Pace, RatePolicy, answered, closed, is_stray, may_send, refused, sent
 from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.runs.compose import compose
 
@@ -95,7 +95,8 @@ def simulated(
         else:
             seen = sum(now - moment <= 1.0 for moment in lately[process])
             refusals[process].append(True)
-            pace = refused(pace, now, None, float(max(1, seen)), stray=is_stray(refusals[process]))
+            if not is_stray(refusals[process]):
+                pace = refused(pace, now, float(max(1, seen)))
             heapq.heappush(events, (now + chance.uniform(0.0, 1.0), process, "back", worker, False))
     return first, rest
 
@@ -126,16 +127,17 @@ def test_whatever_happens_a_rate_stays_a_rate(gaps: list[float], asked: float, f
         now += gap
         assert may_send(pace, now) >= 0
         pace = sent(pace, policy, now, 10.0)
-        pace = refused(pace, now, gap, 5.0) if failed else answered(pace, policy, now, 3.0, waited=True)
+        told = refused(closed(pace, now + gap), now, 5.0)
+        pace = told if failed else answered(pace, policy, now, 3.0, waited=True)
         assert pace.found is None or pace.found >= 1 / 60
         assert may_send(pace, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
 
 
 def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
-    cut = refused(Pace(found=8.0), 100.0, None, 1.0)
+    cut = refused(Pace(found=8.0), 100.0, 1.0)
     assert (cut.found, cut.refused_at_rate) == (6.0, 8.0)
-    assert refused(cut, 100.5, None, 1.0) == cut  # sent before the cut
-    assert refused(cut, 102.0, None, 1.0).found == 4.5
+    assert refused(cut, 100.5, 1.0) == cut  # sent before the cut
+    assert refused(cut, 102.0, 1.0).found == 4.5
     policy = RatePolicy()
     assert answered(cut, policy, 101.0, 0, waited=False).found == 6.0  # nobody waits: it is not too small
     far = answered(cut, policy, 101.0, 0, waited=True)
@@ -147,30 +149,57 @@ def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
 def test_few_refusals_have_another_cause_than_the_rate() -> None:
     assert is_stray([True, True]) and not is_stray([True, True, True])
     assert is_stray([True] * 3 + [False] * 61) and not is_stray([True] * 4 + [False] * 60)
-    pace = Pace(found=5.0, cut_at=100.0, grown_at=100.0)
-    assert refused(pace, 200.0, None, 5.0, stray=True) == pace
-    assert refused(pace, 200.0, 3.0, 5.0, stray=True).closed_until == 203.0
-
-
-def test_retry_after_holds_back_everybody() -> None:
-    pace = refused(Pace(), 100.0, 7.0, 3.0)
+    pace = closed(Pace(), 107.0)
     assert may_send(pace, 101.0) == 6.0 and may_send(pace, 107.0) == 0.0
     assert may_send(Pace(next_request=99_999.0), 100.0) == 0.0  # somebody set the clock
 
 
 class Counting:
-    """A model that answers with so many tokens, or refuses."""
+    """A model that answers with so many tokens, or fails in the given ways first."""
 
     name = "counting"
 
-    def __init__(self, tokens: int = 0, refuses: list[bool] | None = None) -> None:
-        self.tokens, self.refuses, self.asked = tokens, refuses or [], 0
+    def __init__(self, *fails: ModelError, tokens: int = 0) -> None:
+        self.tokens, self.fails = tokens, list(fails)
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        self.asked += 1
-        if self.refuses and self.refuses.pop(0):
-            raise ModelError(ErrorKind.RATE_LIMITED, "slow down", retry_after_s=4.0)
+        if self.fails:
+            raise self.fails.pop(0)
         return ChatReply(assistant("x"), Usage(self.tokens, 0))
+
+
+ASK = ChatRequest([user("Hi")])
+PASSING = [ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.SERVER_ERROR, ErrorKind.TIMEOUT]
+
+
+def failing(pacer: Pacer, kind: ErrorKind, asked_s: float | None = None) -> None:
+    with pytest.raises(ModelError):
+        Paced(Counting(ModelError(kind, "later", asked_s)), pacer).complete(ASK)
+
+
+@pytest.mark.parametrize("kind", PASSING)
+@pytest.mark.parametrize("asked_s", [10.0, 500.0])
+def test_retry_after_holds_back_everyone_who_asks_the_same_model_in_full(
+    kind: ErrorKind, asked_s: float
+) -> None:
+    clock = Clock()
+    pacer = Pacer(clock=clock, sleep=clock.sleep)
+    failing(pacer, kind, asked_s)  # whether this one tries again or gives up
+    clock.sleep(4.0)
+    Paced(Counting(), pacer).complete(ASK)
+    assert clock.now == 1_000_000.0 + asked_s
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked_s"), [(ErrorKind.OVERLOADED, 601.0), (ErrorKind.BAD_REQUEST, 5.0), (PASSING[0], None)]
+)
+def test_what_nobody_would_wait_for_and_what_does_not_pass_hold_nobody_back(
+    kind: ErrorKind, asked_s: float | None
+) -> None:
+    clock = Clock()
+    pacer = Pacer(clock=clock, sleep=clock.sleep, patience_s=600.0)
+    failing(pacer, kind, asked_s)
+    assert not pacer.wait(0) and clock.now == 1_000_000.0
 
 
 def test_tokens_per_minute_count_prompts_and_replies() -> None:
@@ -178,7 +207,7 @@ def test_tokens_per_minute_count_prompts_and_replies() -> None:
     pacer = Pacer(policy=RatePolicy(tokens=6000), clock=clock, sleep=clock.sleep)
     model = Paced(Counting(tokens=1000), pacer)
     for _ in range(6):
-        model.complete(ChatRequest([user("Hi")]))
+        model.complete(ASK)
     assert clock.now - 1_000_000 == pytest.approx(50.0, abs=1.0)  # 5 of 1000 tokens, 100 a second
 
 
@@ -187,8 +216,7 @@ def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None
     one, other = (Pacer(tmp_path / "rate.json", clock=clock, sleep=clock.sleep) for _ in range(2))
     assert not one.wait(0) and not (tmp_path / "rate.json").exists()  # nothing to heed yet
     for _ in range(3):  # the third one tells that the rate is the cause
-        with pytest.raises(ModelError):
-            Paced(Counting(refuses=[True]), one).complete(ChatRequest([user("Hi")]))
+        failing(one, ErrorKind.RATE_LIMITED, 4.0)
     assert other.wait(0) and clock.now == 1_000_012.0  # it heard of the other's Retry-After
     assert one.wait(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import Consequence, ErrorKind, ModelError
-from agentsys.models.wrappers.retry import Gate, Retried, RetryPolicy, Timing
+from agentsys.models.wrappers.retry import Retried, RetryPolicy, Timing
 
 ASK = ChatRequest([user("Hi")])
 GOOD = ChatReply(assistant("yes"), Usage(prompt=2, completion=1), cost_usd=0.5)
@@ -91,39 +91,6 @@ def test_retry_after_is_waited_for_in_full() -> None:
     model = Fates(error(ErrorKind.RATE_LIMITED, 30.0), GOOD)
     Retried(model, RetryPolicy(), clock.timing(lambda: 0.0)).complete(ASK)
     assert clock.slept == [30.0]
-
-
-@pytest.mark.parametrize(
-    "kind", [ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.SERVER_ERROR, ErrorKind.TIMEOUT]
-)
-@pytest.mark.parametrize("asked_s", [10.0, 500.0])
-def test_retry_after_holds_back_everyone_who_asks_the_same_model_in_full(
-    kind: ErrorKind, asked_s: float
-) -> None:
-    clock, gate = Clock(), Gate()
-    limited = Retried(Fates(error(kind, asked_s), GOOD), RetryPolicy(), clock.timing(lambda: 0.0), gate)
-    limited.complete(ASK)
-    clock.now = 4.0
-    other = Retried(Fates(GOOD), RetryPolicy(), clock.timing(), gate)
-    clock.slept.clear()
-    assert other.complete(ASK).attempts == 1
-    assert clock.slept == [asked_s - 4.0]
-
-
-def test_who_gives_up_after_the_last_attempt_still_holds_the_others_back() -> None:
-    clock, gate = Clock(), Gate()
-    with pytest.raises(ModelError):
-        Retried(
-            Fates(error(ErrorKind.OVERLOADED, 10.0)), RetryPolicy(attempts=1), clock.timing(), gate
-        ).complete(ASK)
-    assert gate.wait_s(clock.now) == 10.0
-
-
-def test_a_wait_longer_than_anyone_would_wait_holds_nobody_back() -> None:
-    clock, gate = Clock(), Gate()
-    with pytest.raises(ModelError):
-        Retried(Fates(error(ErrorKind.OVERLOADED, 1e9)), RetryPolicy(), clock.timing(), gate).complete(ASK)
-    assert (clock.slept, gate.wait_s(clock.now)) == ([], 0.0)
 
 
 def test_empty_replies_are_asked_for_again_and_paid_for() -> None:

@@ -118,7 +118,6 @@ def test_the_commands_pack_and_unpack(tmp_path: Path) -> None:
     for command in (["results", "--full"], ["measures"], ["compare", "--by", "attack"]):
         packed, plain = (call(*command, str(tmp_path / name)) for name in ("runs", "copy"))
         assert packed.replace("/runs", "/copy") == plain
-    assert "agentsys unpack" in call("bundle", str(tmp_path / "runs"))
     assert call("unpack", str(tmp_path / "runs")) == f"{tmp_path / 'runs'}: 4 records unpacked.\n"
     assert records_in(tmp_path / "runs") == records_in(tmp_path / "copy")
     assert "is no log folder" in call("pack", str(tmp_path / "copy" / ".agentsys"))

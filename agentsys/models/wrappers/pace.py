@@ -95,19 +95,20 @@ def answered(pace: Pace, policy: RatePolicy, now: float, more_tokens: float, *, 
     return dataclasses.replace(pace, found=pace.found * (1 + growth * seconds), grown_at=now)
 
 
-def refused(pace: Pace, now: float, asked_s: float | None, seen: float, *, stray: bool = False) -> Pace:
-    """The state after the server said that it was asked too often.
+def closed(pace: Pace, until: float) -> Pace:
+    """The state after the server asked to be left alone until a moment."""
+    return dataclasses.replace(pace, closed_until=max(pace.closed_until, until))
+
+
+def refused(pace: Pace, now: float, seen: float) -> Pace:
+    """The state after the server said that it was asked too often, and the rate is the cause.
 
     Args:
         pace: The state before.
         now: The moment.
-        asked_s: Seconds that the server wants to be left alone; None: it did not say.
         seen: Requests a second that this process has sent lately.
-        stray: Whether so few are refused that the rate is not the cause.
     """
-    if asked_s is not None:
-        pace = dataclasses.replace(pace, closed_until=max(pace.closed_until, now + asked_s))
-    if stray or now - pace.cut_at < _COOL_S:
+    if now - pace.cut_at < _COOL_S:
         return pace
     rate = seen if pace.found is None else pace.found
     cut = max(_SLOWEST, _CUT * rate)

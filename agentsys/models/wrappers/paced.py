@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.errors import Consequence, ErrorKind, ModelError
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.trace import current_tracer
 from agentsys.models.wrappers.pace import (
@@ -22,6 +22,7 @@ from agentsys.models.wrappers.pace import (
     Pace,
     RatePolicy,
     answered,
+    closed,
     is_stray,
     may_send,
     refused,
@@ -37,12 +38,14 @@ except ImportError:  # Windows: then each process keeps to the rate by itself
 class Pacer:
     """The rate of one model, kept in a file that the processes of a run share. Used from many threads.
 
-    Requests go out in the order in which they came, each as soon as it may; at a refusal the rate is cut, and
-    while it is fully used and nothing is refused it grows back.
+    Requests go out in the order in which they came, each as soon as it may, and none while the server wants to be
+    left alone (Retry-After); at a refusal the rate is cut, and while it is fully used and nothing is refused it
+    grows back.
 
     Args:
         path: The file; made when there is anything to keep. None: the rate is kept in this process alone.
         policy: The bounds.
+        patience_s: A Retry-After beyond this is heeded by nobody: who asks gives up rather than wait so long.
         clock: Seconds since the epoch.
         sleep: Waits.
     """
@@ -52,11 +55,12 @@ class Pacer:
         path: Path | None = None,
         policy: RatePolicy | None = None,
         *,
+        patience_s: float = 600.0,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.policy = policy or RatePolicy()
-        self._path, self._clock, self._sleep = path, clock, sleep
+        self._path, self._patience_s, self._clock, self._sleep = path, patience_s, clock, sleep
         self._pace = Pace()
         self._lock, self._queue = threading.Lock(), _InTurns()
         self._lately = deque[float](maxlen=256)
@@ -86,23 +90,33 @@ class Pacer:
         with self._lock:
             self._refusals.append(False)
         if self._under_control:
-            with self._shared() as keep:
-                keep(answered(self._pace, self.policy, self._clock(), more_tokens, waited=waited))
+            now = self._clock()
+            self._keep(lambda pace: answered(pace, self.policy, now, more_tokens, waited=waited))
 
-    def refused(self, asked_s: float | None) -> None:
-        """The server said that it was asked too often; see `refused`."""
-        self._needed = True
+    def failed(self, error: ModelError) -> None:
+        """No reply came; the server may have said that it was asked too often, or when to ask again."""
         now = self._clock()
+        asked_s = error.retry_after_s if error.kind.consequence is Consequence.RETRY else None
+        if asked_s is not None and asked_s <= self._patience_s:
+            until = now + asked_s
+            self._keep(lambda pace: closed(pace, until))
+        if error.kind is not ErrorKind.RATE_LIMITED:
+            return
         with self._lock:
             seen = max(1, sum(now - moment <= 1.0 for moment in self._lately))
             self._refusals.append(True)
             stray = is_stray(self._refusals)
+        if not stray:
+            self._keep(lambda pace: refused(pace, now, float(seen)))
+
+    def _keep(self, changed: Callable[[Pace], Pace]) -> None:
+        self._needed = True
         with self._shared() as keep:
-            keep(refused(self._pace, now, asked_s, float(seen), stray=stray))
+            keep(changed(self._pace))
 
     @property
     def _under_control(self) -> bool:
-        """Whether there is anything to heed; as long as nobody was refused there is not."""
+        """Whether there is anything to heed; as long as nobody was refused or held back there is not."""
         if not self._needed and self._path is not None and self._path.exists():
             self._needed = True
         return self._needed
@@ -222,15 +236,15 @@ class Paced:
         """Ask the wrapped model once, when its turn has come.
 
         Raises:
-            ModelError: If the wrapped model raises it; a refusal for the rate slows down all who ask.
+            ModelError: If the wrapped model raises it; a refusal for the rate slows down all who ask, and a
+                Retry-After holds them back.
         """
         guess = 0.0 if self._pacer.policy.tokens is None else _guessed_tokens(request)
         waited = self._pacer.wait(guess)
         try:
             reply = self.model.complete(request)
         except ModelError as error:
-            if error.kind is ErrorKind.RATE_LIMITED:
-                self._pacer.refused(error.retry_after_s)
+            self._pacer.failed(error)
             raise
         used = reply.usage.prompt + reply.usage.completion
         self._pacer.answered(used - guess if used else 0.0, waited=waited)

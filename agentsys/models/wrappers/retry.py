@@ -1,13 +1,12 @@
 """`Retried`: asks again after errors that pass, with exponential backoff and full jitter.
 
 The only place that retries: the SDKs' own retries are switched off, so that every request is
-counted. Which errors pass is in `agentsys.models.errors` and docs/errors.md.
+counted. What a refusal means for others who ask the same model is `Paced`'s business. Which errors pass is in `agentsys.models.errors` and docs/errors.md.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -33,7 +32,7 @@ class RetryPolicy(BaseModel):
     longest_s: float = Field(default=60.0, ge=0)
     """Bound of the later waits. A server's Retry-After may be longer."""
     total_s: float = Field(default=600.0, ge=0)
-    """Most seconds spent waiting for one reply; rather than wait longer, we give up."""
+    """Most seconds spent between the requests for one reply; rather than wait longer, we give up."""
     empty_retries: int = Field(default=3, ge=0)
     """How often an empty reply is asked for again before it is delivered as it is."""
 
@@ -52,23 +51,6 @@ class Timing:
     """A number in [0, 1). Waits must differ between threads; no result depends on them."""
 
 
-class Gate:
-    """Holds back everyone who asks one model after it said Retry-After: they share its rate limit."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._closed_until = float("-inf")
-
-    def close_until(self, moment: float) -> None:
-        """Let nobody ask before `moment` (the clock's time)."""
-        with self._lock:
-            self._closed_until = max(self._closed_until, moment)
-
-    def wait_s(self, now: float) -> float:
-        """Seconds to wait from `now`."""
-        return max(0.0, self._closed_until - now)
-
-
 class Retried:
     """A model that is asked again where that may help.
 
@@ -76,16 +58,12 @@ class Retried:
         model: The model to ask.
         policy: The patience to ask with.
         timing: Clock, sleep and random source.
-        gate: Shared by all who ask the same model.
     """
 
-    def __init__(
-        self, model: ChatModel, policy: RetryPolicy, timing: Timing | None = None, gate: Gate | None = None
-    ) -> None:
+    def __init__(self, model: ChatModel, policy: RetryPolicy, timing: Timing | None = None) -> None:
         self.model = model
         self.policy = policy
         self._timing = timing or Timing()
-        self._gate = gate or Gate()
 
     @property
     def name(self) -> str:
@@ -105,7 +83,6 @@ class Retried:
         waited, attempt, empties, wasted = 0.0, 0, 0, _Wasted()
         while True:
             attempt += 1
-            waited += self._pass_gate(waited)
             try:
                 reply = self.model.complete(request)
                 if not is_empty(reply) or self._enough(attempt, empties):
@@ -114,7 +91,6 @@ class Retried:
                 empties += 1
                 wasted.add(reply.usage, reply.cost_usd)
             except ModelError as error:
-                self._note_wait(error)
                 wasted.add(error.usage, error.cost_usd)
                 pause = self._pause_s(attempt, error.retry_after_s)
                 if error.kind.consequence is not Consequence.RETRY or self._gives_up(attempt, waited + pause):
@@ -122,7 +98,7 @@ class Retried:
                     raise
             else:
                 pause = self._pause_s(attempt, None)
-            self._wait(pause, retry=True)
+            self._wait(pause)
             waited += pause
 
     def _enough(self, attempt: int, empties: int) -> bool:
@@ -137,22 +113,10 @@ class Retried:
         # A little jitter on top of Retry-After, or all who were sent away come back in the same moment.
         return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
 
-    def _pass_gate(self, waited: float) -> float:
-        pause = min(self._gate.wait_s(self._timing.clock()), max(0.0, self.policy.total_s - waited))
-        if pause > 0:
-            self._wait(pause, retry=False)
-        return pause
-
-    def _wait(self, pause: float, *, retry: bool) -> None:
+    def _wait(self, pause: float) -> None:
         books = current_tracer().books
-        with nullcontext() if books is None else books.meter.wait(retry=retry):
+        with nullcontext() if books is None else books.meter.wait(retry=True):
             self._timing.sleep(pause)
-
-    def _note_wait(self, error: ModelError) -> None:
-        # Nobody waits longer than `total_s`: then all would only find out later what this one knows now.
-        asked = error.retry_after_s
-        if asked and asked <= self.policy.total_s and error.kind.consequence is Consequence.RETRY:
-            self._gate.close_until(self._timing.clock() + asked)
 
 
 @dataclass

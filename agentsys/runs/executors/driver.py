@@ -125,6 +125,8 @@ class _Driver:
         self._workers: dict[Hand, _Worker] = {}
         self._cells: dict[int, tuple[int, Cell]] = {}
         self._suspects = deque[Job]()
+        self._lost = set[str]()
+        """Cases of workers that ended."""
         self._numbers = count()
         self._drains = False
         self._stillborn = 0
@@ -234,7 +236,9 @@ class _Driver:
 
     def _not_run(self, job: Job, told: NotRun) -> None:
         if told.stored:
-            self.tally.found_stored()
+            # A worker that was cut off may end its cases all the same, after we had looked: they are ours.
+            if job.case.key not in self._lost or not self._was_stored(job):
+                self.tally.found_stored()
         elif told.claimed:
             self.tally.put_off(job)
         elif told.over_budget:
@@ -254,6 +258,7 @@ class _Driver:
         if not worker.ready:
             self._stillborn += 1
         lost = [job for job in worker.tasks.values() if not self._was_stored(job)]
+        self._lost |= {job.case.key for job in lost}
         if not worker.ready or gone.blameless:
             self.tally.put_back(lost)
         elif worker.alone and lost:

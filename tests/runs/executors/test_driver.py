@@ -189,6 +189,21 @@ def test_cases_of_a_lost_machine_are_under_no_suspicion(session: Session, tmp_pa
     assert max(run.times.values()) == 3 and all(len(handed) == 5 for handed in run.staff.handed[:4])
 
 
+def test_what_a_lost_worker_stores_afterwards_is_the_runs_own(session: Session, tmp_path: Path) -> None:
+    def policy(hand: Pretender, task: CaseTask) -> list[Any]:
+        if not hand.number:
+            return [Gone("its node is gone", blameless=True)] if task.number == max(hand.open) else []
+        if task.case.key not in run_before:
+            return [Ended(task.number, end_of(session, task))]
+        Store(tmp_path).write(end_of(session, task).record, {"error": None})
+        return [NotRun(task.number, stored=True)]
+
+    run_before = [job.case.key for job in session.plan.todo][:5]  # of the first worker
+    run = Run(session, tmp_path, policy)
+    assert run.staff.handed[0] == run_before
+    assert (run.outcome.finished, run.outcome.elsewhere, len(run.listener.records)) == (21, 0, 21)
+
+
 def test_workers_that_never_come_up_end_the_run(session: Session, tmp_path: Path) -> None:
     run = Run(session, tmp_path, lambda *_: [Gone("worker process 7 ended with status 1")], up=False)
     assert (

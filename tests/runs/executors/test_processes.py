@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paid_server import USD, calls, paid_model, paid_server, says
+from paid_server import USD, paid_model, paid_server, says
 from small_runs import Silent, errors_in, records_in
 from worker_model import asked, own_model
 
+from agentsys.records.shards.pack import unpack
 from agentsys.runs.session import prepare
 
 TWO = ["executor=processes", "executor.processes=2", "executor.workers=6"]
+FOUR = ["executor=processes", "executor.processes=4", "executor.workers=8"]
 SLACK = ["benchmark.suites=[slack]", "attack=none"]
 
 
@@ -29,23 +32,28 @@ def ran(folder: Path, *overrides: str, listener: Any = None, **places: Any) -> t
 
 
 @pytest.mark.slow
-def test_records_do_not_depend_on_threads_or_processes(tmp_path: Path) -> None:
-    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=3"]
+def test_records_do_not_depend_on_threads_processes_or_layout(tmp_path: Path) -> None:
+    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=2"]
     found = []
-    for number, executor in enumerate(
+    for number, chosen in enumerate(
         (
             ["executor.workers=1"],
             ["executor.workers=8"],
-            ["executor.workers=32"],
-            ["executor=processes", "executor.workers=16", "executor.processes=4"],
+            ["executor.workers=32", "store=shards"],
+            FOUR,
+            [*TWO, "store=shards"],
         )
     ):
-        outcome, listener = ran(tmp_path / str(number), *plan, *executor)
+        logdir = tmp_path / str(number)
+        outcome, listener = ran(logdir, *plan, *chosen)
         assert (outcome.errors, outcome.fatal) == (0, None)
-        assert outcome.finished == len(listener.records) == 48
-        found.append(records_in(tmp_path / str(number)))
-    assert len(found[0]) == 48
-    assert found[1] == found[0] and found[2] == found[0] and found[3] == found[0]
+        assert outcome.finished == len(listener.records) == 32
+        if "store=shards" in chosen:
+            assert records_in(logdir) == {}
+            assert unpack(logdir) == (32, 0)
+        found.append(records_in(logdir))
+    assert len(found[0]) == 32
+    assert all(one == found[0] for one in found[1:])
 
 
 class Killing(Silent):
@@ -99,38 +107,40 @@ def test_a_case_that_ends_two_workers_becomes_an_error_and_the_others_are_run(tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "workers", [TWO, ["executor=processes", "executor.processes=4", "executor.workers=8"]]
+    ("temperature", "expected"), [(0.0, 4), (None, 16)], ids=["shared draws", "each case its own"]
 )
-def test_equal_requests_are_paid_for_once_over_all_processes(tmp_path: Path, workers: list[str]) -> None:
-    """All cases of a user task begin with the same request."""
+def test_paid_requests_do_not_depend_on_workers(
+    tmp_path: Path, temperature: float | None, expected: int
+) -> None:
+    """All cases of a user task begin with the same request; the server never says the same twice."""
     plan = ["model=paid", "benchmark.suites=[slack]", "attack=direct", "user_tasks=[0,1]", "limit=8"]
 
-    def answer(_: int, body: dict[str, Any]) -> Any:
-        time.sleep(0.05)
-        return calls("get_channels", "{}") if len(body["messages"]) < 4 else says()
+    def answer(number: int, body: dict[str, Any]) -> Any:
+        time.sleep(0.02)
+        call = {"id": "c1", "type": "function", "function": {"name": "get_channels", "arguments": "{}"}}
+        return says(f"{number} {random.random()}", [call] if len(body["messages"]) < 4 else None)
 
-    billed = {}
-    for name, executor in (("one", ["executor.workers=1"]), ("many", workers)):
+    for name, executor in (("one", ["executor.workers=1"]), ("32", ["executor.workers=32"]), ("two", TWO)):
         with paid_server(answer) as server:
-            outcome, _ = ran(
-                tmp_path / name, *plan, *executor, config_dirs=[paid_model(tmp_path / name, server.url)]
-            )
+            conf = paid_model(tmp_path / name, server.url, temperature=temperature)
+            outcome, _ = ran(tmp_path / name, *plan, *executor, config_dirs=[conf])
         assert (outcome.errors, outcome.finished) == (0, 8)
-        billed[name] = server.billed
-    assert billed["many"] == billed["one"] < 16
+        assert server.billed == expected, name
 
 
 @pytest.mark.slow
-def test_a_budget_holds_for_all_processes_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("processes", "workers"), [(TWO, 6), (FOUR, 8)])
+def test_a_budget_holds_for_all_processes_together(
+    processes: list[str], workers: int, tmp_path: Path
+) -> None:
+    plan = ["model=paid", *SLACK, *processes]
     with paid_server(lambda *_: says()) as server:
         conf = paid_model(tmp_path, server.url)
-        outcome, listener = ran(
-            tmp_path / "runs", "model=paid", *SLACK, *TWO, "budget.usd=12", config_dirs=[conf]
-        )
+        outcome, listener = ran(tmp_path / "runs", *plan, "budget.usd=12", config_dirs=[conf])
         assert outcome.budget is not None and "budget.usd=12" in outcome.budget
-        assert 12 - USD <= server.billed * USD <= 12 + 6 * USD
+        assert 12 - USD <= server.billed * USD <= 12 + workers * USD
         assert (outcome.errors, len(listener.records)) == (0, server.billed)
-        outcome, rest = ran(tmp_path / "runs", "model=paid", *SLACK, *TWO, config_dirs=[conf])
+        outcome, rest = ran(tmp_path / "runs", "model=paid", *SLACK, config_dirs=[conf])
     assert (outcome.budget, len(listener.records) + len(rest.records)) == (None, 21)
 
 
