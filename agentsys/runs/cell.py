@@ -155,9 +155,7 @@ class CellBuilder:
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=scripting(benchmark, [defense, attack]),
-                batches=None
-                if self._books is None
-                else BatchRoom(self._store.own / "batches", self._books.crew),
+                batches=self._batch_room,
                 rates=None if self._books is None else self._store.own / "rates",
             )
         stack: ModelStack = self._built[key]

@@ -18,15 +18,21 @@ from agentsys.models.trace import Tracer, tracing
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
 
+_NO_SERVER = "a server that answers", "is the server up, and model.base_url right?"
+_GO_ON = "preflight=false goes on all the same"
 _HOPELESS = {
-    ErrorKind.BAD_KEY,
-    ErrorKind.NO_CREDIT,
-    ErrorKind.UNKNOWN_MODEL,
-    ErrorKind.BAD_REQUEST,
-    ErrorKind.CONNECTION,
-    ErrorKind.TIMEOUT,
+    ErrorKind.BAD_KEY: ("a valid key", "check the key"),
+    ErrorKind.NO_CREDIT: ("credit", "the account has no credit"),
+    ErrorKind.UNKNOWN_MODEL: ("a known model", "check model.model_id and model.base_url"),
+    ErrorKind.BAD_REQUEST: (
+        "a server that takes tools",
+        f"it refuses a small request with a tool; {_GO_ON}",
+    ),
+    ErrorKind.CONNECTION: _NO_SERVER,
+    ErrorKind.TIMEOUT: _NO_SERVER,
 }
-"""Errors that every case would meet; others (a rate limit, an overloaded server) may have passed by then."""
+"""Errors that every case would meet: what is needed, and the mend. Others (a rate limit, an overloaded server)
+may have passed by then."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def _tried(defense: Defense, role: str, server: ChatModel, books: Books | None) 
         with tracing(Tracer(books=books)):
             why = defense.unfit(role, server)
     except ModelError as error:
-        why = f"cannot be used: {error} ({_MENDS.get(error.kind, 'preflight=false goes on all the same')})"
+        why = f"cannot be used: {error} ({_HOPELESS.get(error.kind, ('', _GO_ON))[1]})"
     if why is None:
         return None
     return Unavailable(f"Model '{server.name}', role {role}: {why}", needs=f"a model for {role}")
@@ -177,7 +183,8 @@ def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, 
         text = f"Model '{server.name}' cannot be used: {error}"
         if error.kind not in _HOPELESS:
             return None, f"{text} (the run goes on)"
-        return Unavailable(f"{text} ({_MENDS[error.kind]})", needs=_NEEDS[error.kind]), ""
+        needs, mend = _HOPELESS[error.kind]
+        return Unavailable(f"{text} ({mend})", needs=needs), ""
     if called(reply):
         return None, ""
     if is_unparsed_call(QUESTION, reply):
@@ -192,21 +199,3 @@ def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, 
         f"Model '{server.name}' answered without the tool call it was asked for: does its server parse "
         "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser ...)?"
     )
-
-
-_NEEDS = {
-    ErrorKind.BAD_KEY: "a valid key",
-    ErrorKind.NO_CREDIT: "credit",
-    ErrorKind.UNKNOWN_MODEL: "a known model",
-    ErrorKind.BAD_REQUEST: "a server that takes tools",
-    ErrorKind.CONNECTION: "a server that answers",
-    ErrorKind.TIMEOUT: "a server that answers",
-}
-_MENDS = {
-    ErrorKind.BAD_KEY: "check the key",
-    ErrorKind.NO_CREDIT: "the account has no credit",
-    ErrorKind.UNKNOWN_MODEL: "check model.model_id and model.base_url",
-    ErrorKind.BAD_REQUEST: "it refuses a small request with a tool; preflight=false goes on all the same",
-    ErrorKind.CONNECTION: "is the server up, and model.base_url right?",
-    ErrorKind.TIMEOUT: "is the server up, and model.base_url right?",
-}

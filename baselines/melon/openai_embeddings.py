@@ -16,8 +16,9 @@ from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.providers.openai_wire import as_object
 from agentsys.models.providers.wire_text import count_of, encode, malformed, mapping_of, speakable
 from agentsys.models.wrappers.booked import Booked
+from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.models.wrappers.recorded import Recorded
-from agentsys.models.wrappers.retry import Gate, Retried, RetryPolicy
+from agentsys.models.wrappers.retry import Retried, RetryPolicy
 
 ROLE = "melon_embedding"
 """The role embedding requests are booked under."""
@@ -64,7 +65,7 @@ class OpenAIEmbeddings:
         endpoint = EmbeddingEndpoint(
             model, model, api_key_env, base_url=base_url, timeout_s=timeout_s, price=priced
         )
-        self._model = Recorded(Retried(Booked(endpoint), policy, gate=Gate()))
+        self._model = Recorded(Retried(Booked(Paced(endpoint, Pacer())), policy))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text, in order.

@@ -1,4 +1,4 @@
-"""A sweep whose jobs Hydra's launchers start (joblib, submitit): each is a run of its own into one log folder."""
+"""A sweep whose jobs Hydra's launchers start: each is a run of its own, into one log folder."""
 
 from __future__ import annotations
 

@@ -16,7 +16,16 @@ from agentsys.errors import ConfigError
 from agentsys.models.card import model_card
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.pace import Pace, RatePolicy, answered, closed, is_stray, may_send, refused, sent
+from agentsys.models.wrappers.pace import (
+    Pace,
+    RatePolicy,
+    answered,
+    closed,
+    is_stray,
+    may_send,
+    refused,
+    sent,
+)
 from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.runs.compose import compose
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from agentsys.runs.executors.outcome import Listener
+
 _NOW = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?")
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}
 
@@ -41,8 +43,8 @@ def errors_in(records: dict[str, Canonical]) -> dict[str, str]:
     }
 
 
-class Silent:
-    """A listener that only counts."""
+class Silent(Listener):
+    """Only counts."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -53,15 +55,3 @@ class Silent:
 
     def attempted(self, record: Any) -> None:
         self.attempts.append(record)
-
-    def joined(self, processes: Any) -> None:
-        pass
-
-    def elsewhere(self) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
-
-    def stopping(self, why: str, running: int) -> None:
-        pass

@@ -19,6 +19,7 @@ from agentsys.amounts import counted
 from agentsys.cli.errors import asked_to_end
 from agentsys.cli.output import say
 from agentsys.cli.terminal import one_line
+from agentsys.runs.executors.outcome import Listener
 
 if TYPE_CHECKING:
     from agentsys.bundles.verify import Verification, VerifiedCase
@@ -70,7 +71,7 @@ def verify(
         raise typer.Exit(DIFFERS)
 
 
-class _Told:
+class _Told(Listener):
     """Says on standard error how far it is, now and then."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -82,18 +83,6 @@ class _Told:
         self._done += 1
         if self._done % max(_EVERY, self._planned // 10) == 0:
             self._say(f"{self._done:,} of {self._planned:,}")
-
-    def attempted(self, record: CaseRecord) -> None:
-        """Nothing to say."""
-
-    def joined(self, processes: Sequence[int]) -> None:
-        """Nobody else knows the folder."""
-
-    def elsewhere(self) -> None:
-        """Nobody else knows the folder."""
-
-    def tick(self) -> None:
-        """Nothing to say."""
 
     def stopping(self, why: str, running: int) -> None:
         """Say that it is ending early."""

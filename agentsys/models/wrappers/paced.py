@@ -38,9 +38,9 @@ except ImportError:  # Windows: then each process keeps to the rate by itself
 class Pacer:
     """The rate of one model, kept in a file that the processes of a run share. Used from many threads.
 
-    Requests go out in the order in which they came, each as soon as it may, and none while the server wants to be
-    left alone (Retry-After); at a refusal the rate is cut, and while it is fully used and nothing is refused it
-    grows back.
+    Requests go out in the order in which they came, each as soon as it may, and none while the server wants
+    to be left alone (Retry-After); at a refusal the rate is cut, and while it is fully used and nothing is
+    refused it grows back.
 
     Args:
         path: The file; made when there is anything to keep. None: the rate is kept in this process alone.
