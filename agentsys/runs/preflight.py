@@ -31,8 +31,8 @@ _HOPELESS = {
     ErrorKind.CONNECTION: _NO_SERVER,
     ErrorKind.TIMEOUT: _NO_SERVER,
 }
-"""Errors that every case would meet: what is needed, and the mend. Others (a rate limit, an overloaded server)
-may have passed by then."""
+"""Errors that every case would meet: what is needed, and the mend. Others (a rate limit, say) may have passed
+by then."""
 
 
 @dataclass(frozen=True)
