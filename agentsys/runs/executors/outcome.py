@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from agentsys.records.schema import CaseRecord
+if TYPE_CHECKING:
+    from agentsys.records.schema import CaseRecord
 
 
 class Listener(Protocol):
