@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MetricRow, Number, measure
 from agentsys.analysis.statistics.estimate import OVERALL
@@ -92,7 +93,8 @@ def transfers(cases: Iterable[CaseRow], origins: Origins) -> Transfers:
             unknown[case.attack] = None
     rates = [row for row in measure(found) if (row.metric, row.suite) == (TARGETED_ASR, OVERALL)]
     rows = [_row(rate, origins[rate.attack[:8]], models[rate.model]) for rate in rates]
-    return Transfers(sorted(rows, key=_order), sorted(unknown))
+    order = attrgetter("benchmark", "version", "optimised_for", "options", "model", "defense")
+    return Transfers(sorted(rows, key=order), sorted(unknown))
 
 
 def _row(rate: MetricRow, origins: Sequence[OptimisedFor], models: Iterable[str]) -> TransferRow:
@@ -112,10 +114,6 @@ def _row(rate: MetricRow, origins: Sequence[OptimisedFor], models: Iterable[str]
         n=rate.n,
         errors=rate.errors,
     )
-
-
-def _order(row: TransferRow) -> tuple[str, ...]:
-    return row.benchmark, row.version, row.optimised_for, row.options, row.model, row.defense
 
 
 def transfer_grids(found: Transfers) -> Iterator[Grid]:

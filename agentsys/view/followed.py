@@ -161,7 +161,7 @@ class FollowedRuns:
 
     def look(self) -> None:
         """Read what is new or changed under the folders, and show it."""
-        listings = [found for folder in self.folders if (found := _listed(folder)) is not None]
+        listings = [listed(folder) for folder in self.folders if is_listed(folder)]
         present = [*files_once(listings), *_results(listings)]
         before, shown_at, patience = self._files, time.monotonic(), _PUBLISHED_AFTER_S
         # A dict in the order of the paths: of two files of one case the first one counts, as in a report.
@@ -221,10 +221,6 @@ def _as_shown(
         else:
             row = index_row(case)
             yield row["id"], ShownCase(case, row, version)
-
-
-def _listed(folder: Path) -> Listing | None:
-    return listed(folder) if is_listed(folder) else None
 
 
 def _results(listings: Sequence[Listing]) -> list[str]:

@@ -250,7 +250,7 @@ def test_errors_are_counted_beside_the_row_and_below_the_table() -> None:
     cases = [*_grid(), row(model="gpt-4o-mini", defense="none", user_task_id="user_task_9", status="error")]
     text = markdown_document(_document(7, cases))
     assert "| 16 \\(1 error\\) |" in text
-    assert "Errored cases: 1 \\(unknown 1\\); 1 left out of the rates" in text
+    assert "Errored cases are left out of the rates: 1 \\(unknown 1\\)." in text
 
 
 def _written(filled: FilledTable, form: OutputFormat) -> bytes:

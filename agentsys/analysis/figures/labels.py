@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agentsys.analysis.statistics.outcome_grid import FloatArray
-from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.escaping import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +39,7 @@ class Label:
 
 def shown_name(name: str) -> str:
     """A name as figures show it: on one line, not endlessly long."""
-    shown = plain(name)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+    return shortened(name, _LONGEST)
 
 
 @dataclass(frozen=True)

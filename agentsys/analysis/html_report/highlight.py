@@ -25,7 +25,8 @@ def needles(injections: Iterable[str]) -> tuple[str, ...]:
     texts = [text for text in injections if text.strip()]
     lines = {form for line in payload_lines(texts) for form in line}
     wholes = {squeeze(text) for text in texts}
-    return tuple(sorted((form for form in wholes | lines if len(form) >= _SHORTEST), key=_longest_first))
+    forms = (form for form in wholes | lines if len(form) >= _SHORTEST)
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
 
 def marked(text: str, sought: Iterable[str]) -> Segments:
@@ -46,10 +47,6 @@ def marked(text: str, sought: Iterable[str]) -> Segments:
         pieces += [text[end : kept[first]], text[kept[first] : kept[last - 1] + 1]]
         end = kept[last - 1] + 1
     return (*pieces, text[end:])
-
-
-def _longest_first(form: str) -> tuple[int, str]:
-    return -len(form), form
 
 
 def _places(squeezed: str, form: str) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.escaping import plain
+from agentsys.analysis.tables.escaping import plain, shortened
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet
 from agentsys.records.case_row import NO_ATTACK
 
@@ -123,5 +123,4 @@ def _dot(number: MetricRow, left: float, about: str) -> Dot:
 
 def short_name(name: str) -> str:
     """Cut a name to what the column of names has room for."""
-    shown = plain(name)
-    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"
+    return shortened(name, _LONGEST_NAME)

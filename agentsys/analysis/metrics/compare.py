@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from agentsys.analysis.metrics.contenders import Axis, Contenders, Field, contenders
 from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow
-from agentsys.analysis.metrics.own_metric import Metric, answered_pairs, titles_of
+from agentsys.analysis.metrics.own_metric import Metric, answered_pairs
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     METRIC_TITLES,
@@ -19,7 +19,7 @@ from agentsys.analysis.metrics.rates import (
     UTILITY_UNDER_ATTACK,
     percent,
 )
-from agentsys.analysis.statistics.difference_test import difference_interval, p_value
+from agentsys.analysis.statistics.difference_test import difference_interval, p_value, smallest_detectable
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.paired import (
@@ -31,7 +31,6 @@ from agentsys.analysis.statistics.paired import (
     exposed_in_both,
     pair_up,
 )
-from agentsys.analysis.statistics.power import smallest_detectable
 from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.grouping import grouped
@@ -120,7 +119,7 @@ def compare(
     unopposed = {
         field: len(found[baseline]) for field, found in fields_of.items() if found.keys() == {baseline}
     }
-    titles = METRIC_TITLES | titles_of(own)
+    titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
     return Comparison(
         sides.by, baseline, tuple(_corrected(rows)), tuple(flips), pairings, unopposed, titles, sides.notes
     )
@@ -211,7 +210,9 @@ def _rows(
                 row,
                 gained=len(won),
                 lost=len(gone),
-                differing_user_tasks=len({_user_task(pair) for pair in won + gone}),
+                differing_user_tasks=len(
+                    {(pair.baseline.suite, pair.baseline.user_task_id) for pair in won + gone}
+                ),
                 differing_injection_tasks=len({injection_task(pair) for pair in won + gone} - {None}),
             )
 
@@ -255,10 +256,6 @@ def _row(
 
 def _in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:
     return [pair for pair in pairs if suite in (OVERALL, POOLED, pair.baseline.suite)]
-
-
-def _user_task(pair: Pair) -> tuple[str, str]:
-    return pair.baseline.suite, pair.baseline.user_task_id
 
 
 def injection_task(pair: Pair) -> tuple[str, str] | None:

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.statistics.difference_test import LEVEL, p_value
+from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
 from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, from_zero, pair_up
-from agentsys.analysis.statistics.power import smallest_detectable
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow

@@ -6,7 +6,7 @@ the figures follow from the cases that were run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -59,7 +59,8 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
         return None
     tag = tag_of("destroyed_under_attack")
     destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
-    return Limits(_tasks(known["passed_by_doing_nothing"][plain]), destroyed)
+    idle = known["passed_by_doing_nothing"][plain]
+    return Limits({suite: frozenset(tasks) for suite, tasks in idle.items()}, destroyed)
 
 
 def floor_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
@@ -89,10 +90,6 @@ def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
     present = {place for place, (_, hit) in zip(counted, hits, strict=True) if hit}
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
     return Bound(mean_of_suites(hits).value, tuple(causes))
-
-
-def _tasks(listed: Mapping[str, list[str]]) -> Tasks:
-    return {suite: frozenset(tasks) for suite, tasks in listed.items()}
 
 
 @lru_cache(maxsize=1)

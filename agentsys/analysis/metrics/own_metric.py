@@ -6,7 +6,7 @@ The YAML lies in a folder `metric/` of a `--config-dir`, its `_target_` names a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -92,11 +92,6 @@ def answered_pairs(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...]:
         for pair, before, under in found
         if before is not None and under is not None
     )
-
-
-def titles_of(metrics: Sequence[Metric]) -> dict[str, str]:
-    """Name -> heading."""
-    return {metric.name: metric.title for metric in metrics}
 
 
 def _hit(metric: Metric, case: CaseRow) -> bool | None:

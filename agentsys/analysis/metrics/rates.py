@@ -135,7 +135,10 @@ def measure(
     """
     resampler = Resampler(replicates, seed)
     rows: list[MetricRow] = []
-    defended = grouped((case for case in cases if case.is_scored), _benign_cell)
+    defended = grouped(
+        (case for case in cases if case.is_scored),
+        lambda case: MeasuredCell.of(case)._replace(attack=NO_ATTACK),
+    )
     for cell in sorted(defended, key=MeasuredCell.order):
         by_attack = grouped(defended[cell], lambda case: case.attack)
         found = {attack: tallies(group, errors) for attack, group in by_attack.items()}
@@ -219,10 +222,6 @@ def metric_rows(
 def percent(proportion: float) -> float:
     """A proportion in percent, rounded where floating point has nothing more to say: 1/3 x 3 is 100."""
     return round(100.0 * proportion, 9)
-
-
-def _benign_cell(case: CaseRow) -> MeasuredCell:
-    return MeasuredCell.of(case)._replace(attack=NO_ATTACK)
 
 
 def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:

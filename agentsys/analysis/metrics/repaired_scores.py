@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -29,9 +29,15 @@ class FixedCases:
     counted: they are in no metric."""
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> Iterator[str]:
         """Lines for below the table."""
-        return list(_notes(self))
+        for fixes in self.fixes:
+            named = ", ".join(map(described, fixes)) or "no fix"
+            yield f"{FIXED}: scored once more under {named}. The other lines hold the official scores."
+        if len(self.fixes) > 1:
+            yield f"{FIXED}: the cases were scored under {len(self.fixes)} different lists of fixes."
+        if self.lacking:
+            yield f"{FIXED}: {self.lacking} cases without fixed scores are left out of these lines."
 
 
 def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
@@ -90,16 +96,3 @@ def _fixed(case: CaseRow) -> CaseRow | None:
 def _fixes(case: CaseRow) -> tuple[str, ...]:
     named: Any = case.measured.get("fixes")
     return tuple(str(name) for name in named) if isinstance(named, list) else ()
-
-
-def _notes(found: FixedCases) -> Iterator[str]:
-    for fixes in found.fixes:
-        yield f"{FIXED}: scored once more under {_list(fixes)}. The other lines hold the official scores."
-    if len(found.fixes) > 1:
-        yield f"{FIXED}: the cases were scored under {len(found.fixes)} different lists of fixes."
-    if found.lacking:
-        yield f"{FIXED}: {found.lacking} cases without fixed scores are left out of these lines."
-
-
-def _list(fixes: Sequence[str]) -> str:
-    return ", ".join(described(fix) for fix in fixes) or "no fix"

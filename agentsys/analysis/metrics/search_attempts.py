@@ -16,7 +16,6 @@ from agentsys.records.schema import (
     OWN_KEY,
     UNFINISHED,
     AttemptFacts,
-    RoleUsage,
     SearchFacts,
     StoredBlock,
 )
@@ -131,7 +130,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
             )
         elif blocks:
             final = blocks[-1].search or _final(folder, skipped)
-            for on in _made_on(blocks):
+            for on in dict.fromkeys(block.case for block in blocks):  # one, or each pair of a template
                 search = _of(blocks, final, on, lost=lost)
                 repeated += search.case in found
                 found.setdefault(search.case, search)
@@ -186,11 +185,6 @@ def _together(one: StoredBlock, other: StoredBlock) -> bool:
     return one.case.model_copy(update=apart) == other.case.model_copy(update=apart)
 
 
-def _made_on(attempts: Sequence[StoredBlock]) -> list[Case]:
-    """The cases that attempts were made on: one, or each pair that templates were tried on."""
-    return list(dict.fromkeys(block.case for block in attempts))
-
-
 def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, on: Case, *, lost: bool) -> Search:
     """A search, or the part of it that was made on one case, from its attempts in order.
 
@@ -237,11 +231,10 @@ def _succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
 
 def _spent(attempts: Iterable[StoredBlock], ours: Any) -> SearchSpending:
     used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
-    return sum((SearchSpending(_tokens(one), one.cost_usd) for one in used), SearchSpending())
-
-
-def _tokens(used: RoleUsage) -> int | None:
-    return None if used.uncounted else used.prompt + used.completion
+    parts = (
+        SearchSpending(None if one.uncounted else one.prompt + one.completion, one.cost_usd) for one in used
+    )
+    return sum(parts, SearchSpending())
 
 
 def _attempt(block: StoredBlock) -> AttemptFacts:

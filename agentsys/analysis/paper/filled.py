@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from agentsys.analysis.metrics.by_length import asr_by_round
 from agentsys.analysis.metrics.rates import Number, measure, number_in
-from agentsys.analysis.paper.caused_rounds import with_caused_rounds
 from agentsys.analysis.paper.layout import (
     ATTACK,
     ROUND_LENGTHS,
@@ -24,6 +23,9 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.records.case_row import CaseRow
 
 Numbers = Mapping[Spot, Number]
+CAUSED = frozenset(f"injection_round+round={number}" for number in range(1, max(ROUND_LENGTHS) + 1))
+"""Labels under which the attack of the tables runs in a chosen round: its base is not in the label, so it
+is the default one, `important_instructions`."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,35 @@ def fill(
     ours = [(line, _numbers(table, line, errors, Resampler(replicates, seed))) for line in lines]
     rows = [row for key in _keys(table, targets, lines) for row in _rows(table, key, ours, printed)]
     return FilledTable(table, tuple(rows), tuple(lines))
+
+
+def with_caused_rounds(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    """The cases, those of a chosen round under the attack that was written there.
+
+    Only where the model and defense have no case of that attack itself: observed and caused rounds are
+    not the same experiment and are not put into one row.
+    """
+    listed = list(cases)
+    observed = {_pipeline(case) for case in listed if case.attack == ATTACK}
+    return [
+        replace(case, attack=ATTACK) if case.attack in CAUSED and _pipeline(case) not in observed else case
+        for case in listed
+    ]
+
+
+def caused_in(shown: Iterable[CaseRow], read: Iterable[CaseRow]) -> int:
+    """Count the cases shown that are of a chosen round.
+
+    Args:
+        shown: Cases in a table, as `with_caused_rounds` names them.
+        read: All cases as they are stored.
+    """
+    sources = {case.source for case in read if case.attack in CAUSED}
+    return sum(case.source in sources for case in shown)
+
+
+def _pipeline(case: CaseRow) -> tuple[str, str, str]:
+    return case.benchmark, case.shown_model, case.defense
 
 
 def _as_printed(case: CaseRow) -> CaseRow:

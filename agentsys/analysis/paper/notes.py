@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
-from agentsys.analysis.paper.caused_rounds import caused_in
 from agentsys.analysis.paper.commands import without_config
-from agentsys.analysis.paper.filled import FilledTable, PaperRow
+from agentsys.analysis.paper.filled import FilledTable, PaperRow, caused_in
 from agentsys.analysis.paper.layout import ATTACK, PER_CASE, RUN_AS, SUITES
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
-from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
+from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.forecast_kinds import outlook_notes
-from agentsys.analysis.tables.provenance_notes import replay_notes
+from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
+from agentsys.analysis.tables.report import errored_notes
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.unfinished import unfinished_lines
@@ -46,12 +46,13 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         errors: What errored cases count as.
         replicates: Number of bootstrap replicates.
     """
+    shown = [case for line in filled.lines for case in line.cases]
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
         f"injection tasks resampled, {replicates} times. {_reading_of(filled)}",
         *unfinished_lines(reading.unfinished),
-        *_simulated(filled.lines),
-        *replay_notes(case for line in filled.lines for case in line.cases),
+        *([f"{SIMULATED} {SIMULATED_NOTE}"] if any(line.simulated for line in filled.lines) else []),
+        *replay_notes(shown),
         *outlook_notes(reading.outlooks),
         *_searched(filled),
         *_caused(filled, reading),
@@ -60,8 +61,8 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         *_versions_differ(filled.lines),
         *_fewer_suites(filled),
         *_snapshots(filled.lines),
-        *_errored(filled.lines, errors),
-        *honesty_notes([case for line in filled.lines for case in line.cases], errors),
+        *errored_notes(shown, errors),
+        *honesty_notes(shown, errors),
         *_not_in_table(filled, reading),
         *_empty(filled),
     ]
@@ -88,11 +89,6 @@ def _reading_of(filled: FilledTable) -> str:
         f"over suites. {placed} of {attacked} attacked cases are shown: the others have another length, or "
         "the injection is in none of their tool results."
     )
-
-
-def _simulated(lines: Iterable[RunLine]) -> Iterator[str]:
-    if any(line.simulated for line in lines):
-        yield f"{SIMULATED} simulated: a scripted agent, not a language model; no LLM's numbers."
 
 
 def _caused(filled: FilledTable, reading: Reading) -> Iterator[str]:
@@ -192,18 +188,6 @@ def _snapshots(lines: Iterable[RunLine]) -> Iterator[str]:
     for short, model in dict.fromkeys((line.short, line.model) for line in lines):
         if short != model:
             yield f"{short}: run as {model}."
-
-
-def _errored(lines: Iterable[RunLine], rule: ErrorRule) -> Iterator[str]:
-    errored = [case for line in lines for case in line.cases if case.status == "error"]
-    if errored:
-        counted = sum(outcome(case, rule) is not None for case in errored)
-        kinds = Counter(case.error_kind or "unknown" for case in errored)
-        listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-        yield (
-            f"Errored cases: {len(errored)} ({listed}); {len(errored) - counted} left out of the rates, "
-            f"{counted} counted as AgentDojo does (user task failed, attack succeeded)."
-        )
 
 
 def _not_in_table(filled: FilledTable, reading: Reading) -> Iterator[str]:

@@ -35,6 +35,9 @@ _EQUAL = 1e-12
 _DESIGN = 1.05
 """By how much standard errors of rates are widened here; `intervals.MARGIN` is that of rates shown."""
 
+POWER = 0.8
+"""Share of runs of a size that would find the smallest difference which that size can tell from none."""
+
 
 def p_value(difference: Difference, at: float = 0.0) -> float:
     """Two-sided p-value.
@@ -160,3 +163,23 @@ def _rate(difference: Difference, *, after: bool) -> _Rate:
     reach = t * math.sqrt((binomial + shift / 4) / cases)
     ends = [(value + shift / 2 + sign * reach) / (1 + shift) for sign in (-1, 1)]
     return _Rate(value, found, Interval(*ends))
+
+
+def smallest_detectable(difference: Difference) -> float:
+    """The true difference that a run of this size finds with 80% power at the 5% level, two-sided.
+
+    Args:
+        difference: The paired difference of two defenses.
+
+    Returns:
+        As a proportion: (t(97.5%) + t(80%)) times the standard error of the paired difference: of the t test
+        alone, so that where all cases differ the same way sign flips find less. Where no case differed that
+        error is unknown, and the bound on how many may (`lone_bound`) stands in. nan where there is
+        nothing to flip.
+    """
+    error = difference.error
+    if math.isnan(error.value):
+        return math.nan
+    if error.value <= 0:
+        return lone_bound(difference.spreads)
+    return min((t_quantile(1 - LEVEL / 2, error.df) + t_quantile(POWER, error.df)) * error.value, 1.0)

@@ -19,10 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from agentsys.analysis.statistics.difference_test import LEVEL
+from agentsys.analysis.statistics.difference_test import LEVEL, POWER
 from agentsys.analysis.statistics.intervals import t_quantile
 from agentsys.analysis.statistics.outcome_grid import FloatArray
-from agentsys.analysis.statistics.power import POWER
 
 USER, INJECTION, PAIR, OWN = 2.0, 2.0, 0.5, 0.7
 """Standard deviations on the logit: of user tasks, injection tasks (published runs: 1.1 to 2.7, and 1.3 to

@@ -96,17 +96,17 @@ def _grid(grid: FactGrid, numbers: _Numbers) -> Grid:
         metric: title for metric, title in grid.columns.items() if any(metric in n for n in numbers.values())
     }
     rows = [
-        cells(_name(defense, attack), *_numbers(found, shown), *_counts(found, grid))
+        cells(
+            GridCell(defense, "" if attack == NO_ATTACK else attack),
+            *_numbers(found, shown),
+            *_counts(found, grid),
+        )
         for (defense, attack), found in numbers.items()
         if shown
     ]
     unit = "shares in percent" if any(title.endswith(_MEAN) for title in shown.values()) else "in percent"
     caption = f"{grid.caption}, overall, {unit}"
     return Grid(caption, ("Defense", *shown.values(), "Cases", "Errors"), rows, names=1)
-
-
-def _name(defense: str, attack: str) -> GridCell:
-    return GridCell(defense, "" if attack == NO_ATTACK else attack)
 
 
 def _numbers(found: Mapping[str, MetricRow], shown: Iterable[str]) -> Iterator[GridCell]:
@@ -180,11 +180,7 @@ def _missing_controls(rows: Iterable[MetricRow], cases: Sequence[CaseRow]) -> It
         (case.benchmark, case.version, case.shown_model, case.defense) for case in cases if is_control([case])
     }
     wanting = {metric_of(name, fact) for name, fact in declared(cases).items() if fact.wants_control}
-    split = {row[:4] for row in map(_key, rows) if row[4] in wanting}
+    split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
     lacking = sorted({key[3] for key in split - controls})
     if lacking:
         yield f"No control (empty payload) was run for: {', '.join(lacking)}."
-
-
-def _key(row: MetricRow) -> tuple[str, str, str, str, str]:
-    return row.benchmark, row.version, row.model, row.defense, row.metric

@@ -12,7 +12,7 @@ from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
-from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells
+from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells, number_text
 from agentsys.analysis.tables.few_task_notes import few_task_notes
 from agentsys.analysis.tables.flips import ReportPages, flip_grid, flip_groups, flip_record
 from agentsys.analysis.tables.output import LongForm, Output, records_of
@@ -97,14 +97,14 @@ def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Gr
         cells(
             _name(row),
             found.titles[row.metric],
-            _number(row.baseline_value),
-            _number(row.compared_value),
+            number_text(row.baseline_value),
+            number_text(row.compared_value),
             _difference(row),
             p_text(row.p),
             p_text(row.p_holm),
             str(row.n),
             f"+{row.gained}/-{row.lost}",
-            _number(row.smallest_detectable, digits=1),
+            number_text(row.smallest_detectable, ".1f"),
         )
         for row in rows
     ]
@@ -171,15 +171,9 @@ def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
     return GridCell(f"{row.difference:+.2f}{star}", interval)
 
 
-def _number(value: float, digits: int = 2) -> str:
-    return MISSING if math.isnan(value) else f"{value:.{digits}f}"
-
-
 def p_text(p: float) -> str:
     """A p-value to be read: four decimals, or that it is smaller."""
-    if math.isnan(p):
-        return MISSING
-    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+    return "<0.0001" if p < 0.0001 else number_text(p, ".4f")
 
 
 def _notes(found: Comparison) -> Iterator[str]:

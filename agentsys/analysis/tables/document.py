@@ -9,7 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from agentsys.analysis.metrics.rates import MetricRow, Number
+    from agentsys.analysis.metrics.search_budget import BudgetRow
+
+    WithInterval = MetricRow | Number | BudgetRow
 
 MISSING = "n/a"
 """Where a value is undefined; never 0."""
@@ -81,25 +87,14 @@ def cells(*texts: str | GridCell) -> tuple[GridCell, ...]:
     return tuple(text if isinstance(text, GridCell) else GridCell(text) for text in texts)
 
 
-class WithInterval(Protocol):
-    """A number that can be written: a row of the long form, or a `Number`."""
-
-    @property
-    def value(self) -> float:
-        """Percent."""
-
-    @property
-    def ci_low(self) -> float:
-        """Percent."""
-
-    @property
-    def ci_high(self) -> float:
-        """Percent."""
+def number_text(value: float, form: str = ".2f") -> str:
+    """Write a value in a form of `format`; by default with two decimals, e.g. `30.66`."""
+    return MISSING if math.isnan(value) else format(value, form)
 
 
 def value_text(number: WithInterval | None) -> str:
-    """Write a value with two decimals, e.g. `30.66`."""
-    return MISSING if number is None or math.isnan(number.value) else f"{number.value:.2f}"
+    """Write a number's value; the same where there is no number."""
+    return MISSING if number is None else number_text(number.value)
 
 
 def interval_text(number: WithInterval | None, digits: int = 1) -> str:

@@ -43,6 +43,12 @@ def plain(name: str) -> str:
     return "".join("?" if unicodedata.category(character) in hidden else character for character in name)
 
 
+def shortened(name: str, most: int) -> str:
+    """A plain name of at most so many characters."""
+    shown = plain(name)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
 def csv_cell(name: str) -> str:
     """A name that no spreadsheet takes for a formula: such a one gets a leading apostrophe."""
     shown = plain(name)

@@ -29,6 +29,7 @@ from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
 from agentsys.analysis.statistics.sign_flips import SignDraws
+from agentsys.analysis.tables.document import number_text
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.several_tries_notes import several_tries_notes
 from agentsys.grouping import grouped
@@ -314,9 +315,8 @@ def _unseen_successes(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 def _number(share: Share, suites: int) -> str:
     """E.g. `34.51 (n 556)`; the number of suites where it is not all of the line's."""
-    value = "n/a" if math.isnan(share.value) else f"{share.value:.2f}"
     fewer = f", {share.suites} of {suites} suites" if share.suites < suites else ""
-    return f"{value} (n {share.n}{fewer})"
+    return f"{number_text(share.value)} (n {share.n}{fewer})"
 
 
 def _name(defense: str, attack: str) -> str:

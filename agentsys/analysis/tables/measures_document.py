@@ -10,7 +10,7 @@ from agentsys.analysis.metrics.guard_errors import GUARD_TITLES
 from agentsys.analysis.metrics.measures import OF_ROLES, MeasureRow
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.estimate import POOLED
-from agentsys.analysis.tables.document import Document, Grid, cells
+from agentsys.analysis.tables.document import MISSING, Document, Grid, cells, number_text
 from agentsys.analysis.tables.output import Output, records_of
 
 TITLES = {
@@ -105,7 +105,7 @@ def _most(tools: Mapping[str, int]) -> str:
 
 def _share(row: MeasureRow | None) -> str:
     if row is None or math.isnan(row.value):
-        return "n/a"
+        return MISSING
     interval = "" if math.isnan(row.ci_low) else f" {row.ci_low:.0f}-{row.ci_high:.0f}"
     return f"{row.value:.1f}{interval} ({row.n:,})"
 
@@ -142,6 +142,4 @@ def _roles(found: dict[tuple[str, ...], dict[str, float]], measure: str) -> Grid
 
 
 def _number(value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return "n/a"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return MISSING if value is None else number_text(value, ",.0f" if abs(value) >= 100 else ".3g")

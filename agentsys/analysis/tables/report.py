@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agentsys.amounts import counted
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
-from agentsys.analysis.metrics.own_metric import Metric, titles_of
+from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.rates import METRIC_TITLES, MeasuredCell, MetricRow, measure
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
@@ -97,8 +97,8 @@ def report(
     # The most important first: a screen shows three of them.
     notes = [
         *unfinished_lines(reading.unfinished),
-        *_errored(reading.cases, errors),
-        *_simulated(rows),
+        *errored_notes(reading.cases, errors),
+        *([SIMULATED_NOTE] if any(is_simulated(row.model) for row in rows) else []),
         *replay_notes(reading.cases),
         *outlook_notes(reading.outlooks),
         *_fewer_suites(rows),
@@ -118,7 +118,7 @@ def report(
         measured,
         fact_grids(reading.cases),
         denied,
-        METRIC_TITLES | titles_of(own),
+        METRIC_TITLES | {metric.name: metric.title for metric in own},
         marked_kinds(reading.cases, reading.outlooks),
     )
 
@@ -139,12 +139,8 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     }
 
 
-def _simulated(rows: Sequence[MetricRow]) -> Iterator[str]:
-    if any(is_simulated(row.model) for row in rows):
-        yield SIMULATED_NOTE
-
-
-def _errored(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+    """Say how many of some cases errored, why, and what they count as; nothing where none did."""
     errored = [case for case in cases if case.status == "error" and case.is_scored]
     if not errored:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRIC_TITLES, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
@@ -87,13 +88,13 @@ def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES)
     """
     by_sheet = grouped(rows, lambda row: (row.benchmark, row.version, row.model))
     return [
-        Sheet(*key, [line for of in grouped(found, _defense).items() for line in _lines(*of)], titles)
+        Sheet(
+            *key,
+            [line for of in grouped(found, attrgetter("defense")).items() for line in _lines(*of)],
+            titles,
+        )
         for key, found in by_sheet.items()
     ]
-
-
-def _defense(row: MetricRow) -> str:
-    return row.defense
 
 
 def _lines(defense: str, rows: Sequence[MetricRow]) -> list[ResultsLine]:

@@ -67,7 +67,11 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
             )
         notes = [*scored.notes, *notes]
         fixes = tuple(dict.fromkeys(name for one in scored.fixes for name in one))
-        listed = [both for one in listed for both in (one, _fixed(one))]
+        listed = [
+            both
+            for one in listed
+            for both in (one, Variant((*one.marks, FIXED), fixed_cases(one.cases).cases))
+        ]
     return Variants(tuple(listed), tuple(notes), fixes)
 
 
@@ -103,10 +107,6 @@ def variant_report(
     notes = (*variants.notes, *whole.notes)
     rows = _interleaved(whole.rows, measured)
     return Report(rows, unexposed, notes, denials=whole.denials, titles=whole.titles)
-
-
-def _fixed(variant: Variant) -> Variant:
-    return Variant((*variant.marks, FIXED), fixed_cases(variant.cases).cases)
 
 
 def _interleaved(

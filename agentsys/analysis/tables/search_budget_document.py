@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from agentsys.analysis.metrics.search_attempts import StoredSearches
 from agentsys.analysis.metrics.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, is_open, textless_notes
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import MISSING, Document, Grid, GridCell, cells, number_cell
+from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, number_cell, number_text
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.grouping import grouped
 from agentsys.records.simulated_name import is_simulated
@@ -40,7 +39,10 @@ def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output
     """
     groups = grouped(rows, lambda row: (row.benchmark, row.version))
     sections = [
-        (f"Searched attacks on {benchmark} {version}", (*_asr_grids(found), _cost_grid(found)))
+        (
+            f"Searched attacks on {benchmark} {version}",
+            (*(_asr_grid(found, axis) for axis in _AXES), _cost_grid(found)),
+        )
         for (benchmark, version), found in groups.items()
     ]
     document = Document(sections, list(_notes(rows, searches)))
@@ -50,12 +52,8 @@ def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output
 _AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
 
 
-def _asr_grids(rows: Sequence[BudgetRow]) -> list[Grid]:
-    return [_asr_grid([row for row in rows if row.measure == axis], named) for axis, named in _AXES.items()]
-
-
 def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
-    """Rows of one axis."""
+    rows = [row for row in rows if row.measure == axis]
     budgets = sorted({row.budget for row in rows if row.budget is not None})
     found: dict[_Line, dict[int, BudgetRow]] = {}
     for row in rows:
@@ -66,7 +64,7 @@ def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
     header = (*_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counts)
     first = [place for place, (line, _) in enumerate(_in_blocks(found)) if place and line[3] == OVERALL]
     return Grid(
-        f"Targeted ASR at a budget of so many {axis}, %",
+        f"Targeted ASR at a budget of so many {_AXES[axis]}, %",
         header,
         lines,
         names=4,
@@ -100,11 +98,9 @@ def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
 
 
 def _amount(row: BudgetRow) -> str:
-    if math.isnan(row.value):
-        return MISSING
     if row.measure.endswith("_usd"):
-        return f"{row.value:,.4f}"
-    return f"{row.value:.2f}" if row.measure == "queries_to_success" else f"{row.value:,.0f}"
+        return number_text(row.value, ",.4f")
+    return number_text(row.value, ".2f" if row.measure == "queries_to_success" else ",.0f")
 
 
 _GO_ON = ": they are in no rate, but in what was spent. The next run goes on with them."

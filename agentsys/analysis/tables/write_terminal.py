@@ -189,11 +189,6 @@ def _cell(cell: GridCell) -> Text:
     return text.append(f"\n{plain(cell.detail)}" if cell.text else plain(cell.detail), style="dim")
 
 
-def _whole(line: str) -> Text:
-    """A line that is not broken, so that it can be copied."""
-    return Text(line, no_wrap=True, overflow="ignore")
-
-
 class _Command:
     """A shell command, broken where the shell lets it be, so that it can be copied."""
 
@@ -202,7 +197,8 @@ class _Command:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Break it by the room there is; rich calls it."""
-        yield from map(_whole, command_lines(self.line, options.max_width))
+        for line in command_lines(self.line, options.max_width):
+            yield Text(line, no_wrap=True, overflow="ignore")
 
 
 _SHELL_WORD = re.compile(r"(?:'[^']*'|\S)+")

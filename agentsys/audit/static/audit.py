@@ -79,10 +79,9 @@ def _suite(
     benchmark: Benchmark, name: str, found: dict[tuple[str, str], UserTaskAudit | InjectionTaskAudit]
 ) -> SuiteAudit:
     rows = [row for (suite, _), row in found.items() if suite == name]
-    users = sorted((r for r in rows if isinstance(r, UserTaskAudit)), key=lambda row: _number(row.task))
-    attacks = sorted(
-        (r for r in rows if isinstance(r, InjectionTaskAudit)), key=lambda row: _number(row.task)
-    )
+    rows.sort(key=lambda row: _number(row.task))
+    users = [row for row in rows if isinstance(row, UserTaskAudit)]
+    attacks = [row for row in rows if isinstance(row, InjectionTaskAudit)]
     return SuiteAudit(name, data_hash(benchmark.suite(name)), tuple(users), tuple(attacks))
 
 

@@ -19,10 +19,14 @@ from agentsys.analysis.statistics.difference import (
     pooled_difference,
     suite_difference,
 )
-from agentsys.analysis.statistics.difference_test import LEVEL, difference_interval, p_value
+from agentsys.analysis.statistics.difference_test import (
+    LEVEL,
+    difference_interval,
+    p_value,
+    smallest_detectable,
+)
 from agentsys.analysis.statistics.intervals import lone_bound, t_quantile
 from agentsys.analysis.statistics.outcome_grid import FloatArray
-from agentsys.analysis.statistics.power import smallest_detectable
 
 _PAIRS = 400
 """Generated pairs on which p and interval must agree; 10^4 take two minutes."""
