@@ -160,6 +160,12 @@ class CaseRow:
         return self.suite, self.user_task_id, self.injection_task_id, self.epoch
 
     @property
+    def tokens(self) -> int | None:
+        """Prompt and completion tokens of all roles; None where the file does not hold them."""
+        known = self.prompt_tokens is not None and self.completion_tokens is not None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
+
+    @property
     def identity(self) -> tuple[str | int | None, ...]:
         """The values that no two counted cases share; the same case in two folders is counted once."""
         identity: tuple[str | int | None, ...] = _identity(self)

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import WHISKERS, not_shown, subtitle
@@ -22,7 +23,7 @@ from agentsys.analysis.metrics.rates import (
     measure,
     number_in,
 )
-from agentsys.analysis.metrics.tokens import all_tokens, mean_tokens
+from agentsys.analysis.metrics.tokens import mean_tokens
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.published import printed_in
@@ -107,7 +108,7 @@ def _security(asr: Number) -> Number:
 
 def _millions(line: RunLine) -> Number | None:
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
-    mean = mean_tokens(benign, all_tokens, Resampler())
+    mean = mean_tokens(benign, attrgetter("tokens"), Resampler())
     if mean is None or mean.value <= 0:
         return None
     scale = USER_TASKS / 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures.captions import not_shown, subtitle
@@ -14,7 +15,7 @@ from agentsys.analysis.figures.points import draw_lines, line_labels, line_obsta
 from agentsys.analysis.figures.selection import Selection
 from agentsys.analysis.figures.style import FAINT, Look, headline, looks, new_figure, panel_title
 from agentsys.analysis.metrics.rates import Number
-from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, all_tokens, mean_tokens
+from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, mean_tokens
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
@@ -28,7 +29,7 @@ LAST = 10
 """Trajectories of this length and longer are one point."""
 FEWEST = 3
 """Cases that a point needs."""
-PANELS: dict[str, TokensOf] = {"a: all roles": all_tokens, "b: acting agent": acting_tokens}
+PANELS: dict[str, TokensOf] = {"a: all roles": attrgetter("tokens"), "b: acting agent": acting_tokens}
 
 
 def marks(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:

@@ -93,7 +93,7 @@ def index_row(case: CaseRow) -> IndexRow:
         "exposed_shown": case.exposed_shown,
         "injection_round": case.injection_round,
         "length": case.trajectory_length,
-        "tokens": _tokens(case),
+        "tokens": case.tokens,
         "cost_usd": number(case.cost_usd),
         "seconds": number(case.duration_s),
         "written": _written(case.source),
@@ -110,12 +110,6 @@ def _outcome(case: CaseRow) -> ShownOutcome:
     if case.injection_success:
         return "attack_succeeded"
     return "attack_unseen" if case.exposed_raw is False else "attack_failed"
-
-
-def _tokens(case: CaseRow) -> int | None:
-    if case.prompt_tokens is None or case.completion_tokens is None:
-        return None
-    return case.prompt_tokens + case.completion_tokens
 
 
 def _written(source: str) -> float | None:

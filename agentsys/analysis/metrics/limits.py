@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
-from typing import Any
-
-import orjson
 
 from agentsys.analysis.metrics.exposed_rates import mean_of_suites
-from agentsys.analysis.metrics.tags import Tasks, tag_of
+from agentsys.analysis.metrics.tags import Tasks, shipped_data, tag_of
 from agentsys.records.case_row import UNRECORDED, CaseRow
 
 _OLDEST = "v1"
@@ -43,6 +39,7 @@ class Bound:
     """(suite, user task) among the cases that cause it, sorted by number."""
 
 
+@lru_cache
 def limits_of(benchmark: str, version: str) -> Limits | None:
     """The limits of a benchmark's version; None where they are not known.
 
@@ -52,7 +49,7 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
         version: Version as recorded; published files without one are taken for v1, `v1.2 or later` for v1.2.
     """
     name, *changed = benchmark.split("+")
-    known = _data().get(name)
+    known = shipped_data("benchmark_limits").get(name)
     plain, *more = (_OLDEST if version == UNRECORDED else version.removesuffix(_OR_LATER)).split("+")
     changes = {*changed, *more}
     if known is None or plain not in known["passed_by_doing_nothing"]:
@@ -90,10 +87,3 @@ def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
     present = {place for place, (_, hit) in zip(counted, hits, strict=True) if hit}
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
     return Bound(mean_of_suites(hits).value, tuple(causes))
-
-
-@lru_cache(maxsize=1)
-def _data() -> dict[str, Any]:
-    path = files("agentsys.analysis").joinpath("data", "benchmark_limits.json")
-    stored: dict[str, Any] = orjson.loads(path.read_bytes())
-    return stored

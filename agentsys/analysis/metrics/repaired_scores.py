@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
-import orjson
-
+from agentsys.analysis.metrics.tags import shipped_data
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 FIXED = "fixed"
@@ -78,9 +76,7 @@ def described(fix: str) -> str:
 @lru_cache(maxsize=1)
 def phrases_of_fixes() -> dict[str, str]:
     """Id of a fix -> what it does."""
-    path = files("agentsys.analysis").joinpath("data", "fixes.json")
-    stored: dict[str, dict[str, str]] = orjson.loads(path.read_bytes())
-    return stored["fixes"]
+    return dict(shipped_data("fixes")["fixes"])
 
 
 def _fixed(case: CaseRow) -> CaseRow | None:

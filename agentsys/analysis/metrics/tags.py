@@ -70,9 +70,15 @@ def tag_of(name: str) -> Tag:
 @lru_cache(maxsize=1)
 def all_tags() -> dict[str, Tag]:
     """Name -> tag."""
-    path = files("agentsys.analysis").joinpath("data", "task_tags.json")
-    stored: dict[str, Any] = orjson.loads(path.read_bytes())
-    return {name: _tag(name, entry) for name, entry in stored["tags"].items()}
+    return {name: _tag(name, entry) for name, entry in shipped_data("task_tags")["tags"].items()}
+
+
+def shipped_data(name: str) -> dict[str, Any]:
+    """One of the package's tables of tasks and fixes (`analysis/data`)."""
+    stored: dict[str, Any] = orjson.loads(
+        files("agentsys.analysis").joinpath("data", f"{name}.json").read_bytes()
+    )
+    return stored
 
 
 def split(cases: Iterable[CaseRow], tag: Tag) -> Split:

@@ -17,13 +17,6 @@ ACTING_ROLES = frozenset({"agent", "main"})
 TokensOf = Callable[[CaseRow], int | None]
 
 
-def all_tokens(case: CaseRow) -> int | None:
-    """Prompt and completion tokens of all roles; None where the file does not hold them."""
-    if case.prompt_tokens is None or case.completion_tokens is None:
-        return None
-    return case.prompt_tokens + case.completion_tokens
-
-
 def acting_tokens(case: CaseRow) -> int | None:
     """The same of the agent that talks to the user alone; None where roles are not recorded."""
     found = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]

@@ -60,9 +60,17 @@ class Resampler:
     def _draw(self, key: tuple[str, ...], count: int) -> FloatArray:
         if count < 2:
             return np.ones((self.replicates, count))
-        digest = hashlib.sha256("\0".join((str(self.seed), *key)).encode("utf-8", "replace")).digest()
-        generator = np.random.default_rng(int.from_bytes(digest[:16], "big"))
-        return generator.multinomial(count, [1 / count] * count, size=self.replicates).astype(np.float64)
+        return (
+            generator_of(str(self.seed), *key)
+            .multinomial(count, [1 / count] * count, size=self.replicates)
+            .astype(np.float64)
+        )
+
+
+def generator_of(*key: str) -> np.random.Generator:
+    """A generator of random numbers that are the same for the same key everywhere."""
+    digest = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
 def resampled_total(

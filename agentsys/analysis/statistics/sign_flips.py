@@ -13,12 +13,12 @@ Miller, "Robust inference with multiway clustering", Journal of Business & Econo
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from agentsys.analysis.statistics.bootstrap import generator_of
 from agentsys.analysis.statistics.outcome_grid import FloatArray
 
 SIGN_DRAWS = 9999
@@ -49,9 +49,7 @@ class SignDraws:
         Returns:
             Shape (draws, k), of -1 and 1.
         """
-        key = "\0".join((str(self.seed), "signs", suite, way, *tasks))
-        digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
-        generator = np.random.default_rng(int.from_bytes(digest[:16], "big"))
+        generator = generator_of(str(self.seed), "signs", suite, way, *tasks)
         count = self.draws * len(tasks)
         bits = np.unpackbits(np.frombuffer(generator.bytes(-(-count // 8)), np.uint8), count=count)
         return bits.reshape(self.draws, len(tasks)).astype(np.float64) * 2 - 1
