@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
 from agentsys.records.published_name import victim_of
@@ -71,17 +72,7 @@ def short_model(name: str) -> str:
     return model_names().get(recorded, name)
 
 
-def _number(line: Mapping[str, str]) -> PublishedNumber:
+def _number(line: dict[str, Any]) -> PublishedNumber:
     metric, bracket, condition = line["metric"].partition("[")
     name = _OUR_NAMES.get(metric, metric) + bracket + condition
-    return PublishedNumber(
-        line["source"],
-        line["benchmark"],
-        line["model"],
-        line["defense"],
-        line["attack"],
-        line["suite"],
-        name,
-        float(line["value"]),
-        line["note"],
-    )
+    return PublishedNumber(**line | {"metric": name, "value": float(line["value"])})

@@ -72,7 +72,7 @@ def metric_of(name: str, fact: DeclaredFact) -> str:
     return fact.metric or name
 
 
-def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int = 0) -> list[MetricRow]:
+def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[MetricRow]:
     """The rates of measured facts, in the long form.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
@@ -80,13 +80,12 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000, seed: int
     Args:
         cases: Cases in any order; those that hold none of the facts are passed over.
         replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
-        seed: Seed of the bootstrap.
 
     Returns:
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
         cell that counts holds the fact.
     """
-    resampler = Resampler(replicates, seed)
+    resampler = Resampler(replicates)
     scored = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
@@ -179,7 +178,7 @@ def _control_rows(
     pairing = pair_up([replace(case, attack=cell.attack) for case in control], attacked)
     if not pairing.pairs:
         return
-    for suite, found in compared(pairing.pairs, Side.INJECTED, SignDraws(seed=resampler.seed)).items():
+    for suite, found in compared(pairing.pairs, Side.INJECTED, SignDraws()).items():
         less = number_of(found.difference)._replace(errors=pairing.errored)
         alone = less._replace(value=percent(found.baseline), ci_low=math.nan, ci_high=math.nan)
         yield MetricRow(*cell, suite, CONTROL_ASR, *alone)

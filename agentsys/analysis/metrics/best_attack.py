@@ -95,14 +95,13 @@ _MEANING = (
 )
 
 
-def best_attack(cases: Iterable[CaseRow], among: str = "*") -> BestAttack | None:
+def best_attack(cases: Iterable[CaseRow]) -> BestAttack | None:
     """The best of the attacks on one defense of one model; None if it has no two with cases in common.
 
     Args:
         cases: Of one model and defense. Left out is what `best_attacks` leaves out, and its own lines.
-        among: A shell pattern of the attacks' names.
     """
-    attacks = _shared(cases, among)
+    attacks = _shared(cases, "*")
     return _best_of(attacks) if len(attacks) > 1 else None
 
 

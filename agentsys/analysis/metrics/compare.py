@@ -84,7 +84,6 @@ def compare(
     *,
     own: Sequence[Metric] = (),
     draws: int = SIGN_DRAWS,
-    seed: int = 0,
 ) -> Comparison:
     """Compare every other side with the baseline, on the cases that both have.
 
@@ -95,7 +94,6 @@ def compare(
         errors: What errored cases count as.
         own: Further metrics, of the user's own; compared on the cases that they answer for on both sides.
         draws: Number of sign flips that a difference is compared with.
-        seed: Seed of the flips.
 
     Raises:
         ConfigError: If a metric is unknown, the baseline is not among the sides, or there is only one side.
@@ -109,7 +107,7 @@ def compare(
     _check_forecasts(sides)
     fields_of = _fields(sides)
     pairings = _pairings(sides.by, fields_of, baseline, errors)
-    signs = SignDraws(draws, seed)
+    signs = SignDraws(draws)
     rows: list[DifferenceRow] = []
     flips: list[CaseFlip] = []
     for contest, pairing in pairings.items():

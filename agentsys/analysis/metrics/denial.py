@@ -49,7 +49,7 @@ class Denial:
 
 
 def denials(
-    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too.
 
@@ -57,9 +57,8 @@ def denials(
         cases: Cases in any order.
         rule: What errored cases count as.
         replicates: Number of bootstrap replicates.
-        seed: Seed of the bootstrap's draws.
     """
-    resampler = Resampler(replicates, seed)
+    resampler = Resampler(replicates)
     cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
     found = []
     for cell in sorted(cells, key=MeasuredCell.order):
@@ -127,7 +126,7 @@ def _rows(
             cell, ASR_WHERE_SOLVED, levels(tallies(solved, rule), Side.INJECTED, resampler)
         )
     if pairs:
-        found = compared(pairs, Side.SOLVED, SignDraws(seed=resampler.seed), rule)
+        found = compared(pairs, Side.SOLVED, SignDraws(), rule)
         yield from metric_rows(cell, UTILITY_CHANGE, {level: of.difference for level, of in found.items()})
 
 

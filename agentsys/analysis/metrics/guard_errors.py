@@ -29,18 +29,15 @@ GUARD_TITLES = {
 """Measure -> heading, in the order shown; the guard's name is appended to the measure after a colon."""
 
 
-def guard_measures(
-    cases: Sequence[CaseRow], *, replicates: int = 2000, seed: int = 0
-) -> Iterator[tuple[str, Number]]:
+def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
     """Every measure of every guard that judged results in these cases, in percent.
 
     Args:
         cases: Cases of one group; errored ones are left out.
         replicates: Number of bootstrap replicates of the intervals.
-        seed: Seed of the bootstrap's draws.
     """
     counted = [case for case in cases if case.status == "ok" and case.guards]
-    resampler = Resampler(replicates, seed)
+    resampler = Resampler(replicates)
     for guard in sorted({guard for case in counted for guard in case.guards}):
         mine = [(case, case.guards[guard]) for case in counted if guard in case.guards]
         for name, number in _of(mine, resampler):

@@ -113,7 +113,6 @@ def measure(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
-    seed: int = 0,
 ) -> list[MetricRow]:
     """Measure all metrics of all cells, per suite, overall and pooled.
 
@@ -123,7 +122,6 @@ def measure(
         errors: What errored cases count as.
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
         replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
-        seed: Seed of the bootstrap's draws.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
@@ -133,7 +131,7 @@ def measure(
     Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
-    resampler = Resampler(replicates, seed)
+    resampler = Resampler(replicates)
     rows: list[MetricRow] = []
     defended = grouped(
         (case for case in cases if case.is_scored),

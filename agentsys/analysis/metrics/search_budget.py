@@ -64,7 +64,7 @@ class BudgetRow(CellRow):
 
 
 def budget_rows(
-    searches: Iterable[Search], budgets: Sequence[int] | None = None, *, replicates: int = 2000, seed: int = 0
+    searches: Iterable[Search], budgets: Sequence[int] | None = None, *, replicates: int = 2000
 ) -> list[BudgetRow]:
     """The long form.
 
@@ -73,12 +73,11 @@ def budget_rows(
         budgets: Which to tabulate, up to each cell's own; by default 1, 2, 5, 10, 20, ... and the cells' own.
         replicates: Number of bootstrap replicates. Injection tasks are drawn, and user tasks
             where a search was made on several; see `agentsys.analysis.statistics.bootstrap`.
-        seed: Seed of the bootstrap's draws.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
-    resampler = Resampler(replicates, seed)
+    resampler = Resampler(replicates)
     cells = grouped(searches, _cell)
     wanted = _usual_of(cells.values()) if budgets is None else budgets
     return [row for cell in sorted(cells, key=_order) for row in _of(cell, cells[cell], wanted, resampler)]

@@ -71,7 +71,6 @@ def fill(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     replicates: int = 2000,
-    seed: int = 0,
 ) -> FilledTable:
     """Put our numbers into a table of the paper.
 
@@ -80,7 +79,6 @@ def fill(
         cases: Cases of any model, defense and attack; the table takes what belongs to it.
         errors: What errored cases count as.
         replicates: Number of bootstrap replicates.
-        seed: Seed of the bootstrap's draws.
 
     Returns:
         The paper's rows in the paper's order, each with the runs of its model and defense (an empty one
@@ -91,7 +89,7 @@ def fill(
     targets = list(dict.fromkeys((number.model, number.defense) for number in printed))
     named = [_as_printed(case) for case in (with_caused_rounds(cases) if table.number == 1 else cases)]
     lines = [line for line in run_lines(named, table.attacks) if _belongs(line, table, targets)]
-    ours = [(line, _numbers(table, line, errors, Resampler(replicates, seed))) for line in lines]
+    ours = [(line, _numbers(table, line, errors, Resampler(replicates))) for line in lines]
     rows = [row for key in _keys(table, targets, lines) for row in _rows(table, key, ours, printed)]
     return FilledTable(table, tuple(rows), tuple(lines))
 
@@ -177,5 +175,5 @@ def _numbers(table: PaperTable, line: RunLine, errors: ErrorRule, resampler: Res
         attacked = [case for case in line.cases if case.attack == ATTACK]
         by_round = asr_by_round(attacked, ROUND_LENGTHS, errors, resampler)
         return {round_spot(*pair): number for pair, number in by_round.items()}
-    rows = measure(line.cases, errors, replicates=resampler.replicates, seed=resampler.seed)
+    rows = measure(line.cases, errors, replicates=resampler.replicates)
     return {Spot(row.attack, row.suite, row.metric): number_in(row) for row in rows}

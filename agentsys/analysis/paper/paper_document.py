@@ -184,8 +184,6 @@ def with_variants(
     filled: FilledTable,
     variants: Variants,
     errors: ErrorRule = ErrorRule.REPORT,
-    *,
-    replicates: int = 2000,
 ) -> Document:
     """The table, and below it one grid per variant, with what has to be said of them first in the notes.
 
@@ -194,13 +192,12 @@ def with_variants(
         filled: What it was made of.
         variants: Variants of the same cases; the one without marks is the table itself.
         errors: What errored cases count as.
-        replicates: Number of bootstrap replicates.
     """
     (heading, grids), *others = document.sections
     further = [
         (
             f"{heading}: {', '.join(variant.marks)}{_under(variant, variants)}",
-            [paper_grid(fill(filled.table, variant.cases, errors, replicates=replicates), "in percent")],
+            [paper_grid(fill(filled.table, variant.cases, errors), "in percent")],
         )
         for variant in variants.listed
         if variant.marks

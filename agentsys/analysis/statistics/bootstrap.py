@@ -60,11 +60,8 @@ class Resampler:
     def _draw(self, key: tuple[str, ...], count: int) -> FloatArray:
         if count < 2:
             return np.ones((self.replicates, count))
-        return (
-            generator_of(str(self.seed), *key)
-            .multinomial(count, [1 / count] * count, size=self.replicates)
-            .astype(np.float64)
-        )
+        generator = generator_of(str(self.seed), *key)
+        return generator.multinomial(count, [1 / count] * count, size=self.replicates).astype(np.float64)
 
 
 def generator_of(*key: str) -> np.random.Generator:

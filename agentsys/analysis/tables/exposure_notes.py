@@ -53,7 +53,7 @@ _Lines = Mapping[tuple[str, str], list[CaseRow]]
 
 
 def honesty_notes(
-    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000, seed: int = 0
+    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[str]:
     """All footnotes on some cases.
 
@@ -61,9 +61,8 @@ def honesty_notes(
         cases: Cases in any order. Injection tasks run as user tasks are left out.
         rule: What errored cases count as.
         replicates: Number of bootstrap replicates, for the intervals of several tries.
-        seed: Seed of these, and of the sign flips behind the notes on what could be told from nothing.
     """
-    signs, resampler = SignDraws(seed=seed), Resampler(replicates, seed)
+    signs, resampler = SignDraws(), Resampler(replicates)
     listed = list(cases)
     sheets = _sheets(listed)
     notes = [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *provenance_notes(listed)]

@@ -65,7 +65,6 @@ def findings(
     cases: Sequence[CaseRow],
     errors: ErrorRule = ErrorRule.REPORT,
     *,
-    seed: int = 0,
     width: int | None = None,
 ) -> tuple[str, ...]:
     """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
@@ -73,7 +72,6 @@ def findings(
     Args:
         cases: Cases in any order.
         errors: What errored cases count as.
-        seed: Seed of the test's draws.
         width: Columns for a line: where defenses share one that is longer, some of them are only counted.
 
     Returns:
@@ -87,7 +85,7 @@ def findings(
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
-    found = compare(counted, NO_DEFENSE, errors=errors, seed=seed)
+    found = compare(counted, NO_DEFENSE, errors=errors)
     shown = [row for row in found.rows if (row.suite, row.cases) == (OVERALL, ALL_CASES)]
     blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
     told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}

@@ -79,7 +79,6 @@ def report(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
-    seed: int = 0,
 ) -> Report:
     """Measure everything that was read.
 
@@ -88,12 +87,11 @@ def report(
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
-        seed: Seed of the bootstrap's draws.
     """
-    rows = measure(reading.cases, errors, own=own, replicates=replicates, seed=seed)
+    rows = measure(reading.cases, errors, own=own, replicates=replicates)
     rows += outlook_rows(reading.outlooks)
-    measured = measured_rows(reading.cases, replicates=replicates, seed=seed)
-    denied = denials(reading.cases, errors, replicates=replicates, seed=seed)
+    measured = measured_rows(reading.cases, replicates=replicates)
+    denied = denials(reading.cases, errors, replicates=replicates)
     # The most important first: a screen shows three of them.
     notes = [
         *unfinished_lines(reading.unfinished),
@@ -102,7 +100,7 @@ def report(
         *replay_notes(reading.cases),
         *outlook_notes(reading.outlooks),
         *_fewer_suites(rows),
-        *honesty_notes(reading.cases, errors, replicates=replicates, seed=seed),
+        *honesty_notes(reading.cases, errors, replicates=replicates),
         *measured_notes(measured, reading.cases),
         *denial_notes(denied),
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "

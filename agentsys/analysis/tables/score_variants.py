@@ -82,7 +82,6 @@ def variant_report(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
-    seed: int = 0,
 ) -> Report:
     """A report whose lines are the variants of each defense, one below the other.
 
@@ -92,11 +91,10 @@ def variant_report(
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
-        seed: Seed of the bootstrap's draws.
     """
-    whole = report(reading, errors, own=own, replicates=replicates, seed=seed)
+    whole = report(reading, errors, own=own, replicates=replicates)
     measured = [
-        (variant, measure(variant.cases, errors, own=own, replicates=replicates, seed=seed))
+        (variant, measure(variant.cases, errors, own=own, replicates=replicates))
         for variant in variants.listed
     ]
     unexposed = {
