@@ -49,12 +49,11 @@ FAINT = "#666666"
 
 @dataclass(frozen=True)
 class Look:
-    """Look of one series, told apart by colour and, in grey, by marker, dashes or hatching."""
+    """Look of one series, told apart by colour and, in grey, by marker or dashes."""
 
     color: str
     marker: str
     dashes: tuple[float, tuple[float, ...]]
-    hatch: str
 
 
 _SOLID = (0.0, ())
@@ -62,7 +61,6 @@ _SOLID = (0.0, ())
 _COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "h", ">", "*", "d", "8")
 _DASHES = (_SOLID, (0.0, (5.0, 1.5)), (0.0, (1.5, 1.2)), (0.0, (6.0, 1.5, 1.5, 1.5)), (0.0, (3.0, 1.0)))
-_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo")
 _WELL_KNOWN = (
     "none",
     "agentsys",
@@ -120,7 +118,6 @@ def _look(place: int) -> Look:
         _COLORS[0] if place == 0 else _COLORS[1 + (place - 1) % (len(_COLORS) - 1)],
         _MARKERS[place % len(_MARKERS)],
         _DASHES[place % len(_DASHES)],
-        _HATCHES[place % len(_HATCHES)],
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.contenders import Axis, Contenders, Field, contenders
+from agentsys.analysis.metrics.contenders import Axis, Contenders, contenders
 from agentsys.analysis.metrics.difference_row import ALL_CASES, EXPOSED, Contest, DifferenceRow
 from agentsys.analysis.metrics.own_metric import Metric, answered_pairs
 from agentsys.analysis.metrics.rates import (
@@ -17,13 +17,14 @@ from agentsys.analysis.metrics.rates import (
     METRIC_TITLES,
     TARGETED_ASR,
     UTILITY_UNDER_ATTACK,
+    MeasuredCell,
+    number_of,
     percent,
 )
-from agentsys.analysis.statistics.difference_test import difference_interval, p_value, smallest_detectable
+from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.paired import (
-    Compared,
     Pair,
     Pairing,
     changed,
@@ -68,7 +69,7 @@ class Comparison:
     """On all cases, in the order of the rows."""
     pairings: Mapping[Contest, Pairing]
     """Of every contest, those without a shared case included."""
-    unopposed: Mapping[Field, int]
+    unopposed: Mapping[MeasuredCell, int]
     """Where the baseline alone was run -> its cases."""
     titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
     """Metric -> heading."""
@@ -123,9 +124,9 @@ def compare(
     )
 
 
-def _fields(sides: Contenders) -> dict[Field, dict[str, list[CaseRow]]]:
+def _fields(sides: Contenders) -> dict[MeasuredCell, dict[str, list[CaseRow]]]:
     """Field -> side -> cases; fields sorted, benign ones before attacked ones."""
-    found: defaultdict[Field, dict[str, list[CaseRow]]] = defaultdict(dict)
+    found: defaultdict[MeasuredCell, dict[str, list[CaseRow]]] = defaultdict(dict)
     for side, cases in sides.cases.items():
         for case in cases:
             found[sides.field_of(case)].setdefault(side, []).append(case)
@@ -163,7 +164,7 @@ def _check_sides(sides: Contenders, baseline: str) -> None:
 
 
 def _pairings(
-    by: Axis, fields_of: Mapping[Field, Mapping[str, list[CaseRow]]], baseline: str, errors: ErrorRule
+    by: Axis, fields_of: Mapping[MeasuredCell, Mapping[str, list[CaseRow]]], baseline: str, errors: ErrorRule
 ) -> dict[Contest, Pairing]:
     return {
         Contest(by, field, baseline, side): pair_up(
@@ -202,54 +203,37 @@ def _rows(
         gained, lost = (changed(pairs, outcome.side, outcome.errors, to=to) for to in (True, False))
         levels = compared(pairs, outcome.side, signs, outcome.errors) if pairs else {}
         for suite, found in levels.items():
-            row = _row(contest, suite, outcome.metric, which, found, pairing)
             won, gone = _in_suite(gained, suite), _in_suite(lost, suite)
-            yield replace(
-                row,
+            differing = [*won, *gone]
+            tested = number_of(found.difference)
+            p = p_value(found.difference)
+            yield DifferenceRow(
+                *MeasuredCell.of(pairing.pairs[0].defense),
+                by=contest.by.value,
+                baseline=contest.baseline,
+                compared=contest.compared,
+                suite=suite,
+                metric=outcome.metric,
+                cases=which,
+                baseline_value=percent(found.baseline),
+                compared_value=percent(found.defense),
+                difference=tested.value,
+                ci_low=tested.ci_low,
+                ci_high=tested.ci_high,
+                p=p,
+                p_holm=p,
+                n=tested.n,
                 gained=len(won),
                 lost=len(gone),
                 differing_user_tasks=len(
-                    {(pair.baseline.suite, pair.baseline.user_task_id) for pair in won + gone}
+                    {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
                 ),
-                differing_injection_tasks=len({injection_task(pair) for pair in won + gone} - {None}),
+                differing_injection_tasks=len(set(map(injection_task, differing)) - {None}),
+                smallest_detectable=percent(smallest_detectable(found.difference)),
+                errored=pairing.errored,
+                only_baseline=pairing.only_baseline,
+                only_compared=pairing.only_defense,
             )
-
-
-def _row(
-    contest: Contest, suite: str, metric: str, which: str, found: Compared, pairing: Pairing
-) -> DifferenceRow:
-    interval = difference_interval(found.difference)
-    p = p_value(found.difference)
-    case = pairing.pairs[0].defense
-    return DifferenceRow(
-        case.benchmark,
-        case.version,
-        case.shown_model,
-        case.defense,
-        case.attack,
-        by=contest.by.value,
-        baseline=contest.baseline,
-        compared=contest.compared,
-        suite=suite,
-        metric=metric,
-        cases=which,
-        baseline_value=percent(found.baseline),
-        compared_value=percent(found.defense),
-        difference=percent(found.difference.value),
-        ci_low=percent(interval.low),
-        ci_high=percent(interval.high),
-        p=p,
-        p_holm=p,
-        n=found.difference.n,
-        gained=0,
-        lost=0,
-        differing_user_tasks=0,
-        differing_injection_tasks=0,
-        smallest_detectable=percent(smallest_detectable(found.difference)),
-        errored=pairing.errored,
-        only_baseline=pairing.only_baseline,
-        only_compared=pairing.only_defense,
-    )
 
 
 def _in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:

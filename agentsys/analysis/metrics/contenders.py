@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
+from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.errors import ConfigError
 from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -22,25 +22,6 @@ class Axis(StrEnum):
     RUN = "run"
 
 
-class Field(NamedTuple):
-    """What both sides of a comparison share; empty where it is what they differ in."""
-
-    benchmark: str
-    version: str
-    model: str
-    """Ends in ` (simulated)` where a simulated model was behind the cases."""
-    defense: str
-    attack: str
-    """`none` for the benign utility."""
-
-    @property
-    def place(self) -> str:
-        """The field in words: its attack first, its benchmark last."""
-        attack = "no attack" if self.attack == NO_ATTACK else self.attack
-        named = [name for name in (attack, self.defense, self.model) if name]
-        return f"{', '.join(named)} on {self.benchmark} {self.version}"
-
-
 @dataclass(frozen=True)
 class Contenders:
     """The sides to be compared."""
@@ -53,17 +34,12 @@ class Contenders:
     notes: tuple[str, ...] = ()
     """How the sides were chosen and what is left out, a sentence each."""
 
-    def field_of(self, case: CaseRow) -> Field:
-        """The field in which a case is compared."""
-        free = {self.by, *self.folded}
-        attack = "" if Axis.ATTACK in free and case.attack != NO_ATTACK else case.attack
-        return Field(
-            case.benchmark,
-            case.version,
-            "" if Axis.MODEL in free else case.shown_model,
-            "" if Axis.DEFENSE in free else case.defense,
-            attack,
-        )
+    def field_of(self, case: CaseRow) -> MeasuredCell:
+        """What both sides have in common with a case; empty where it is what they differ in."""
+        blank = {axis.value: "" for axis in (self.by, *self.folded) if axis is not Axis.RUN}
+        if case.attack == NO_ATTACK:
+            blank.pop(Axis.ATTACK.value, None)
+        return MeasuredCell.of(case)._replace(**blank)
 
     @property
     def baseline(self) -> str:

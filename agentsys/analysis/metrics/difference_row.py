@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.contenders import Axis, Field
+from agentsys.analysis.metrics.contenders import Axis
+from agentsys.analysis.metrics.rates import MeasuredCell
 
 ALL_CASES = "all"
 EXPOSED = "exposed"
@@ -16,7 +17,7 @@ class Contest(NamedTuple):
     """Two sides in one field."""
 
     by: Axis
-    field: Field
+    field: MeasuredCell
     baseline: str
     compared: str
     """The other side: a defense, model, attack or run."""

@@ -102,6 +102,13 @@ class MeasuredCell(NamedTuple):
         """Name the cell that a case belongs to."""
         return cls(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
 
+    @property
+    def place(self) -> str:
+        """The cell in words, as far as it is named: its attack first, its benchmark last."""
+        attack = "no attack" if self.attack == NO_ATTACK else self.attack
+        named = [name for name in (attack, self.defense, self.model) if name]
+        return f"{', '.join(named)} on {self.benchmark} {self.version}"
+
     def order(self) -> tuple[str, str, str, bool, str, bool, str]:
         """What cells are sorted by: `none` before other defenses, and before attacks."""
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 from agentsys.analysis.metrics.benchmark_facts import is_control
 from agentsys.analysis.metrics.denial import denies_service
@@ -42,12 +41,6 @@ SLOPPY = "simulated, sloppiness "
 """How the note of a case begins whose model was made sloppy."""
 
 
-class _Sheet(NamedTuple):
-    benchmark: str
-    version: str
-    model: str
-
-
 _Lines = Mapping[tuple[str, str], list[CaseRow]]
 """(defense, attack) -> cases, in the order of the tables."""
 
@@ -65,9 +58,9 @@ def honesty_notes(
     signs, resampler = SignDraws(), Resampler(replicates)
     listed = list(cases)
     sheets = _sheets(listed)
-    notes = [*changed_benchmark_notes(sheet.benchmark for sheet in sheets), *provenance_notes(listed)]
-    for sheet, lines in sheets.items():
-        prefix = f"{sheet.model} on {sheet.benchmark} {sheet.version}: " if len(sheets) > 1 else ""
+    notes = [*changed_benchmark_notes(benchmark for benchmark, *_ in sheets), *provenance_notes(listed)]
+    for (benchmark, version, model), lines in sheets.items():
+        prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
         found = [
             *_sloppy(lines),
             *_mute(lines),
@@ -76,7 +69,7 @@ def honesty_notes(
             *_silent(lines),
             *_floors(lines, signs, rule),
             *_detectable(lines, rule),
-            *_limits(sheet, lines),
+            *_limits(benchmark, version, lines),
             *several_tries_notes(lines, rule, resampler),
             *_exposure(lines, rule),
             *_searches(lines, rule),
@@ -151,15 +144,15 @@ def _by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
     return f"{listed} cases"
 
 
-def _sheets(cases: Iterable[CaseRow]) -> dict[_Sheet, dict[tuple[str, str], list[CaseRow]]]:
+def _sheets(cases: Iterable[CaseRow]) -> dict[tuple[str, str, str], dict[tuple[str, str], list[CaseRow]]]:
     cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
-    sheets = grouped(ordered, lambda cell: _Sheet(*cell[:3]))
+    sheets = grouped(ordered, lambda cell: cell[:3])
     return {sheet: {cell[3:]: cells[cell] for cell in of_sheet} for sheet, of_sheet in sheets.items()}
 
 
-def _limits(sheet: _Sheet, lines: _Lines) -> Iterator[str]:
-    limits = limits_of(sheet.benchmark, sheet.version)
+def _limits(benchmark: str, version: str, lines: _Lines) -> Iterator[str]:
+    limits = limits_of(benchmark, version)
     if limits is None:
         return
     benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)

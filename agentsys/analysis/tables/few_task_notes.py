@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agentsys.analysis.metrics.compare import Comparison, injection_task
 from agentsys.analysis.metrics.difference_row import ALL_CASES, Contest, DifferenceRow
-from agentsys.analysis.metrics.rates import TARGETED_ASR
+from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.statistics.paired import Pair
@@ -51,13 +51,11 @@ def broken_by(pairs: Iterable[Pair]) -> tuple[set[tuple[str, str]], set[tuple[st
 
 def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> Iterator[DifferenceRow]:
     """The overall rows of one contest, on all its cases, in which p is below 0.05."""
-    cells = {
-        (case.benchmark, case.version, case.shown_model, case.defense, case.attack) for _, case in pairs[:1]
-    }
+    ours = MeasuredCell.of(pairs[0].defense) if pairs else None
     for row in found.rows:
-        cell = row.benchmark, row.version, row.model, row.defense, row.attack
-        ours = cell in cells and (row.baseline, row.compared) == (contest.baseline, contest.compared)
-        if ours and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL:
+        cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+        met = cell == ours and (row.baseline, row.compared) == (contest.baseline, contest.compared)
+        if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL:
             yield row
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agentsys.amounts import counted
-from agentsys.analysis.metrics.rates import TARGETED_ASR, MetricRow
+from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell, MetricRow, Number
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.output import LongForm, Output
 from agentsys.records.case_row import CaseRow
@@ -50,23 +50,12 @@ def marked_kinds(cases: Iterable[CaseRow], outlooks: Iterable[Outlook] = ()) -> 
 
 def outlook_rows(outlooks: Iterable[Outlook]) -> list[MetricRow]:
     """Rows without a number, for tables: an interval in which no case was run, or cases without runs."""
-    return [
-        MetricRow(
-            benchmark=one.benchmark,
-            version=one.version,
-            model=one.model,
-            defense=one.defense or WITHOUT_RUNS,
-            attack=one.attack,
-            suite=OVERALL,
-            metric=TARGETED_ASR,
-            value=math.nan,
-            ci_low=math.nan if one.low is None else one.low,
-            ci_high=math.nan if one.high is None else one.high,
-            n=0,
-            errors=0,
-        )
-        for one in outlooks
-    ]
+    rows = []
+    for one in outlooks:
+        cell = MeasuredCell(one.benchmark, one.version, one.model, one.defense or WITHOUT_RUNS, one.attack)
+        low, high = (math.nan if end is None else end for end in (one.low, one.high))
+        rows.append(MetricRow(*cell, OVERALL, TARGETED_ASR, *Number(math.nan, low, high, 0)))
+    return rows
 
 
 def outlook_notes(outlooks: Iterable[Outlook]) -> Iterator[str]:
