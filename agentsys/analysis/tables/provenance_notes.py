@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from agentsys.analysis.tables.forecast_kinds import forecast_notes
 from agentsys.grouping import grouped
@@ -41,15 +41,11 @@ _NO_PART = re.compile(r"role '(.+)' has no simulated part")
 
 def _without_a_part(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Roles of a defense that the simulated model has no script for: its numbers are not the defense's."""
-    cells: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for case in cases:
-        for note in case.notes:
-            if found := _NO_PART.match(note):
-                cells[found[1]][_cell(case)] = None
-    for role, found_in in sorted(cells.items()):
+    told = [(found[1], case) for case in cases for found in map(_NO_PART.match, case.notes) if found]
+    for role, met in sorted(grouped(told, itemgetter(0)).items()):
         yield (
             f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
-            f" {_listed(list(found_in))}."
+            f" {_cells(case for _, case in met)}."
         )
 
 
@@ -73,13 +69,14 @@ def _unread(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 def _replied(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Cells whose replies name another model than was asked for."""
-    cells: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for case in cases:
-        for replied, asked in case.model_ids.items():
-            if asked and _id(asked) != _id(replied):
-                cells[asked, replied][_cell(case)] = None
-    for (asked, replied), found in sorted(cells.items()):
-        yield f"Asked for {asked}, answered by {replied}: {_listed(list(found))}."
+    other = [
+        (asked, replied, case)
+        for case in cases
+        for replied, asked in case.model_ids.items()
+        if asked and _id(asked) != _id(replied)
+    ]
+    for (asked, replied), met in sorted(grouped(other, itemgetter(0, 1)).items()):
+        yield f"Asked for {asked}, answered by {replied}: {_cells(case for *_, case in met)}."
 
 
 def _id(model_id: str) -> str:
@@ -89,37 +86,30 @@ def _id(model_id: str) -> str:
 
 def _data(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Suites whose data were not the same in all runs of one version of the benchmark."""
-    found: defaultdict[tuple[str, str, str], defaultdict[str, dict[str, None]]]
-    found = defaultdict(lambda: defaultdict(dict))
-    for case in cases:
-        if case.data_hash:
-            found[case.benchmark, case.version, case.suite][case.data_hash][_cell(case)] = None
-    for (benchmark, version, suite), by_hash in sorted(found.items()):
+    known = (case for case in cases if case.data_hash)
+    suites = grouped(known, lambda case: (case.benchmark, case.version, case.suite))
+    for (benchmark, version, suite), found in sorted(suites.items()):
+        by_hash = grouped(found, lambda case: str(case.data_hash))
         if len(by_hash) > 1:
+            told = (f"hash {digest[:8]}: {_cells(met)}" for digest, met in sorted(by_hash.items()))
             yield (
                 f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
-                f" ({_by_hash(by_hash)})."
+                f" ({'; '.join(told)})."
             )
 
 
-def _by_hash(cells: Mapping[str, Mapping[str, None]]) -> str:
-    return "; ".join(f"hash {digest[:8]}: {_listed(list(found))}" for digest, found in sorted(cells.items()))
-
-
 def _other_words(cases: Sequence[CaseRow]) -> Iterator[str]:
-    found = dict.fromkeys(_cell(case) for case in cases if case.foreign and case.defense in OTHER_WORDS)
+    found = [case for case in cases if case.foreign and case.defense in OTHER_WORDS]
     if found:
         yield (
-            f"Published runs of {_listed(list(found))} were made by other code with prompts of its own: a"
+            f"Published runs of {_cells(found)} were made by other code with prompts of its own: a"
             " line of ours with the same name is another experiment."
         )
 
 
-def _cell(case: CaseRow) -> str:
-    return f"{case.shown_model} / {case.defense}"
-
-
-def _listed(names: Sequence[str]) -> str:
+def _cells(cases: Iterable[CaseRow]) -> str:
+    """The models and defenses of some cases; of many the first."""
+    names = list(dict.fromkeys(f"{case.shown_model} / {case.defense}" for case in cases))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
