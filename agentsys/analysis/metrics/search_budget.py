@@ -26,18 +26,18 @@ ASR = "asr_at_budget"
 """The budget counts queries: runs of the agent."""
 ASR_BY_ATTEMPTS = "asr_at_attempts"
 """The budget counts attempts: candidates, those that were not tried included."""
-MEASURES = (
-    "queries_to_success",
-    "queries",
-    "attempts",
-    "refused",
-    "by_start_text",
-    "attacker_tokens",
-    "target_tokens",
-    "attacker_cost_usd",
-    "target_cost_usd",
-)
-"""What is told of the searches of a cell besides `ASR`: a mean over successes, then sums."""
+MEASURES = {
+    "queries_to_success": "Mean queries to success",
+    "queries": "Queries",
+    "attempts": "Attempts",
+    "refused": "Refused",
+    "by_start_text": "Start text sufficed",
+    "attacker_tokens": "Attacker tokens",
+    "target_tokens": "Target tokens",
+    "attacker_cost_usd": "Attacker USD",
+    "target_cost_usd": "Target USD",
+}
+"""What is told of the searches of a cell besides `ASR`, a mean over successes and then sums -> heading."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentsys.analysis.metrics.search_attempts import StoredSearches
-from agentsys.analysis.metrics.search_budget import ASR, ASR_BY_ATTEMPTS, BudgetRow, is_open, textless_notes
+from agentsys.analysis.metrics.search_budget import (
+    ASR,
+    ASR_BY_ATTEMPTS,
+    MEASURES,
+    BudgetRow,
+    is_open,
+    textless_notes,
+)
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, number_cell, number_text
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.grouping import grouped
 from agentsys.records.simulated_name import is_simulated
-
-TITLES = {
-    "queries_to_success": "Mean queries to success",
-    "queries": "Queries",
-    "attempts": "Attempts",
-    "refused": "Refused",
-    "by_start_text": "Start text sufficed",
-    "attacker_tokens": "Attacker tokens",
-    "target_tokens": "Target tokens",
-    "attacker_cost_usd": "Attacker USD",
-    "target_cost_usd": "Target USD",
-}
-"""Measure -> heading, in the order shown."""
 
 _NAMES = ("Model", "Defense", "Attack")
 _Line = tuple[str, ...]
@@ -93,8 +87,8 @@ def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
     for row in rows:
         if row.measure not in _AXES and row.suite == OVERALL:
             found.setdefault((row.model, row.defense, row.attack), {})[row.measure] = row
-    lines = [cells(*line, *(_amount(by_name[name]) for name in TITLES)) for line, by_name in found.items()]
-    return Grid("What the searches took, all suites together", (*_NAMES, *TITLES.values()), lines, names=3)
+    lines = [cells(*line, *(_amount(by_name[name]) for name in MEASURES)) for line, by_name in found.items()]
+    return Grid("What the searches took, all suites together", (*_NAMES, *MEASURES.values()), lines, names=3)
 
 
 def _amount(row: BudgetRow) -> str:
