@@ -23,7 +23,7 @@ PayloadLines = tuple[frozenset[str], ...]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _UNSEEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
-_INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{SHORTEST - 1}}}(?![{_UNSEEN}])")
+INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{SHORTEST - 1}}}(?![{_UNSEEN}])")
 """Soft hyphens, zero-width characters and direction marks: an attacker can strew them between letters. A long
 row of them is no fringe of letters but a text written in them."""
 _DROPPED_ASCII = b" \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\"
@@ -39,7 +39,7 @@ def squeeze(text: str) -> str:
     # Bytes are cut five times as fast as text, and no byte of a longer UTF-8 sequence is an ASCII one.
     cut = text.encode("utf-8", "surrogatepass").translate(None, _DROPPED_ASCII)
     squeezed = cut.decode("utf-8", "surrogatepass")
-    return squeezed if squeezed.isascii() else _INVISIBLE.sub("", "".join(squeezed.split()))
+    return squeezed if squeezed.isascii() else INVISIBLE.sub("", "".join(squeezed.split()))
 
 
 def holds_payload(text: str, lines: PayloadLines) -> bool:

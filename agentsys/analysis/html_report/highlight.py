@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from agentsys.analysis.html_report.text_store import Segments
-from agentsys.payload_lines import payload_lines, squeeze
+from agentsys.payload_lines import INVISIBLE, payload_lines, squeeze
 
 _DROPPED = re.compile(r"\\[nrt]|[\s'\"\\]")
-"""What `squeeze` drops, one piece at a time."""
+"""What `squeeze` drops of what can be seen, one piece at a time."""
 
 _SHORTEST = 8
 """Squeezed characters of an injection that is short as a whole: fewer would be found everywhere."""
@@ -75,4 +75,7 @@ def _kept_positions(text: str) -> list[int]:
         kept.extend(range(end, dropped.start()))
         end = dropped.end()
     kept.extend(range(end, len(text)))
+    # What is invisible goes last, as it does in squeezing: a blank between two of them does not part them.
+    for run in reversed([*INVISIBLE.finditer("".join(text[place] for place in kept))]):
+        del kept[run.start() : run.end()]
     return kept
