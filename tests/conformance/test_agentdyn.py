@@ -92,7 +92,7 @@ def test_on_the_simulated_model_isolation_and_policies_stop_what_obeying_lets_th
         [
             "model=simulated",
             "benchmark=agentdyn",
-            f"benchmark.checkout={checkout}",
+            f"benchmark.source={checkout}",
             f"defense={','.join(defenses)}",
             "attack=important_instructions",
             "user_tasks=[1]",
