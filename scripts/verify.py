@@ -5,7 +5,8 @@ Usage: python scripts/verify.py [--only WORDS] [--workers 2]
 `scripts/claims.yaml` has each claim: the page, the words that stand there, and one check. `A ... B` are all
 words of the page from A to B, `A ...` those to the end of the section. A check is one of
 
-- `tests`: tests that hold the figures. Where published traces are absent they skip, and nothing was checked.
+- `tests`: tests that hold the figures, with `reduced: true` their direction, level or bound on fewer cases.
+  Where published traces are absent they skip, and nothing was checked.
 - `cells`: numbers of `agentsys results` of one of the `runs`, which are made first: its columns and what they
   are, a list for those in which the claim's figures differ. The claim's first numbers have to be these.
 - `prints`: a command that prints the claim's words; or, with a `pattern`, whose groups are the claim's first
@@ -74,6 +75,8 @@ class Claim(Said):
     """A claim and its check."""
 
     tests: list[str] = []
+    reduced: bool = False
+    """Whether the tests hold the figures' direction, level or bound on fewer cases."""
     cells: dict[str, str | list[str]] = {}
     prints: str = ""
     pattern: str = ""
@@ -194,10 +197,10 @@ def test_cases(wanted: Iterable[str], workers: int, folder: Path) -> list[Elemen
     return list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
 
 
-def tests_seen(ids: Sequence[str], cases: Sequence[ElementTree.Element]) -> Seen:
+def tests_seen(claim: Claim, cases: Sequence[ElementTree.Element]) -> Seen:
     """What came of a claim's tests, all parameters of each."""
     mine: list[ElementTree.Element] = []
-    for test in ids:
+    for test in claim.tests:
         path, _, name = test.partition("::")
         module = path.removesuffix(".py").replace("/", ".")
         found = [
@@ -214,7 +217,9 @@ def tests_seen(ids: Sequence[str], cases: Sequence[ElementTree.Element]) -> Seen
     reasons = [skip.get("message") or "" for case in mine if (skip := case.find("skipped")) is not None]
     if any("not here" not in reason for reason in reasons):
         return Seen(True, f"skipped: {next(one for one in reasons if 'not here' not in one)}")
-    return Seen(False, "not checked here: needs traces" if reasons else "as stated")
+    if reasons:
+        return Seen(False, "not checked here: needs traces")
+    return Seen(False, "holds in reduced form" if claim.reduced else "as stated")
 
 
 def check(wanted: Sequence[Claim], runs: Mapping[str, str], workers: int) -> list[Seen]:
@@ -244,7 +249,7 @@ def _seen(claim: Claim, said: Mapping[str, str | RuntimeError], cases: Sequence[
     if not claim.stands:
         return Seen(True, "the page no longer says so")
     if claim.tests:
-        return tests_seen(claim.tests, cases)
+        return tests_seen(claim, cases)
     output = said[claim.how]
     if isinstance(output, RuntimeError):
         return Seen(True, str(output))

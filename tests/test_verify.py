@@ -174,7 +174,8 @@ def _case(name: str, *outcome: str) -> ElementTree.Element:
 def test_what_came_of_a_test_is_read_from_its_report(
     case: ElementTree.Element, seen: tuple[bool, str]
 ) -> None:
-    assert verify.tests_seen(["tests/test_a.py::test_b"], [case, _case("test_c")]) == verify.Seen(*seen)
+    one = claim(tests=["tests/test_a.py::test_b"])
+    assert verify.tests_seen(one, [case, _case("test_c")]) == verify.Seen(*seen)
 
 
 def test_what_was_not_checked_now_stays_on_the_page_and_what_fails_is_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def test_on_the_simulated_model_isolation_and_policies_stop_what_obeying_lets_th
         for name in defenses
     }
     assert {len(found) for found in carried_out.values()} == {6}
-    assert all(carried_out["none"] + carried_out["spotlighting"])
+    assert sum(carried_out["none"]) == sum(carried_out["spotlighting"]) >= 5
     assert not any(any(carried_out[name]) for name in ("agentsys", "agentsys_lean", "melon", "camel"))
 
 
@@ -167,9 +167,9 @@ def test_published_runs_are_counted_as_they_were_published(
         assert sum(bool(row.injection_success) for row in attacked) == attacks[place]
 
 
-def chosen(folder: Path) -> list[Path]:
-    tasks = ["*"] if os.environ.get("AGENTDYN_ALL") else TASKS
-    return [path for task in tasks for path in sorted((folder / MINI).glob(f"*/{task}")) if path.is_dir()]
+def chosen(folder: Path, tasks: Sequence[str] = TASKS) -> list[Path]:
+    wanted = ["*"] if os.environ.get("AGENTDYN_ALL") else tasks
+    return [path for task in wanted for path in sorted(folder.glob(f"*/*/{task}")) if path.is_dir()]
 
 
 @pytest.mark.slow
@@ -186,6 +186,19 @@ def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: 
     expected = {("security", *case) for case in CHANGED_WORLD} | {("utility", *case) for case in CHANGED_TOOL}
     at_hand = {(folder.parent.name, folder.name) for folder in folders}
     assert flips == {flip for flip in expected if (flip[1], flip[2]) in at_hand}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("archive", "security"), [(f"{MINI}-drift", 1), (f"{MINI}-progent", 3), ("gpt-4o-mini-camel-github", 0)]
+)
+def test_no_more_scores_of_defended_runs_differ_than_the_page_says(
+    archive: str, security: int, checkout: Path, tmp_path: Path
+) -> None:
+    found = rescore(chosen(unpacked(archive, tmp_path), TASKS[:1]), checkout=str(checkout))
+    flips = [flip.score for case in found.cases for flip in case.flips]
+    assert len(found.cases) >= 9
+    assert flips.count("utility") == 0 and flips.count("security") <= security
 
 
 @pytest.mark.slow
