@@ -9,15 +9,19 @@ from typing import Any, ClassVar
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
 
 from agentsys.defense.corrected_labels import read_corrections
+from agentsys.defense.delegation import serve_turn
 from agentsys.defense.description import described
-from agentsys.defense.main_agent import MainAgent
 from agentsys.defense.no_isolation import GuardedAgent
 from agentsys.defense.privileges import book_at
 from agentsys.defense.prompts import MAIN, prompts_of
+from agentsys.defense.session import AgentSession, SessionElement
 from agentsys.defense.settings import AgentSysSettings
 from agentsys.defense.simulated.roles import ROLES
+from agentsys.defense.tool_turn import next_message
+from agentsys.defense.worker import Caller
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
@@ -78,3 +82,35 @@ class AgentSys:
     def prompts(self) -> dict[str, str]:
         """Every text this variant says to a model, by name."""
         return prompts_of(self.settings)
+
+
+ROLE = "main"
+
+
+class MainAgent(SessionElement):
+    """The loop of the isolated main agent, as an element for AgentDojo's pipelines.
+
+    Args:
+        model: The model behind all agents of the case.
+        settings: The variant of AgentSys.
+        book: The book that the tools' privileges are kept in.
+    """
+
+    name = "agentsys_main"
+
+    def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
+        """Extend the context turn by turn; returns whether the model stopped by itself.
+
+        Bounded like AgentDojo's loop, so that variants and baselines are compared under one limit: a first
+        message, then at most `main_steps` rounds of calls, each followed by one more message.
+        """
+        agent = Caller()
+        for step in range(session.settings.main_steps + 1):
+            message = next_message(session.main_model, ROLE, context, session.tools)
+            context.append(message)
+            if not message["tool_calls"]:
+                return True
+            if step == session.settings.main_steps:
+                break
+            context += serve_turn(session, message["tool_calls"], agent)
+        return False

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
+import yaml
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import Field
@@ -15,7 +18,6 @@ from agentsys.models.providers.wire_text import result_text, visible_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 from agentsys.options import AtLeast0
-from baselines.attriguard.external import External, is_external
 from baselines.attriguard.prompts import (
     JUDGE,
     LEVELS,
@@ -50,6 +52,21 @@ Duplicates = Literal["separate", "merged"]
 """Calls of one batch that are the same: each with a verdict and a result, or one of both for all."""
 _ALTERNATIVES = 5
 """Of each token of a judge's reply, as many as OpenAI told in the artifact's time."""
+
+
+External = Literal["unless_own", "fixed"]
+"""`unless_own`: every tool but those known to repeat the agent's own words. `fixed`: a list, as published."""
+
+
+@cache
+def _names(kind: str) -> frozenset[str]:
+    found = yaml.safe_load((files("baselines.attriguard") / "tools.yaml").read_text(encoding="utf-8"))
+    return frozenset(found[kind])
+
+
+def is_external(tool: str, rule: External) -> bool:
+    """Whether a tool's results count as external. Under `unless_own` a tool that nobody knows does."""
+    return tool in _names("fixed") if rule == "fixed" else tool not in _names("own")
 
 
 @dataclass(frozen=True)

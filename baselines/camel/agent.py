@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -16,6 +16,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.trace import span
+from agentsys.options import AtLeast1
 from baselines.camel.language.classes import CLASSES, class_values
 from baselines.camel.language.failure import CallDenied, ProgramError
 from baselines.camel.language.functions import FUNCTIONS
@@ -27,7 +28,6 @@ from baselines.camel.language.statements import run_program
 from baselines.camel.policy import Judge, Policies, generated_policies, written_policies
 from baselines.camel.prompts import DENIED, FAILED, NO_CODE, PLANNER, REDACTED
 from baselines.camel.reader import Answers, Served, asked
-from baselines.camel.settings import CamelSettings
 from baselines.camel.signatures import QUERY, class_text, result_types, signature, tool_values
 from baselines.camel.suite_world import SuiteWorld
 from baselines.flow.label_table import table_for
@@ -37,6 +37,22 @@ logger = logging.getLogger(__name__)
 ROLE = "agent"
 PROGRAM = "camel_program"
 """The kind of the spans of programs."""
+
+
+EvaluationMode = Literal["normal", "strict"]
+Enforcement = Literal["live", "replay", "off"]
+
+
+@dataclass(frozen=True)
+class CamelSettings:
+    """What a variant does. Options as in `Camel`, which explains them."""
+
+    mode: EvaluationMode = "normal"
+    enforcement: Enforcement = "live"
+    as_published: bool = False
+    attempts: AtLeast1 = 10
+    empty_replies: AtLeast1 = 5
+    query_attempts: AtLeast1 = 10
 
 
 class CamelAgent(LoopStep):

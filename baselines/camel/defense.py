@@ -11,9 +11,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.options import checked
-from baselines.camel.agent import CamelAgent
+from baselines.camel.agent import CamelAgent, CamelSettings
 from baselines.camel.prompts import PROMPTS
-from baselines.camel.settings import CamelSettings
 from baselines.camel.simulated import ROLES
 from baselines.played import AgentDefense
 

@@ -7,7 +7,7 @@ from ast import literal_eval
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, is_string_list
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
@@ -23,10 +23,10 @@ from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.tool_text import safe_dump, tool_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import current_tracer, span
+from agentsys.options import AtLeast1
 from baselines.fides.call_policy import Argument, CallVerdict, judge
 from baselines.fides.own_tools import ANSWER, INSPECT, QUERY, SPECS, TYPES, answer_shape, variable_names
 from baselines.fides.prompts import AGAIN, BAD_TYPE, NO_ANSWER, QUARANTINED, REFUSED, UNKNOWN
-from baselines.fides.settings import FidesSettings
 from baselines.fides.suite_rules import ResultLabels, SuiteRules, generated_rules, written_rules
 from baselines.fides.variables import HiddenValues, Hider, harmless, plain
 from baselines.flow.label import FROM_USER, FlowLabel, joined
@@ -37,6 +37,23 @@ logger = logging.getLogger(__name__)
 ROLE = "agent"
 CALL = "fides_call"
 """The kind of the spans of verdicts and labels."""
+
+
+PlannerKind = Literal["fides", "variables", "basic"]
+LabelKind = Literal["benchmark", "strict"]
+HideKind = Literal["integrity", "both"]
+
+
+@dataclass(frozen=True)
+class FidesSettings:
+    """What a variant does. Options as in `Fides`, which explains them."""
+
+    planner: PlannerKind = "fides"
+    policies: bool = True
+    labels: LabelKind = "benchmark"
+    hide: HideKind = "integrity"
+    max_rounds: AtLeast1 = 15
+    query_attempts: AtLeast1 = 2
 
 
 class FidesAgent(LoopStep):

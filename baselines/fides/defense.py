@@ -11,10 +11,9 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.options import checked
-from baselines.fides.agent import FidesAgent
+from baselines.fides.agent import FidesAgent, FidesSettings
 from baselines.fides.own_tools import INSPECT, QUERY
 from baselines.fides.prompts import PLANNER, PROMPTS, VARIABLES_ONLY
-from baselines.fides.settings import FidesSettings
 from baselines.fides.simulated import ROLES
 from baselines.played import AgentDefense
 

@@ -13,9 +13,8 @@ from baselines.middleware.extra import require
 from baselines.middleware.normalization.normalize import normalized
 from baselines.middleware.policy.policy import ArgumentRule, Policy, load_policy
 from baselines.middleware.policy.rules import argument_texts, violations
-from baselines.middleware.risk.cut import without_instructions
 from baselines.middleware.risk.finding import RiskFinding
-from baselines.middleware.risk.reading import sightings
+from baselines.middleware.risk.reading import sightings, without_instructions
 from baselines.middleware.risk.score import Handling, combined
 from baselines.middleware.settings import GuardSettings, Layer
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_for_defense import LABELS, ScriptedModel, Tools
 
-from agentsys.defense.agentsys import AgentSys
-from agentsys.defense.main_agent import MainAgent
+from agentsys.defense.agentsys import AgentSys, MainAgent
 from agentsys.defense.no_isolation import GuardedAgent
 from agentsys.defense.privileges import PrivilegeBook
 from agentsys.defense.settings import AgentSysSettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from baselines.middleware.contagion.chain import Chain
-from baselines.middleware.contagion.overlap import Read
-from baselines.middleware.contagion.similarity import similarity
+from baselines.middleware.contagion.copies import Read, similarity
 from baselines.middleware.risk.finding import RiskFinding
 from baselines.middleware.risk.patterns import Category
 from baselines.middleware.risk.reading import sightings

@@ -13,7 +13,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from baselines.attriguard import AttriGuard
-from baselines.attriguard.external import is_external
+from baselines.attriguard.audit import is_external
 from baselines.attriguard.verdict import (
     read_judgement,
     read_judgement_loosely,

@@ -13,8 +13,7 @@ from agentsys.models.chat import ToolSpec
 from baselines.middleware import Guard, GuardDenied
 from baselines.middleware import extra as extra_packages
 from baselines.middleware.contagion.chain import Chain
-from baselines.middleware.contagion.overlap import Read
-from baselines.middleware.contagion.similarity import similarity
+from baselines.middleware.contagion.copies import Read, similarity
 from baselines.middleware.policy.policy import Policy, load_policy
 from baselines.middleware.policy.propose import as_yaml, proposed
 from baselines.middleware.risk.finding import RiskFinding

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.middleware.risk.cut import REMOVED, without_instructions
 from baselines.middleware.risk.patterns import Category, Matcher, Pattern, shipped
-from baselines.middleware.risk.reading import sightings
+from baselines.middleware.risk.reading import REMOVED, sightings, without_instructions
 from baselines.middleware.risk.score import Handling, Thresholds, combined, strictest
 
 PATTERNS = shipped().patterns

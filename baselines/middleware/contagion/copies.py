@@ -1,10 +1,12 @@
-"""How much of an output was copied from what was read: common runs of words, and containment."""
+"""What an output took over from what was read: word by word, or in other words (TF-IDF and cosine)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from baselines.middleware.extra import optional
 
 RUN = 8
 """Fewest words in a row that count as copied."""
@@ -56,3 +58,32 @@ def _spans(inside: Sequence[bool]) -> Iterator[tuple[int, int]]:
         elif not one and start is not None:
             yield start, place
             start = None
+
+
+_MOST_CHARACTERS = 20_000
+"""Of each text; the rest is not compared."""
+
+
+def similarity(output: str, inputs: Sequence[str]) -> tuple[float, int]:
+    """The cosine of an output and the most similar input, and which one that is.
+
+    Args:
+        output: What crosses the boundary.
+        inputs: Untrusted texts read before; may be empty.
+
+    Returns:
+        (0.0 to 1.0, index of the input); (0.0, -1) where there is nothing to compare.
+    """
+    texts = [output[:_MOST_CHARACTERS], *(text[:_MOST_CHARACTERS] for text in inputs)]
+    if len(texts) < 2:
+        return 0.0, -1
+    vectorizer = optional("sklearn.feature_extraction.text").TfidfVectorizer(
+        ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b"
+    )
+    try:
+        vectors = vectorizer.fit_transform(texts)
+    except ValueError:  # no words at all
+        return 0.0, -1
+    cosines = (vectors[1:] @ vectors[0].T).toarray().ravel()
+    best = int(cosines.argmax())
+    return float(cosines[best]), best
