@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
 
 if TYPE_CHECKING:
@@ -166,7 +167,6 @@ def _contenders(source: Source | Mapping[str, Source], by: str | None, baseline:
 
     from agentsys.analysis.metrics.contenders import Axis, contenders, contending_runs, varying
     from agentsys.analysis.metrics.contending_folders import contending
-    from agentsys.errors import ConfigError, unknown_name
 
     if by is not None and by not in set(Axis):
         raise ConfigError(unknown_name("axis", by, [*Axis]))
@@ -200,7 +200,6 @@ def table(number: int, source: Source, *, errors: str = "report") -> Shown:
     from agentsys.analysis.paper.layout import TABLES
     from agentsys.analysis.paper.paper_document import paper_document, table_output
     from agentsys.analysis.statistics.error_rule import ErrorRule
-    from agentsys.errors import ConfigError, unknown_name
 
     if number not in TABLES:
         raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
@@ -235,7 +234,6 @@ def figure(
     from agentsys.analysis.figures.selection import Wish
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.analysis.tables.output import records_of
-    from agentsys.errors import ConfigError, unknown_name
 
     if str(name) not in FIGURES:
         raise ConfigError(unknown_name("figure", str(name), FIGURES))

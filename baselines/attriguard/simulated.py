@@ -12,10 +12,10 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.passages import without_found
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.attriguard.audit import ATTENUATOR, JUDGE_ROLE, SHADOW
 from baselines.border.asking import inside_fences
-from baselines.border.simulated import without_found
 
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.passages import without_found
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from baselines.border.simulated import without_found
 from baselines.datafilter.element import ROLE, SEPARATOR
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentsys.errors import ConfigError
 from agentsys.extras import missing, not_installed
+from agentsys.options import checked
 from baselines.detectors.classifier import Classifier, Network, Remembered
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.extra import EXTRA, NEEDED, require
@@ -39,7 +40,8 @@ class ClassifierDefense(DetectorDefense):
 
     def __init__(self, name: str, **options: Any) -> None:
         of_model = {field.name for field in fields(ClassifierSettings)}
-        self.settings = ClassifierSettings(**{key: options[key] for key in options if key in of_model})
+        read = {key: options[key] for key in options if key in of_model}
+        self.settings = checked(ClassifierSettings, "detector", read)
         load = partial(load_classifier, self.settings)
         super().__init__(name, load, **{key: options[key] for key in options if key not in of_model})
 

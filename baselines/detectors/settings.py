@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError
+from agentsys.options import AtLeast1
 
 Head = Literal["pooled", "first_token"]
 LongInput = Literal["windows", "truncate", "whole"]
@@ -37,7 +38,7 @@ class ClassifierSettings:
     """Tokens of one pass, special ones included; of no effect on `whole`."""
     stride: int = 128
     """Tokens that neighbouring windows share."""
-    batch_size: int = 16
+    batch_size: AtLeast1 = 16
     """Windows per pass."""
     device: str = "auto"
     """`auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, `mps`."""
@@ -49,15 +50,6 @@ class ClassifierSettings:
     """Whether to use only what has been downloaded before."""
 
     def __post_init__(self) -> None:
-        for option, known in (
-            ("head", get_args(Head)),
-            ("long_input", get_args(LongInput)),
-            ("backend", get_args(Backend)),
-        ):
-            if getattr(self, option) not in known:
-                raise ConfigError(unknown_name(f"detector {option}", str(getattr(self, option)), known))
-        if self.batch_size < 1:
-            raise ConfigError(f"detector batch_size is {self.batch_size}; give 1 or more.")
         if self.max_length < 8 or not 0 <= self.stride <= self.max_length // 2:
             raise ConfigError(
                 f"detector max_length is {self.max_length} and stride {self.stride};"

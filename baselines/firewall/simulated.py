@@ -11,9 +11,9 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.passages import without_found
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.border.asking import inside_fences
-from baselines.border.simulated import without_found
 from baselines.firewall import minimizer, sanitizer
 from baselines.firewall.prompts import MINIMIZER_QUESTION
 

@@ -63,10 +63,4 @@ def granted(policy: Policy, prompt: PermissionPrompt) -> bool:
 
 def as_data(prompt: PermissionPrompt, answer: bool) -> dict[str, str | bool | None]:
     """A prompt and its answer, JSON-ready."""
-    return {
-        "kind": prompt.kind.value,
-        "requester": prompt.requester,
-        "app": prompt.app,
-        "expected": prompt.expected,
-        "allow": answer,
-    }
+    return {**vars(prompt), "kind": prompt.kind.value, "allow": answer}

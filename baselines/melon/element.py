@@ -133,11 +133,7 @@ def _note(opened: Span, verdict: StepVerdict, bank: Bank, reply: ChatReply) -> N
     if opened.decision["proposed"]:
         opened.decision["allow"] = not verdict.blocked
     if verdict.match is not None:
-        opened.decision["nearest"] = {
-            "proposed": verdict.match.proposed,
-            "masked": verdict.match.masked,
-            "similarity": verdict.match.similarity,
-        }
+        opened.decision["nearest"] = dict(vars(verdict.match))
     opened.decision["bank"] = list(bank.masked)
     opened.decision["overhead"] = _overhead(opened.calls, reply.usage)
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.passages import found_passages
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.border.asking import inside_fences
-from baselines.border.simulated import found_passages
 from baselines.promptarmor.guard import ROLE
 from baselines.promptarmor.prompts import MARKER
 

@@ -10,10 +10,10 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.simulated.passages import found_passages, without_found
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.spans import instruction_spans
 from baselines.border.asking import between_fences, inside_fences
-from baselines.border.simulated import found_passages, without_found
 from baselines.result_parsing import checker, parser
 
 ANYTHING = [{"name": "data", "meaning": "what the tool gives back", "type": "object", "format": None}]

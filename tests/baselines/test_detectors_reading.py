@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
+from agentsys.options import checked
 from baselines.detectors import classifier_defense
 from baselines.detectors.classifier import Classifier, Remembered, padded, softmax
 from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
@@ -195,7 +196,7 @@ def test_settings_that_cannot_work_are_the_users_errors() -> None:
         ({"backend": "onnx"}, "needs onnx_file"),
     ):
         with pytest.raises(ConfigError, match=told):
-            replace(SETTINGS, **changes)
+            checked(ClassifierSettings, "detector", {**asdict(SETTINGS), **changes})
 
 
 @pytest.mark.parametrize("name", ["protectai", "protectai_compat", "piguard", "piguard_compat"])

@@ -15,10 +15,10 @@ from agentsys.defense.prompts import PRIVILEGES_SECTIONS, SANITIZER_SECTIONS, VA
 from agentsys.defense.reading.sections import read_sections
 from agentsys.defense.simulated.worker import play_worker, task_text
 from agentsys.models.chat import ChatRequest, assistant
+from agentsys.models.simulated.passages import found_passages
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.slips import quoting
-from agentsys.models.simulated.spans import instruction_spans
 from agentsys.models.tools import named_like_reading
 
 
@@ -57,13 +57,7 @@ def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     """The spans that hold a goal, each goal found with probability `sanitizer_recall`."""
     sections = read_sections(task_text(request), SANITIZER_SECTIONS)
     text = sections[0] if sections is not None else ""
-    found = [
-        piece
-        for goal in knowledge.goals_in(text)
-        if knowledge.draw(knowledge.options.sanitizer_recall, sanitizer.ROLE, goal.suite, goal.task_id, text)
-        for piece in instruction_spans(text, goal.goal)
-    ]
-    return assistant(json.dumps({"spans": found}))
+    return assistant(json.dumps({"spans": found_passages(text, sanitizer.ROLE, knowledge)}))
 
 
 def play_privileges(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

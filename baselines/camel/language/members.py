@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 from enum import Enum, EnumMeta
+from operator import attrgetter
 from typing import Any
 
 from baselines.camel.language.failure import ProgramError
@@ -15,30 +16,19 @@ from baselines.camel.language.rendering import type_name
 from baselines.flow.label_table import converted
 from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value
 
-_DATE: Mapping[str, Callable[[Any], Any]] = {
-    "year": lambda d: d.year,
-    "month": lambda d: d.month,
-    "day": lambda d: d.day,
-}
-_TIME: Mapping[str, Callable[[Any], Any]] = {
-    "hour": lambda d: d.hour,
-    "minute": lambda d: d.minute,
-    "second": lambda d: d.second,
-    "microsecond": lambda d: d.microsecond,
-    "tzinfo": lambda d: d.tzinfo,
-}
-_DELTA: Mapping[str, Callable[[Any], Any]] = {
-    "days": lambda d: d.days,
-    "seconds": lambda d: d.seconds,
-    "microseconds": lambda d: d.microseconds,
-}
-_ENUM: Mapping[str, Callable[[Any], Any]] = {"value": lambda e: e.value, "name": lambda e: e.name}
+
+def _getters(*names: str) -> Mapping[str, Callable[[Any], Any]]:
+    return {name: attrgetter(name) for name in names}
+
+
+_DATE = _getters("year", "month", "day")
+_TIME = _getters("hour", "minute", "second", "microsecond", "tzinfo")
 _TABLES: tuple[tuple[type, Mapping[str, Callable[[Any], Any]]], ...] = (
-    (Enum, _ENUM),
+    (Enum, _getters("value", "name")),
     (datetime.datetime, {**_DATE, **_TIME}),
     (datetime.date, _DATE),
     (datetime.time, _TIME),
-    (datetime.timedelta, _DELTA),
+    (datetime.timedelta, _getters("days", "seconds", "microseconds")),
 )
 
 
