@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from rich import box
 from rich.cells import cell_len
@@ -47,40 +48,44 @@ def terminal_text(document: Document, width: int) -> str:
 
 def _parts(document: Document) -> Iterator[RenderableType]:
     if document.title:
-        yield Wrapped(plain(document.title), style="bold")
-    yield from (Wrapped(f"{BULLET}{plain(sentence)}", "bold", hang="  ") for sentence in document.quotable)
+        yield _wrapped(plain(document.title), style="bold")
+    yield from (_wrapped(f"{BULLET}{plain(sentence)}", "bold", hang="  ") for sentence in document.quotable)
     if (document.title or document.quotable) and not document.dense:
         yield Text()
     for heading, grids in document.sections:
-        yield Wrapped(plain(heading), style="bold")
+        yield _wrapped(plain(heading), style="bold")
         for grid in grids:
             yield from _shown(grid, document.dense)
-    yield from (Wrapped(plain(note), style="dim") for note in document.notes)
-    yield from (_Command(plain(command)) for command in document.commands)
+    yield from (_wrapped(plain(note), style="dim") for note in document.notes)
+    yield from (_Broken(partial(command_lines, plain(command))) for command in document.commands)
 
 
 def _shown(grid: Grid, dense: bool) -> Iterator[RenderableType]:
     if grid.captioned:
-        yield Wrapped(plain(grid.caption), style="dim")
+        yield _wrapped(plain(grid.caption), style="dim")
     yield FittedGrid(grid, dense)
 
 
-class Wrapped:
-    """A text that is broken between words alone, so that names and paths in it stay whole.
+class _Broken:
+    """A text on lines that fit the console; nothing in it is taken for markup.
 
     Args:
-        text: What to show; nothing in it is taken for markup.
+        lines: Columns that there are -> its lines.
         style: A style of rich's.
-        hang: What a line begins with that goes on with the one above.
     """
 
-    def __init__(self, text: str, style: str = "", hang: str = "") -> None:
-        self.text, self.style, self.hang = text, style, hang
+    def __init__(self, lines: Callable[[int], list[str]], style: str = "") -> None:
+        self.lines, self.style = lines, style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Break it by the room there is; rich calls it."""
-        for line in word_lines(self.text, options.max_width, self.hang):
+        for line in self.lines(options.max_width):
             yield Text(line, style=self.style, no_wrap=True, overflow="ignore")
+
+
+def _wrapped(text: str, style: str = "", hang: str = "") -> _Broken:
+    """A text that is broken between words alone, so that names and paths in it stay whole."""
+    return _Broken(partial(word_lines, text, hang=hang), style)
 
 
 class FittedGrid:
@@ -106,7 +111,7 @@ class FittedGrid:
         else:
             yield from _tables(shown, console, options)
         if below := " ".join(filter(None, (*shown.said, self.grid.legend))):
-            yield Wrapped(plain(below), style="dim")
+            yield _wrapped(plain(below), style="dim")
         if not self.dense:
             yield Text()
 
@@ -123,17 +128,17 @@ def _paragraph(grid: Grid, row: tuple[GridCell, ...], width: int) -> Iterator[Re
     """A row without columns: its names, then every heading with its number, as many on a line as fit."""
     names = [plain(cell.in_one) for cell in row[: grid.names] if cell.in_one]
     if grid.names == len(row):
-        yield Wrapped(names[0])
-        yield from (Wrapped(f"  {name}", "dim", hang="  ") for name in names[1:])
+        yield _wrapped(names[0])
+        yield from (_wrapped(f"  {name}", "dim", hang="  ") for name in names[1:])
         return
-    yield Wrapped(" / ".join(names))
+    yield _wrapped(" / ".join(names))
     numbers = zip(grid.header[grid.names :], row[grid.names :], strict=True)
     lines = [" "]
     for item in (f"{plain(name)} {plain(cell.in_one)}" for name, cell in numbers if cell.in_one):
         if lines[-1].strip() and cell_len(lines[-1]) + cell_len(item) + GAP > width:
             lines.append(" ")
         lines[-1] += f"{' ' * (GAP if lines[-1].strip() else 1)}{item}"
-    yield from (Wrapped(line, "dim", hang="  ") for line in lines)
+    yield from (_wrapped(line, "dim", hang="  ") for line in lines)
 
 
 def terminal_grid(grid: Grid, room: int, stacks: bool = False) -> Table:
@@ -187,18 +192,6 @@ def _cell(cell: GridCell) -> Text:
     if not cell.detail:
         return text
     return text.append(f"\n{plain(cell.detail)}" if cell.text else plain(cell.detail), style="dim")
-
-
-class _Command:
-    """A shell command, broken where the shell lets it be, so that it can be copied."""
-
-    def __init__(self, line: str) -> None:
-        self.line = line
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Break it by the room there is; rich calls it."""
-        for line in command_lines(self.line, options.max_width):
-            yield Text(line, no_wrap=True, overflow="ignore")
 
 
 _SHELL_WORD = re.compile(r"(?:'[^']*'|\S)+")
