@@ -97,3 +97,20 @@ def test_the_site_builds_offline_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "site" / "plugins.html").read_text(encoding="utf-8")
     assert [name for name in agentsys.plugins.__all__ if f'id="agentsys.plugins.{name}"' not in page] == []
     assert "https://fonts." not in page
+
+
+_IMPORT = re.compile(r"^\s*from ((?:agentsys|baselines)[\w.]*) import ([\w, ]+)", re.MULTILINE)
+
+
+def test_what_pages_import_is_there() -> None:
+    """Looked for in the source: to import it all would take seconds."""
+    found = [
+        pair for page in (*PAGES, *OUTSIDE) for pair in _IMPORT.findall(page.read_text(encoding="utf-8"))
+    ]
+    assert found
+    for module, names in found:
+        place = ROOT.joinpath(*module.split("."))
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        source = file.read_text(encoding="utf-8")
+        lacking = [name for name in names.split(",") if not re.search(rf"\b{name.split()[0]}\b", source)]
+        assert lacking == [], module
