@@ -11,7 +11,6 @@ Deviations:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -19,8 +18,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message, tool_loop
-from baselines.reworded_task import PLACEHOLDER, NoteRewording, RewordedTask, filled
+from agentsys.models.loop import default_system_message
+from baselines.reworded_task import PLACEHOLDER, reworded_loop
 
 
 class Delimiters:
@@ -51,13 +50,8 @@ class Delimiters:
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent over a model that reads the request between marks."""
-        rewrite = partial(filled, self.template)
-        return tool_loop(
-            RewordedTask(model, rewrite),
-            f"{default_system_message(suite)} {self.explanation}",
-            name=f"{model.name}-{self.name}",
-            before=[NoteRewording(rewrite)],
-        )
+        message = f"{default_system_message(suite)} {self.explanation}"
+        return reworded_loop(model, message, self.name, self.template)
 
     def description(self) -> str:
         """Say what is marked and what is not."""

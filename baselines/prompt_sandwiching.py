@@ -16,11 +16,11 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, user
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import default_system_message, tool_loop
+from baselines.reworded_task import PLACEHOLDER, filled, with_a_place
 from baselines.tool_results import rewrite_new_results
 
 Position = Literal["user_message", "in_result"]
 
-PLACEHOLDER = "{user_task}"
 TEMPLATES: dict[str, str] = {
     "user_message": PLACEHOLDER,
     "in_result": f"Reminder: the one task you have been given is: {PLACEHOLDER} "
@@ -52,11 +52,7 @@ class PromptSandwiching:
         if position not in get_args(Position):
             raise ConfigError(unknown_name("prompt_sandwiching position", position, get_args(Position)))
         self.position: Position = position
-        self.template = TEMPLATES[position] if template is None else template
-        if PLACEHOLDER not in self.template:
-            raise ConfigError(
-                f"prompt_sandwiching: template {self.template!r} lacks the task; put {PLACEHOLDER} in it."
-            )
+        self.template = with_a_place(self.name, TEMPLATES[position] if template is None else template)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent with a reminder after each round of tool results."""
@@ -99,8 +95,7 @@ class Remind(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         """Adds the reminder once; nothing is added where the latest turn has no tool result."""
-        # Not str.format: neither the request's nor the template's other braces mean anything.
-        reminder = self.template.replace(PLACEHOLDER, at.query)
+        reminder = filled(self.template, at.query)
         if self.position == "in_result":
             reminded = rewrite_new_results(at.messages, lambda result: _with_suffix(result, reminder))
             return replace(at, messages=reminded)

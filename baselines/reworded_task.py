@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_from_string
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.loop import tool_loop
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
 
@@ -26,6 +29,28 @@ Rewrite = Callable[[str], str]
 def filled(template: str, user_task: str) -> str:
     """The template with the request in it. Not `str.format`: no other brace means anything."""
     return template.replace(PLACEHOLDER, user_task)
+
+
+def with_a_place(defense: str, template: str) -> str:
+    """The template itself.
+
+    Raises:
+        ConfigError: If it has no place for the request.
+    """
+    if PLACEHOLDER not in template:
+        raise ConfigError(f"{defense}: template {template!r} lacks the task; put {PLACEHOLDER} in it.")
+    return template
+
+
+def reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> AgentPipeline:
+    """The plain agent over a model that reads the request as the template puts it."""
+    rewrite = partial(filled, template)
+    return tool_loop(
+        RewordedTask(model, rewrite),
+        system_message,
+        name=f"{model.name}-{defense}",
+        before=[NoteRewording(rewrite)],
+    )
 
 
 class RewordedTask:

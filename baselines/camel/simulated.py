@@ -11,7 +11,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaf_forms
+from agentsys.models.simulated.grounding import leaf_forms, leaves
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
@@ -79,19 +79,8 @@ def _asking(name: str, fact: Fact, asked: str) -> str:
 
 
 def _needed(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
-    forms = "\n".join(_forms(value))
+    forms = "\n".join(form for leaf in leaves(value) for form in leaf_forms(leaf))
     return [fact for fact in facts if fact.text in forms and fact.text not in known]
-
-
-def _forms(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for inside in value.values():
-            yield from _forms(inside)
-    elif isinstance(value, list | tuple):
-        for inside in value:
-            yield from _forms(inside)
-    else:
-        yield from leaf_forms(value)
 
 
 def _expression(value: Any, known: Mapping[str, str]) -> str:
