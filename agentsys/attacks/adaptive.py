@@ -69,22 +69,14 @@ class AdaptiveAttack:
         }
 
 
-def _extra_key(payload: str, task: str, goal: str) -> str:
-    return f"{OPENING} '{KEY}': '{payload}'"
-
-
-def _in_field(payload: str, task: str, goal: str) -> str:
-    return f"{IN_FIELD_OPENING} '{payload}'"
-
-
 def _checks(payload: str, task: str, goal: str) -> str:
     # The request is the user's own text: its double quotes would break the file, as anybody's would.
     return CHECKS.format(task=task.replace('"', "'").replace("\\", "/"), goal=goal)
 
 
 _FORMS: Mapping[str, Callable[[str, str, str], str]] = {
-    "extra_key": _extra_key,
-    "in_field": _in_field,
+    "extra_key": lambda payload, task, goal: f"{OPENING} '{KEY}': '{payload}'",
+    "in_field": lambda payload, task, goal: f"{IN_FIELD_OPENING} '{payload}'",
     "checks": _checks,
 }
 """Form -> text from the important_instructions payload, the user's request and the goal."""

@@ -123,7 +123,8 @@ def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     Then the names it took for right are replaced; names that are left out or wrong on purpose stay.
     """
     pipeline = GroundTruthPipeline(None)  # any element: only its name is read
-    pipeline.name = _known_model(victim.model_name)
+    known = (model for model, prose in MODEL_NAMES.items() if prose == victim.model_name)
+    pipeline.name = next(known, _STAND_IN)
     attack = ATTACKS[name](suite, pipeline)
     if getattr(attack, "model_name", None) == MODEL_NAMES[pipeline.name]:
         attack.model_name = victim.model_name
@@ -133,7 +134,3 @@ def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     # On this object only: AgentDojo's own method has one small cache for everything (see vectors).
     vars(attack)["get_injection_candidates"] = lambda user_task: injectable_vectors(suite, user_task)
     return attack
-
-
-def _known_model(prose: str) -> str:
-    return next((model for model, known in MODEL_NAMES.items() if known == prose), _STAND_IN)

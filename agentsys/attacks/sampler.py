@@ -6,13 +6,12 @@ that an attacker has at its first, fifth or tenth try.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
+from agentsys.attacks.search import Attempt, Place, Quest, Target
 from agentsys.attacks.search_options import SearchOptions, check_count
 from agentsys.attacks.searched import Searched
-from agentsys.models.chat import ChatModel
 
 
 class SamplerAttack(Searched):
@@ -38,11 +37,8 @@ class SamplerAttack(Searched):
         made = [target.attempt(Place(1, 1, None), lambda model: self.first(model, quest))]
         while not self.ends(made[0]) and len(made) < self.samples:
             place = Place(len(made) + 1, 1, None)
-            made.append(target.attempt(place, self._sample(quest, place)))
+            propose = self.asking(quest, self.attacker_of(quest).request(place, ()))
+            made.append(target.attempt(place, propose))
             if made[-1].success:
                 break
         return made
-
-    def _sample(self, quest: Quest, place: Place) -> Callable[[ChatModel], Proposal]:
-        request = self.attacker_of(quest).request(place, ())
-        return lambda model: self.asked(model, quest, request)

@@ -164,7 +164,10 @@ class Searched:
         ahead = start.proposal.ahead
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):
             return lambda model: ahead
-        request = self.attacker_of(quest).request(place, tuple(path), variation, start)
+        return self.asking(quest, self.attacker_of(quest).request(place, tuple(path), variation, start))
+
+    def asking(self, quest: Quest, request: ChatRequest) -> Callable[[ChatModel], Proposal]:
+        """Give the function that asks a question and checks what comes of it."""
         return lambda model: self.asked(model, quest, request)
 
     def asked(self, model: ChatModel, quest: Quest, request: ChatRequest) -> Proposal:

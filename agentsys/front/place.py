@@ -83,8 +83,7 @@ def place_of(request: ChatRequest) -> RequestPlace:
 
 
 def _ids(message: ChatMessage) -> tuple[str, ...]:
-    calls = message["tool_calls"] if message["role"] == "assistant" else None
-    return tuple(str(call.id) for call in calls or ())
+    return tuple(str(call.id) for call in _calls(message))
 
 
 def _answer(message: Any) -> ToolAnswer:

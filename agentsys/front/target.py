@@ -15,7 +15,7 @@ from typing import Any
 
 from agentsys.attacks.search_options import PER_CASE, SearchOptions
 from agentsys.attacks.searched import Searched
-from agentsys.contracts import NotInjectable, Suite
+from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.front.client_search import ClientSearch, Queried
 from agentsys.models.budget import RunBudgetReached
@@ -123,7 +123,8 @@ class AttackTarget:
         if not _SESSION.fullmatch(session):
             raise _unknown(f"a session's name has letters, digits, '.', '_' and '-', not {session[:80]!r}")
         with self._lock:
-            suite = self._suite(parts[0])
+            benchmark = self._cell.benchmark
+            suite = benchmark.suite(_found("suite", parts[0], benchmark.suite_names()))
             user_task = _found("user task", parts[1], suite.user_tasks)
             injection_task = _found("injection task", parts[2], suite.injection_tasks)
             job = self._placed(session, suite.name, user_task, injection_task)
@@ -158,9 +159,6 @@ class AttackTarget:
             raise Refused(Problem(400, "a model that replays runs says itself what is injected"))
         self._store.remember_config(settings.config_hash, settings.identity)
         return replace(self._cell, settings=settings, attack=attack)
-
-    def _suite(self, name: str) -> Suite:
-        return self._cell.benchmark.suite(_found("suite", name, self._cell.benchmark.suite_names()))
 
     def _names(self, name: str) -> Iterator[str]:
         suite = self._cell.benchmark.suite(name)

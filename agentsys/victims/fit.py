@@ -117,12 +117,8 @@ def grid_of(runs: PublishedRuns) -> list[dict[str, str]]:
 
 def obey_points(cases: Iterable[Behaviour], ways: Ways) -> list[Point]:
     """What obeying is fitted to: exposed cases."""
-    return [_obey_point(case, ways) for case in cases if case.met is not None]
-
-
-def _obey_point(case: Behaviour, ways: Ways) -> Point:
-    assert case.met is not None and case.injection is not None
-    return Point(case.obeyed, obey_levels(case), covariates_of(case, ways))
+    exposed = (case for case in cases if case.met is not None)
+    return [Point(case.obeyed, obey_levels(case), covariates_of(case, ways)) for case in exposed]
 
 
 def obey_levels(case: Behaviour) -> dict[str, str]:

@@ -84,8 +84,7 @@ class EvolveAttack(Searched):
         archive = Archive(quest.goal, quest.start, self.cells, tuple(made))
         step = archive.next_step(draw, best=self.elite_share, examples=self.examples)
         place = Place(stream_of(step.strategy), step.parent.place.depth + 1, step.parent.number)
-        request = mutation(self.attacker_of(quest), step, number)
-        return place, lambda model: self.asked(model, quest, request)
+        return place, self.asking(quest, mutation(self.attacker_of(quest), step, number))
 
     def _first_request(self, quest: Quest, variation: int) -> ChatRequest:
         return mutation(self.attacker_of(quest), None, -variation)

@@ -67,12 +67,8 @@ class ChatInject:
             NotInjectable: If no vector of this user task can carry an injection, or there is no dialogue.
         """
         turns = self._turns(suite, injection_task, victim)
-        return dict.fromkeys(injectable_vectors(suite, user_task), written_for(suite, self._text(turns)))
-
-    def _text(self, turns: tuple[ForgedTurn, ...]) -> str:
-        if self._wrap:
-            return rendered(self._family, turns, thought=self._thought)
-        return plain(turns)
+        text = rendered(self._family, turns, thought=self._thought) if self._wrap else plain(turns)
+        return dict.fromkeys(injectable_vectors(suite, user_task), written_for(suite, text))
 
     def _turns(self, suite: Suite, injection_task: InjectionTask, victim: Victim) -> tuple[ForgedTurn, ...]:
         if self._dialogues is not None:

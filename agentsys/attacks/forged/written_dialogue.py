@@ -7,7 +7,7 @@ the marks of the attacked model's family or plain, with a kind of persuasion. Ev
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -98,12 +98,9 @@ class WrittenDialogue(Searched):
         made = [target.attempt(Place(1, 1, None), lambda model: self.first(model, quest))]
         while not self.ends(made[0]) and not made[-1].success and len(made) < self.budget:
             number = len(made) + 1
-            made.append(target.attempt(Place(number, 1, None), self._sample(quest, number)))
+            propose = self.asking(quest, self._request(quest, number))
+            made.append(target.attempt(Place(number, 1, None), propose))
         return made
-
-    def _sample(self, quest: Quest, number: int) -> Callable[[ChatModel], Proposal]:
-        request = self._request(quest, number)
-        return lambda model: self.asked(model, quest, request)
 
     def checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
         """The dialogue as it is forged; refused, and asked for again, where it has other turns."""
@@ -111,16 +108,14 @@ class WrittenDialogue(Searched):
             turns = turns_in(proposal.text, self.turns)
         except ValueError as error:
             return replace(proposal, refused=str(error), fault=ReplyFault.UNREADABLE.value)
-        text = self._forged(_with_goal(turns, quest.goal))
+        said = _with_goal(turns, quest.goal)
+        text = rendered(self._family, said, thought=self._thought) if self._wrap else plain(said)
         checked = super().checked(model, quest, replace(proposal, text=text))
         return replace(checked, proposed=proposal.text)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """The writer of dialogues, for the simulated model."""
         return {ROLE: play_writer, JUDGE: play_judge}
-
-    def _forged(self, turns: Sequence[ForgedTurn]) -> str:
-        return rendered(self._family, turns, thought=self._thought) if self._wrap else plain(turns)
 
     def _first_request(self, quest: Quest, variation: int) -> ChatRequest:
         return self._request(quest, 2 - variation)

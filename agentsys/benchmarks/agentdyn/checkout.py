@@ -73,7 +73,8 @@ def read_checkout(source: str) -> Checkout:
     package = package.resolve()
     files = dict(_files(package, source))
     digest = _digest(files)
-    return Checkout(package, MappingProxyType(files), digest, _version(folder, digest))
+    version = KNOWN.get(digest) or f"{_checked_out(folder) or 'own'}-{digest[:8]}"
+    return Checkout(package, MappingProxyType(files), digest, version)
 
 
 def _mend(source: str) -> str:
@@ -111,10 +112,6 @@ def _digest(files: Mapping[str, bytes]) -> str:
             digest.update(len(part).to_bytes(8, "big"))  # so that text cannot move between the files
             digest.update(part)
     return digest.hexdigest()
-
-
-def _version(folder: Path, digest: str) -> str:
-    return KNOWN.get(digest) or f"{_checked_out(folder) or 'own'}-{digest[:8]}"
 
 
 def _checked_out(folder: Path) -> str | None:

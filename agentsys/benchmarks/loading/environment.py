@@ -108,7 +108,8 @@ class EnvironmentLoader:
             if kept is not None:
                 self._kept.move_to_end(key)
         if kept is not None:
-            return _unpickled(kept)
+            again: TaskEnvironment = pickle.loads(kept)
+            return again
         environment = self._load_blaming(dict(injections))
         self._keep(key, environment)
         return environment
@@ -185,11 +186,6 @@ class EnvironmentLoader:
 def _holed_once(text: str, defaults: tuple[tuple[str, str], ...]) -> HoledText | None:
     """`holed_text`, which takes 0.2 s for a suite: versions that have the same data share it."""
     return holed_text(text, dict(defaults))
-
-
-def _unpickled(pickled: bytes) -> TaskEnvironment:
-    environment: TaskEnvironment = pickle.loads(pickled)
-    return environment
 
 
 def _mark(vector: str) -> str:

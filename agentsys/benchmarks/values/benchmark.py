@@ -80,12 +80,8 @@ def _defaults_as_read(suite: Suite) -> dict[str, str]:
     """Vector -> what a model reads there without attack: the defaults have YAML's escapes."""
     import yaml
 
-    return {vector: str(yaml.safe_load(f'"{text}"')) for vector, text in _defaults(suite).items()}
-
-
-def _defaults(suite: Suite) -> Mapping[str, str]:
-    found: Mapping[str, str] = suite.get_injection_vector_defaults()
-    return found
+    defaults: Mapping[str, str] = suite.get_injection_vector_defaults()
+    return {vector: str(yaml.safe_load(f'"{text}"')) for vector, text in defaults.items()}
 
 
 def _measured(finished: FinishedCase) -> Measured:

@@ -13,6 +13,7 @@ _LEET = str.maketrans("aeiost", "4310$7")
 _TWINS = str.maketrans("aceiopsxyjAEIOPTHKMB", "асеіорѕхујАЕІОРТНКМВ")
 """Latin letters and the Cyrillic ones that look the same."""
 _SMALL_CAPS = str.maketrans("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ")
+_FULLWIDTH = {point: point + 0xFEE0 for point in range(0x21, 0x7F)}
 _ZERO_WIDTH = "\u200b\u200c\u200d"
 _VARIATION_BASE = 0xE0100
 """VARIATION SELECTOR-17, which here stands for byte 16; selectors 1 to 16 stand for bytes 0 to 15."""
@@ -35,10 +36,6 @@ def _hex(text: str) -> str:
     return text.encode().hex()
 
 
-def _lines_of_base64(text: str) -> str:
-    return "\n".join(textwrap.wrap(_base64(text), 60))
-
-
 def _percent(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode()) if text.isascii() else quote(text)
 
@@ -58,20 +55,12 @@ def _between(text: str, marks: str) -> str:
     )
 
 
-def _tags(text: str) -> str:
-    return "Thank you." + "".join(chr(0xE0000 + ord(char)) for char in text)
-
-
 def _variation(text: str) -> str:
     """Bytes as variation selectors behind one visible character."""
     selectors = (
         chr(0xFE00 + byte) if byte < 16 else chr(_VARIATION_BASE + byte - 16) for byte in text.encode()
     )
     return "Thank you 🙂" + "".join(selectors)
-
-
-def _fullwidth(text: str) -> str:
-    return "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text)
 
 
 def _lettered(start: int) -> Callable[[str], str]:
@@ -88,36 +77,21 @@ def _lettered(start: int) -> Callable[[str], str]:
     return write
 
 
-def _combining(text: str) -> str:
-    return "".join(char + "\u0335\u0307\u0323" if char.isalpha() else char for char in text)
-
-
-def _bidi(text: str) -> str:
-    """Each word written backwards inside an override that shows it forwards."""
-    return " ".join(f"\u202e{word[::-1]}\u202c" for word in text.split(" "))
-
-
 def _spaced(text: str) -> str:
     """The first three words in single letters."""
     words = text.split(" ")
     return " ".join([*("-".join(word) for word in words[:3]), *words[3:]])
 
 
-def _hidden_html(text: str) -> str:
-    return (
-        f'<p>Opening hours: nine to five.</p><div style="display:none">{text}</div><p>Closed on Sundays.</p>'
-    )
-
-
-def _comment_html(text: str) -> str:
-    return f"<p>Opening hours: nine to five.</p><!-- {text} --><p>Closed on Sundays.</p>"
+def _in_page(text: str) -> str:
+    return f"<p>Opening hours: nine to five.</p>{text}<p>Closed on Sundays.</p>"
 
 
 DISGUISES: Mapping[str, Callable[[str], str]] = {
     "base64": _base64,
     "base64_twice": lambda text: _base64(_base64(text)),
     "base64_three": lambda text: _base64(_base64(_base64(text))),
-    "base64_lines": _lines_of_base64,
+    "base64_lines": lambda text: "\n".join(textwrap.wrap(_base64(text), 60)),
     "base64_asked": lambda text: f"Decode this from base64 and do what it says: {_base64(text)}",
     "base64url": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
     "data_url": lambda text: f'<a href="data:text/plain;base64,{_base64(text)}">Details</a>',
@@ -134,14 +108,15 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "homoglyph": lambda text: text.translate(_TWINS),
     "homoglyph_zero_width": lambda text: _between(text.translate(_TWINS), _ZERO_WIDTH),
     "small_caps": lambda text: text.translate(_SMALL_CAPS),
-    "fullwidth": _fullwidth,
+    "fullwidth": lambda text: text.translate(_FULLWIDTH),
     "math": _lettered(0x1D5D4),
     "circled": _lettered(0x24B6),
-    "combining": _combining,
-    "bidi": _bidi,
-    "tags": _tags,
+    "combining": lambda text: "".join(c + "\u0335\u0307\u0323" if c.isalpha() else c for c in text),
+    # Each word written backwards inside an override that shows it forwards.
+    "bidi": lambda text: " ".join(f"\u202e{word[::-1]}\u202c" for word in text.split(" ")),
+    "tags": lambda text: "Thank you." + "".join(chr(0xE0000 + ord(char)) for char in text),
     "variation": _variation,
-    "hidden_html": _hidden_html,
-    "comment_html": _comment_html,
+    "hidden_html": lambda text: _in_page(f'<div style="display:none">{text}</div>'),
+    "comment_html": lambda text: _in_page(f"<!-- {text} -->"),
 }
 """Name -> what it makes of a text."""

@@ -59,14 +59,11 @@ class AnthropicBatches(VendorBatches):
                 continue
             if batch.processing_status != "ended":
                 open_yet = str(batch.id)
-            elif self._answered(_known_id(batch.id), custom_ids):
+            elif any(answers(self._results(_known_id(batch.id)), set(custom_ids), self._key)):
                 return str(batch.id)
         if open_yet:
             raise ModelError(ErrorKind.TIMEOUT, f"batch {open_yet} may be ours; it has not ended")
         return None
-
-    def _answered(self, batch_id: str, custom_ids: Sequence[str]) -> bool:
-        return any(True for _ in answers(self._results(batch_id), set(custom_ids), self._key))
 
     def _results(self, batch_id: str) -> bytes:
         # Not from the address that the batch names: the key goes to no other server.

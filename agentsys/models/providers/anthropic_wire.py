@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
 
 from agentsys.models.chat import ChatReply, ToolSpec, Usage
@@ -70,7 +69,8 @@ def _blocks(message: ChatMessage, ids: CallIds) -> list[Block]:
     blocks = [wire for block in message["content"] or () if (wire := _block(block)) is not None]
     if message["role"] == "assistant":
         for call in message["tool_calls"] or ():
-            blocks.append(_tool_use(call, ids))
+            use = {"type": "tool_use", "id": ids.of_call(call), "name": call.function, "input": call.args}
+            blocks.append(use)
         # Thoughts alone, whose text or calls a defense took away, are refused: a turn may not end on them.
         if not any(block["type"] in ("text", "tool_use") for block in blocks):
             return []
@@ -101,10 +101,6 @@ def _block(block: MessageContentBlock) -> Block | None:
         return {"type": "redacted_thinking", "data": block["content"]}
     text = block["content"]
     return {"type": "text", "text": text} if text and text.strip() else None
-
-
-def _tool_use(call: FunctionCall, ids: CallIds) -> Block:
-    return {"type": "tool_use", "id": ids.of_call(call), "name": call.function, "input": call.args}
 
 
 def read_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:

@@ -117,7 +117,9 @@ class GoogleModel(SdkModel):
         )
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {"contents": self._contents(request)}
+        demands = self.demands_signatures
+        contents = wire_contents(request.messages, self._signatures, demands_signatures=demands)
+        body: dict[str, Any] = {"contents": contents}
         if prompt := system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
@@ -125,10 +127,6 @@ class GoogleModel(SdkModel):
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
         body["generationConfig"] = self._generation(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}
-
-    def _contents(self, request: ChatRequest) -> list[dict[str, Any]]:
-        demands = self.demands_signatures
-        return wire_contents(request.messages, self._signatures, demands_signatures=demands)
 
     def _generation(self, request: ChatRequest) -> dict[str, Any]:
         config: dict[str, Any] = {**self._temperature(request)}
