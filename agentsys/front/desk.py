@@ -125,20 +125,14 @@ class FrontDesk:
             raise Refused(Problem(503, _ENDED))
         own = [one for one in reversed(self._known.values()) if one.owner == owner]
         if place.after:
-            for one in own:
-                if place.after in one.reply_ids:
-                    return one
+            meant = [one for one in own if place.after in one.reply_ids]
         elif place.latest_id is not None:
-            for one in own:
-                if place.latest_id in one.ids:
-                    return one
+            meant = [one for one in own if place.latest_id in one.ids]
         else:
-            for one in own:
-                if one.position.rest == place.rest:
-                    return one
-            for one in own:
-                if one.position.came_by == place.mark:
-                    return one
+            meant = [one for one in own if one.position.rest == place.rest]
+            meant += [one for one in own if one.position.came_by == place.mark]
+        if meant:
+            return meant[0]
         told = (
             "the words of an assistant in this request are not this server's, or their conversation is over; "
             "begin a new one without them"

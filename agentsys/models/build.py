@@ -205,11 +205,7 @@ class ModelStack:
         return provider.recorded_injections(scene) if isinstance(provider, RecordedInjections) else None
 
     def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
-        """Give what tools returned in a recorded run; nothing if the model replays none.
-
-        Raises:
-            ModelError: If there is no recorded run for the scene.
-        """
+        """Give what tools returned in a recorded run, likewise; nothing if the model replays none."""
         provider = self.main.provider
         return provider.recorded_results(scene) if isinstance(provider, RecordedInjections) else ()
 

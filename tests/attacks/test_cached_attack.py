@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.attacks.artefact import Artefact, ArtefactEntry
-from agentsys.attacks.cache_files.cache_file import Key, read_cache
+from agentsys.attacks.cache_files.cache_file import Key
+from agentsys.attacks.cache_files.texts import read_texts
 from agentsys.attacks.cached import CachedAttack
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo
@@ -27,6 +29,10 @@ EXPECTED = {
     Key("banking", "user_task_0", "injection_task_1"): "own",
     Key("banking", None, "injection_task_1"): "shared",
 }
+
+
+def read_cache(path: Path) -> Mapping[Key, str]:
+    return read_texts(path).texts
 
 
 def stored(folder: Path, content: Any, name: str = "mine.json") -> Path:

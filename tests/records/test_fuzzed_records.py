@@ -19,7 +19,7 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.metrics.search_attempts import read_searches
 from agentsys.analysis.tables.report import report
-from agentsys.attacks.cache_files.cache_file import read_cache
+from agentsys.attacks.cache_files.texts import read_texts
 from agentsys.errors import ConfigError
 from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 from agentsys.records.case_row import CaseRow
@@ -154,7 +154,7 @@ def _read(path: Path, rows: list[CaseRow]) -> None:
         rows.append(row)
     _kept(lambda: read_trajectory(name))
     _kept(lambda: read_run(path))
-    _kept(lambda: read_cache(path))
+    _kept(lambda: read_texts(path))
     if path.stem.endswith("0"):  # YAML takes longer than all the others together
         _kept(lambda: list(Names(path).unused()))
 

@@ -51,11 +51,6 @@ class _TwiceInOneObject(ValueError):
     """JSON would silently keep the last of them."""
 
 
-def read_cache(path: Path) -> dict[Key, str]:
-    """The texts in a file (see `read_file`)."""
-    return read_file(path)[0]
-
-
 def read_file(path: Path) -> tuple[dict[Key, str], Provenance | None]:
     """The texts in a file, and where those of a foreign file come from.
 

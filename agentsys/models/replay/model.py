@@ -57,19 +57,11 @@ class ReplayModel:
         return ReplayedCase(self.name, run, lambda: self._typical_run(scene.suite), strict=self.strict)
 
     def recorded_injections(self, scene: Scene) -> dict[str, str]:
-        """Injection vector -> text, exactly as the recorded run had it.
-
-        Raises:
-            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
-        """
+        """Injection vector -> text, exactly as the recorded run had it; raises as `for_scene`."""
         return dict(self._run(scene).injections)
 
     def recorded_results(self, scene: Scene) -> list[RecordedResult]:
-        """What each tool call of the recorded run returned, in order.
-
-        Raises:
-            ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
-        """
+        """What each tool call of the recorded run returned, in order; raises as `for_scene`."""
         messages = [message for message in self._run(scene).messages if message["role"] == "tool"]
         calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
         return [RecordedResult(call.function, dict(call.args), text) for call, text in calls]

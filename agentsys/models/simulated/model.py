@@ -15,7 +15,7 @@ from agentsys.models.simulated.index import PlaybookIndex
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions, SimulatedRole, knowledge_for
 from agentsys.models.simulated.slips import slipped
-from agentsys.models.simulated.sloppiness import sloppiness_of
+from agentsys.models.simulated.sloppiness import probability_of, sloppiness_of
 from agentsys.models.simulated.victim.luck import manners_of
 from agentsys.models.simulated.victim.profile import load_profile
 from agentsys.models.trace import ACTING_ROLES
@@ -150,5 +150,4 @@ def _check(name: str, options: SimulatedOptions) -> None:
     given = {option: getattr(options, option) for option in _PROBABILITIES}
     given |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
     for option, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
-            raise ConfigError(f"Model '{name}': {option} is {value!r}; give a probability from 0.0 to 1.0.")
+        probability_of(name, option, value)

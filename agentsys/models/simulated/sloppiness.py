@@ -69,19 +69,26 @@ def sloppiness_of(model: str, value: object) -> Sloppiness:
                 raise ConfigError(
                     f"Model '{model}': {unknown_name('part of sloppiness', str(part), list(PARTS))}"
                 )
-        rates = {part: _rate(model, f"sloppiness.{part}", value[part]) for part in PARTS if part in value}
+        rates = {
+            part: probability_of(model, f"sloppiness.{part}", value[part]) for part in PARTS if part in value
+        }
         used = {part: rate for part, rate in rates.items() if rate > 0}
         return Sloppiness(
             MappingProxyType(used), ", ".join(f"{part} {rate:g}" for part, rate in used.items())
         )
-    rate = _rate(model, "sloppiness", value)
+    rate = probability_of(model, "sloppiness", value)
     if rate == 0:
         return NEAT
     spread = {part: rate * ENDING_SHARE if part in ENDING else rate for part in PARTS}
     return Sloppiness(spread, f"{rate:g}")
 
 
-def _rate(model: str, option: str, value: object) -> float:
+def probability_of(model: str, option: str, value: object) -> float:
+    """The value of a model's option, if it is a probability.
+
+    Raises:
+        ConfigError: If it is none.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
         raise ConfigError(f"Model '{model}': {option} is {value!r}; give a probability from 0.0 to 1.0.")
     return float(value)
