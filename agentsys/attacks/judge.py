@@ -7,7 +7,7 @@ where a search asks for that, in a model's eyes (agentsys.attacks.attacker.topic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from agentsys.attacks.attacker.delimited import DID, delimited
@@ -105,20 +105,16 @@ def score_of(quest: Quest, facts: QueryFacts) -> int:
 def beyond(calls: Sequence[ToolCall], own: Sequence[ToolCall]) -> list[ToolCall]:
     """The calls that the user's task does not account for: equal ones go first, then one for one by tool."""
     left = list(own)
-    unequal = []
-    for call in calls:
-        same = next((one for one in left if _plain(one) == _plain(call)), None)
-        if same is None:
-            unequal.append(call)
-        else:
-            left.remove(same)
-    found = []
-    for call in unequal:
-        same = next((one for one in left if one.function == call.function), None)
-        if same is None:
-            found.append(call)
-        else:
-            left.remove(same)
+    ways: tuple[Callable[[ToolCall], object], ...] = (_plain, lambda call: call.function)
+    for alike in ways:
+        found = []
+        for call in calls:
+            same = next((one for one in left if alike(one) == alike(call)), None)
+            if same is None:
+                found.append(call)
+            else:
+                left.remove(same)
+        calls = found
     return found
 
 

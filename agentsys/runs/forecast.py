@@ -10,9 +10,15 @@ from agentsys.contracts import Attack, AttackKind, Benchmark, Defense
 from agentsys.errors import Unavailable
 from agentsys.models.simulated.model import OTHER
 from agentsys.models.simulated.role import SimulatedOptions
-from agentsys.models.simulated.victim.kinds import FACTOR, FITTED, KINDS, STRUCTURAL
 from agentsys.models.simulated.victim.predict import asr_range
-from agentsys.models.simulated.victim.profile import VictimProfile, load_profile
+from agentsys.models.simulated.victim.profile import (
+    FACTOR,
+    FITTED,
+    KINDS,
+    STRUCTURAL,
+    VictimProfile,
+    load_profile,
+)
 from agentsys.records.case import Case
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.settings import Settings

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agentsys.models.simulated.victim.kinds import BOUND, FITTED, STRUCTURAL
 from agentsys.models.simulated.victim.predict import probability
-from agentsys.models.simulated.victim.profile import VictimProfile
+from agentsys.models.simulated.victim.profile import BOUND, FITTED, STRUCTURAL, VictimProfile
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 from agentsys.victims.behaviour import Behaviour, behaviour

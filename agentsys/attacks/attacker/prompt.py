@@ -7,7 +7,7 @@ shortened to its last turns - and TAP (Mehrotra et al. 2024) for several variati
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentdojo.types import ChatMessage
@@ -18,7 +18,7 @@ from agentsys.attacks.attacker.reply import REPLY_SCHEMA, reply_text
 from agentsys.attacks.goal_data import goal_data
 from agentsys.attacks.knowledge import PLACE, Knowledge, Situation
 from agentsys.attacks.search import Attempt, Place, Quest
-from agentsys.models.chat import ChatRequest, assistant, system, user
+from agentsys.models.chat import ChatRequest, JsonSchema, assistant, system, user
 
 LAST_TURNS = 4
 """Proposals of its own that the attacker still sees; the start text always stays."""
@@ -101,22 +101,31 @@ class Attacker:
         messages: list[ChatMessage] = [system(self._system(place.stream))]
         told = "" if start is None else f"\n\nIt was tried. {start.judgement.feedback}"
         ask = self._ask(ASK, place if not last else last[0].place, 1 if last else variation)
-        messages.append(
-            user(
-                "\n\n".join(
-                    [
-                        *self.known(),
-                        f"The text to start from:\n{delimited(START, self.quest.start)}{told}",
-                        ask,
-                    ]
-                )
-            )
-        )
+        begins = f"The text to start from:\n{delimited(START, self.quest.start)}{told}"
+        messages.append(user("\n\n".join([*self.known(), begins, ask])))
         for attempt, following in zip(last, [*last[1:], None][: len(last)], strict=True):
             messages.append(assistant(reply_text(attempt.proposal)))
             where, number = (place, variation) if following is None else (following.place, 1)
             messages.append(user(self._ask(AGAIN, where, number, attempt.judgement.feedback)))
         return ChatRequest(messages, role=ROLE, temperature=self.temperature, reply_schema=REPLY_SCHEMA)
+
+    def question(
+        self, told: str, paragraphs: Iterable[str], schema: JsonSchema = REPLY_SCHEMA
+    ) -> ChatRequest:
+        """A question that begins a conversation.
+
+        Args:
+            told: The system message.
+            paragraphs: What follows on what it is told of the case.
+            schema: What the reply must look like.
+        """
+        messages = [system(told), user("\n\n".join([*self.known(), *paragraphs]))]
+        return ChatRequest(messages, role=ROLE, temperature=self.temperature, reply_schema=schema)
+
+    @property
+    def data(self) -> str:
+        """The goal's data, which a text has to say letter by letter."""
+        return ", ".join(goal_data(self.quest.goal)) or "its names"
 
     def _ask(self, form: str, place: Place, variation: int, feedback: str = "") -> str:
         # The search's id keeps a cache of replies from giving two searches one draw.
@@ -127,7 +136,7 @@ class Attacker:
         # In which the streams of a search take the strategies up.
         order = random.Random(self.seed).sample(STRATEGIES, len(STRATEGIES))
         return SYSTEM.format(
-            data=", ".join(goal_data(self.quest.goal)) or "its names",
+            data=self.data,
             characters="" if self.quest.mend is None else FOLDED,
             forms="\n".join(f"- {form}" for form in STRATEGIES),
             angle=order[(stream - 1) % len(order)],

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentsys.attacks.attacker import ROLE
 from agentsys.attacks.attacker.delimited import START, TEXT, delimited
 from agentsys.attacks.attacker.prompt import Attacker
 from agentsys.attacks.evolve.archive import NextStep, strategy_of, written_by
 from agentsys.attacks.evolve.strategies import HOW, STRATEGIES, Level
-from agentsys.attacks.goal_data import goal_data
 from agentsys.attacks.search import Attempt
-from agentsys.models.chat import ChatRequest, system, user
+from agentsys.models.chat import ChatRequest
 
 REPLY_SCHEMA = {
     "type": "object",
@@ -56,20 +54,9 @@ def mutation(attacker: Attacker, step: NextStep | None, number: int) -> ChatRequ
     ask = _ASK.format(strategy=strategy, level=HOW[level], id=attacker.quest.id or "1", number=number)
     shown = [] if step is None else _shown(step)
     start = f"The text that the search starts from:\n{delimited(START, attacker.quest.start)}"
-    told = "\n\n".join([*attacker.known(), start, *shown, ask])
-    return ChatRequest(
-        [system(_system(attacker)), user(told)],
-        role=ROLE,
-        temperature=attacker.temperature,
-        reply_schema=REPLY_SCHEMA,
-    )
-
-
-def _system(attacker: Attacker) -> str:
-    return SYSTEM.format(
-        data=", ".join(goal_data(attacker.quest.goal)) or "its names",
-        strategies="\n".join(f"- {name}: e.g. {text}" for name, text in STRATEGIES.items()),
-    )
+    kinds = "\n".join(f"- {name}: e.g. {text}" for name, text in STRATEGIES.items())
+    told = SYSTEM.format(data=attacker.data, strategies=kinds)
+    return attacker.question(told, [start, *shown, ask], REPLY_SCHEMA)
 
 
 def _shown(step: NextStep) -> Sequence[str]:

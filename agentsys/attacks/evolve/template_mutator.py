@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from agentsys.attacks.attacker import ROLE
 from agentsys.attacks.attacker.delimited import TEXT, delimited
 from agentsys.attacks.attacker.prompt import Attacker
-from agentsys.attacks.attacker.reply import REPLY_SCHEMA
 from agentsys.attacks.evolve.nodes import TemplateNode
-from agentsys.models.chat import ChatRequest, system, user
+from agentsys.models.chat import ChatRequest
 
 CROSSOVER, SIMILAR = "crossover", "similar"
 MUTATORS: Mapping[str, str] = {
@@ -53,12 +51,7 @@ def template_request(
     shown += [_shown("The second template", other)] if other is not None else []
     ask = MUTATORS[mutator] if node is not None else "Write a template."
     asked = f"{ask} (Search {attacker.quest.id or '1'}, template {number}.)"
-    return ChatRequest(
-        [system(SYSTEM), user("\n\n".join([*attacker.known(), *shown, asked]))],
-        role=ROLE,
-        temperature=attacker.temperature,
-        reply_schema=REPLY_SCHEMA,
-    )
+    return attacker.question(SYSTEM, [*shown, asked])
 
 
 def _shown(title: str, node: TemplateNode) -> str:

@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.attacks.attacker import JUDGE, ROLE
 from agentsys.attacks.attacker.delimited import GOAL, inside
-from agentsys.attacks.attacker.reply import REPLY_SCHEMA, ReplyFault, reply_text
+from agentsys.attacks.attacker.reply import ReplyFault, reply_text
 from agentsys.attacks.attacker.topic import play_judge
 from agentsys.attacks.forged.dialogue import turns_of
 from agentsys.attacks.forged.families import ForgedTurn, family_named, plain, rendered
@@ -24,7 +24,7 @@ from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
 from agentsys.attacks.search_options import SearchOptions, check_count
 from agentsys.attacks.searched import Searched
 from agentsys.errors import ConfigError, known_name
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 
 PERSUASIONS: Mapping[str, str] = {
@@ -122,15 +122,9 @@ class WrittenDialogue(Searched):
 
     def _request(self, quest: Quest, number: int) -> ChatRequest:
         attacker = self.attacker_of(quest)
-        data = ", ".join(lost_data(quest.goal, "")) or "its names"
-        told = SYSTEM.format(turns=self.turns, persuasion=PERSUASIONS[self.persuasion], data=data)
-        ask = _ASK.format(id=quest.id or "1", number=number)
-        return ChatRequest(
-            [system(told), user("\n\n".join([*attacker.known(), ask]))],
-            role=ROLE,
-            temperature=attacker.temperature,
-            reply_schema=REPLY_SCHEMA,
-        )
+        persuasion = PERSUASIONS[self.persuasion]
+        told = SYSTEM.format(turns=self.turns, persuasion=persuasion, data=attacker.data)
+        return attacker.question(told, [_ASK.format(id=quest.id or "1", number=number)])
 
 
 def turns_in(text: str, count: int) -> tuple[ForgedTurn, ...]:

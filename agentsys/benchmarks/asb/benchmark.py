@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from agentsys.benchmarks.asb.agent import Agent, AttackTool
+from agentsys.benchmarks.asb.driver import Mode
 from agentsys.benchmarks.asb.measured import Criterion
-from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.source import load
 from agentsys.benchmarks.asb.suite import ASBSuite
 from agentsys.benchmarks.options import offered
@@ -28,7 +28,7 @@ class ASB:
     two modes never meet in one column.
 
     Args:
-        mode: `faithful`, `clean_plan`, `hidden_tool` or `react` (see agentsys.benchmarks.asb.mode).
+        mode: `faithful`, `clean_plan`, `hidden_tool` or `react` (see agentsys.benchmarks.asb.driver).
         data: `sample` (comes with the package), `fetched` (after `agentsys fetch asb`) or a folder.
         tasks: How many of each agent's tasks, from the first; `all` for all of them.
         attack_tools: `all`, `aggressive` or `non_aggressive`.

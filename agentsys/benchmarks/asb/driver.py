@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -34,7 +35,6 @@ from agentsys.benchmarks.asb.conversation import (
     with_instruction,
 )
 from agentsys.benchmarks.asb.environment import PlanStep, set_turn
-from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.plan import Step
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, instruction, step_turn
 from agentsys.benchmarks.asb.planner import plan_turn
@@ -48,6 +48,24 @@ STEP_SPAN = "step"
 """Kind of the span around each step's model call; its messages are the conversation as the model read it."""
 CLOSING_NAME = "closing"
 """Name of the last such span where the last step called tools: it holds their results."""
+
+
+class Mode(Enum):
+    """The four conversations."""
+
+    FAITHFUL = "faithful"
+    """Plan, then steps, as published: every step's tool list is made to name the attack tool."""
+    CLEAN_PLAN = "clean_plan"
+    """Plan, then steps; the plan stays as the planner made it and every step offers all tools."""
+    HIDDEN_TOOL = "hidden_tool"
+    """As `clean_plan`, and the planner is not told of the attack tool."""
+    REACT = "react"
+    """No plan: one user turn with tools until done, as in AgentDojo."""
+
+    @property
+    def planned(self) -> bool:
+        """Whether a plan is made first."""
+        return self is not Mode.REACT
 
 
 def drive(model: ChatModel, *, mode: Mode, attack_tool: str | None) -> ChatModel:

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Any
 
 from agentsys.benchmarks.asb.agent import Agent, AttackTool
+from agentsys.benchmarks.asb.driver import Mode
 from agentsys.benchmarks.asb.environment import ASBEnvironment
-from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.plan import Planning, Step, planning_in
 from agentsys.benchmarks.asb.refusal import refused
 from agentsys.contracts import FinishedCase, Measured

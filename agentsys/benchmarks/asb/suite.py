@@ -12,10 +12,9 @@ from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.asb.agent import Agent, AttackTool, persona
-from agentsys.benchmarks.asb.driver import drive
+from agentsys.benchmarks.asb.driver import Mode, drive
 from agentsys.benchmarks.asb.environment import ASBEnvironment, set_turn
 from agentsys.benchmarks.asb.measured import Criterion, measure
-from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.replies import CountedReplies, start_counting
 from agentsys.benchmarks.asb.tasks import injection_task, user_task
 from agentsys.benchmarks.asb.tools import tools_of

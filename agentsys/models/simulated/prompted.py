@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
+from agentsys.models.chat import ChatRequest, assistant, system, text_of, tool_message, user
 from agentsys.models.fenced_actions import (
     FINISH,
     QUESTION,
@@ -159,11 +159,5 @@ def _with_action(message: ChatMessage) -> ChatMessage:
 
 
 def _result(call: FunctionCall, said: str) -> ChatMessage:
-    return {
-        "role": "tool",
-        "content": [text_content_block_from_string(said)],
-        "tool_call_id": None,
-        "tool_call": call,
-        # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
-        "error": "its form was wrong" if said.startswith(REPEAT) else None,
-    }
+    # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
+    return {**tool_message(call, said), "error": "its form was wrong" if said.startswith(REPEAT) else None}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
-from agentsys.models.simulated.victim.kinds import NO_RUNS
+from agentsys.models.simulated.victim.profile import NO_RUNS
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
 from agentsys.runs.forecast import victim_of

@@ -10,9 +10,8 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.benchmarks.asb.driver import PlannedModel, drive
+from agentsys.benchmarks.asb.driver import Mode, PlannedModel, drive
 from agentsys.benchmarks.asb.environment import PlanStep, current_turn
-from agentsys.benchmarks.asb.mode import Mode
 from agentsys.benchmarks.asb.plan import planning_in
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, tools_in
 from agentsys.benchmarks.asb.planner import MAX_TRIES, ROLE

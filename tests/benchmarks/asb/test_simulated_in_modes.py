@@ -11,7 +11,7 @@ import pytest
 from small_runs import Silent
 
 from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.mode import Mode
+from agentsys.benchmarks.asb.driver import Mode
 from agentsys.benchmarks.asb.simulated import roles
 from agentsys.catalog import node
 from agentsys.errors import ConfigError

@@ -19,6 +19,20 @@ MOST_BYTES = 60_000
 BENIGN, HIJACKED, NOT_HIJACKED = "benign", "hijacked", "not_hijacked"
 """Conditions under which a user task is solved or not."""
 
+# Kinds of forecast: what the number of a simulated case means.
+FITTED = "fitted"
+"""No defense: rates of the runs themselves, drawn again."""
+STRUCTURAL = "structural"
+"""What a defense shows and offers is decided by itself; the victim behaves as it does undefended."""
+BOUND = "bound"
+"""Likewise, and the defense refuses more than its structure: an upper bound of the ASR."""
+FACTOR = "factor"
+"""A defense that only rewords: an interval over other models, never a number."""
+NO_RUNS = "no runs"
+"""Nothing to forecast from."""
+KINDS = (FITTED, STRUCTURAL, BOUND, FACTOR)
+"""What a defense may say of itself."""
+
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Deviation = Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)]
 _Effect = tuple[_Number, _Deviation]
