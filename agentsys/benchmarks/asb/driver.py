@@ -26,14 +26,8 @@ from enum import Enum
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.benchmarks.asb.conversation import (
-    Conversation,
-    Handed,
-    replies_in,
-    rounds_of,
-    task_of,
-    with_instruction,
-)
+from agentsys.benchmarks.asb import conversation
+from agentsys.benchmarks.asb.conversation import Conversation, Handed
 from agentsys.benchmarks.asb.environment import PlanStep, set_turn
 from agentsys.benchmarks.asb.plan import Step
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, instruction, step_turn
@@ -121,7 +115,7 @@ class PlannedModel:
 
     def _conversation(self, request: ChatRequest) -> Conversation:
         """The conversation that a request belongs to; a new one begins with a plan."""
-        replies, task = replies_in(request.messages), task_of(request.messages)
+        replies, task = conversation.replies_in(request.messages), conversation.task_of(request.messages)
         attempt = current_tracer().attempt
         known = self._current
         if known is not None and (known.attempt, known.task) == (attempt, task) and replies >= known.base:
@@ -129,7 +123,7 @@ class PlannedModel:
         set_turn(None)
         told = instruction(self._planners_tools(request))
         patch = self.attack_tool if self.mode is Mode.FAITHFUL else None
-        turn = plan_turn(self.model, request, with_instruction(request.messages, told), patch)
+        turn = plan_turn(self.model, request, conversation.with_instruction(request.messages, told), patch)
         self._current = Conversation(attempt, task, replies, told, turn.planning, turn.notes)
         return self._current
 
@@ -139,7 +133,7 @@ class PlannedModel:
 
     def _go_on(self, talk: Conversation, request: ChatRequest) -> ChatReply:
         """Take up the conversation where the request's messages leave off."""
-        position = len(rounds_of(request.messages, talk.base)[1])
+        position = len(conversation.rounds_of(request.messages, talk.base)[1])
         again = talk.handed.get(position)
         talk.handed = {place: reply for place, reply in talk.handed.items() if place < position}
         messages, step = request.messages, talk.next_step(position)
