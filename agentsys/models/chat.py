@@ -214,12 +214,6 @@ def user(text: str) -> ChatMessage:
     return {"role": "user", "content": [text_content_block_from_string(text)]}
 
 
-def tool_message(call: FunctionCall, text: str) -> ChatToolResultMessage:
-    """The answer to a call, with one text block."""
-    content = [text_content_block_from_string(text)]
-    return {"role": "tool", "content": content, "tool_call_id": call.id, "tool_call": call, "error": None}
-
-
 def assistant(text: str | None, tool_calls: list[Any] | None = None) -> ChatAssistantMessage:
     """An assistant message with one text block (or none) and the given tool calls."""
     content = None if text is None else [text_content_block_from_string(text)]

@@ -160,4 +160,4 @@ def _with_action(message: ChatMessage) -> ChatMessage:
 
 def _result(call: FunctionCall, said: str) -> ChatMessage:
     # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
-    return {**tool_message(call, said), "error": "its form was wrong" if said.startswith(REPEAT) else None}
+    return tool_message(call, said, "its form was wrong" if said.startswith(REPEAT) else None)
