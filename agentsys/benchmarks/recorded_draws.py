@@ -18,7 +18,7 @@ from agentsys.abilities import DrawsAtRandom
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.contracts import Suite
-from agentsys.models.replay.former_tools import name_today
+from agentsys.models.replay.recorded_run import name_today
 from agentsys.models.tools import as_executed
 
 Execute = Callable[[], Sequence[str]]

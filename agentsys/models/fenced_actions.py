@@ -16,7 +16,7 @@ from typing import Any
 from agentsys.models.chat import ToolSpec
 from agentsys.models.errors import ModelError
 from agentsys.models.providers.wire_text import speakable
-from agentsys.models.tagged_calls import between, tagged
+from agentsys.models.tagged_calls import between, json_lines, tagged
 
 OWN, OTHERS = "own_tools", "other_functionalities"
 """Tags around what an agent can do by itself, and around what it can ask others for."""
@@ -90,11 +90,7 @@ def json_block(text: str) -> str | None:
 def write_offer(own: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
     """What an agent can do: a line of JSON for each of its tools, and one for each name it can ask for."""
     known = [{"name": name, "description": text} for name, text in others.items()]
-    return "\n\n".join([tagged(OWN, _lines([tool.row for tool in own])), tagged(OTHERS, _lines(known))])
-
-
-def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    return "\n\n".join([tagged(OWN, json_lines(tool.row for tool in own)), tagged(OTHERS, json_lines(known))])
 
 
 def read_offer(text: str) -> list[ToolSpec] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -41,7 +41,12 @@ def between(text: str, tag: str) -> str | None:
 
 def write_tools(tools: Sequence[ToolSpec]) -> str:
     """The tools for a system message: one line of JSON for each."""
-    return tagged(TOOLS, "\n".join(json.dumps(tool.row, ensure_ascii=False) for tool in tools))
+    return tagged(TOOLS, json_lines(tool.row for tool in tools))
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Objects as JSON, a line for each."""
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def read_tools(text: str) -> list[ToolSpec]:

@@ -25,6 +25,7 @@ from agentsys.models.providers.wire_text import (
     result_text,
     speakable,
 )
+from agentsys.models.tagged_calls import json_lines
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
@@ -196,7 +197,7 @@ _DECODER = json.JSONDecoder()
 
 
 def _llama3_system(text: str, tools: Sequence[ToolSpec]) -> str:
-    listed = "\n".join(json.dumps(tool.row, ensure_ascii=False) for tool in tools)
+    listed = json_lines(tool.row for tool in tools)
     return f"{text}\n\n{_LLAMA_TOOLS}{listed}" if text else f"{_LLAMA_TOOLS}{listed}"
 
 

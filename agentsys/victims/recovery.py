@@ -52,19 +52,9 @@ def recovered(grid: Sequence[Mapping[str, str]], runs: int = RUNS, *, seed: int 
         seed: Seed of the draws.
     """
     rng = np.random.default_rng(seed)
-    told = np.array([_one(grid, rng) for _ in range(runs)])
-    near, user, injection, brier, ideal = told.mean(axis=0)
-    rare, drawn = np.mean([_rare(grid, rng) for _ in range(_RARE_RUNS)], axis=0)
-    return Recovery(
-        runs,
-        float(near),
-        float(user),
-        float(injection),
-        float(brier),
-        float(ideal),
-        float(rare),
-        float(drawn),
-    )
+    told = np.mean([_one(grid, rng) for _ in range(runs)], axis=0)
+    rare = np.mean([_rare(grid, rng) for _ in range(_RARE_RUNS)], axis=0)
+    return Recovery(runs, *map(float, told), *map(float, rare))
 
 
 def _one(grid: Sequence[Mapping[str, str]], rng: np.random.Generator) -> tuple[float, ...]:

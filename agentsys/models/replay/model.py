@@ -18,9 +18,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 from agentsys.models.chat import ChatReply, ChatRequest, RecordedResult, Scene, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.replay.check import calls_with_a_value, check_conversation, check_demands
-from agentsys.models.replay.former_tools import as_called_today
 from agentsys.models.replay.recorded_folder import pipeline_folder
-from agentsys.models.replay.recorded_run import RecordedRun, UnreadableRun, read_run
+from agentsys.models.replay.recorded_run import RecordedRun, UnreadableRun, as_called_today, read_run
 
 EMPTY_FINAL = "the record ends with a message without content; answered with an empty text"
 

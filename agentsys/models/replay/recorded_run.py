@@ -6,7 +6,7 @@ lists of blocks. Our own records have the new form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -137,3 +137,34 @@ def _checked_block(block: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(block.get("type"), str) or not isinstance(block.get("content"), str):
         raise UnreadableRun("a content block has no type or no text")
     return block
+
+
+FORMER_TOOLS = {"click_the_link": "browse_webpage"}
+"""Name in recorded runs -> name now; both take the same arguments and return the same.
+
+AgentDyn's published runs have a tool that follows links; at commit 5353cf7 the one that opens pages does so.
+"""
+
+
+def name_today(function: str, offered: Collection[str]) -> str:
+    """The tool's name where tools of these names are on offer."""
+    today = FORMER_TOOLS.get(function, function)
+    return today if function not in offered and today in offered else function
+
+
+def as_called_today(messages: Sequence[ChatMessage], offered: Collection[str]) -> tuple[ChatMessage, ...]:
+    """A record's messages with every tool under the name it has among those on offer."""
+    return tuple(_renamed(message, offered) for message in messages)
+
+
+def _renamed(message: ChatMessage, offered: Collection[str]) -> ChatMessage:
+    if message["role"] == "assistant" and message["tool_calls"]:
+        return {**message, "tool_calls": [_renamed_call(call, offered) for call in message["tool_calls"]]}
+    if message["role"] == "tool":
+        return {**message, "tool_call": _renamed_call(message["tool_call"], offered)}
+    return message
+
+
+def _renamed_call(call: FunctionCall, offered: Collection[str]) -> FunctionCall:
+    name = name_today(call.function, offered)
+    return call if name == call.function else call.model_copy(update={"function": name})

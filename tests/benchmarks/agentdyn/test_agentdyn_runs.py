@@ -184,7 +184,7 @@ def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: 
 
 
 def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
-    from agentsys.models.replay.former_tools import as_called_today
+    from agentsys.models.replay.recorded_run import as_called_today
 
     call = FunctionCall(function="click_the_link", args={"url": "x"})
     said: Any = [{"role": "assistant", "content": None, "tool_calls": [call]}]
