@@ -20,13 +20,15 @@ class AuditReport:
     """The findings about a benchmark."""
 
     static: StaticAudit
+    """Without suites where stored runs alone were looked at."""
     trace: TraceAudit | None = None
     """Of stored runs, where there were any to look at."""
 
 
 def audit_sentences(report: AuditReport) -> list[str]:
     """Sentences that a paper can quote."""
-    return sentences(report.static) + (trace_sentences(report.trace) if report.trace else [])
+    said = sentences(report.static) if report.static.suites else []
+    return said + (trace_sentences(report.trace) if report.trace else [])
 
 
 def audit_output(report: AuditReport, *, every_task: bool = False) -> Output:
@@ -50,7 +52,7 @@ def audit_document(report: AuditReport, *, every_task: bool = False) -> Document
         report: The findings.
         every_task: Whether tasks of which nothing was found are shown, too.
     """
-    sections = static_sections(report.static, every_task=every_task)
+    sections = static_sections(report.static, every_task=every_task) if report.static.suites else []
     if report.trace:
         sections += trace_sections(report.trace, every_task=every_task)
     return Document(

@@ -41,7 +41,7 @@ def audit(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs as well; "
+            help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs instead; "
             "caches=FOLDER compares files of injection texts instead; with runs=, what they did there."
         ),
     ] = None,
@@ -74,7 +74,7 @@ def audit(
     request = audit_request(overrides or [], config_dir or [], plugin_path or [])
     # Before the work is done: a file that is not there must not show after a minute.
     compared = _expectation(request, expected) if strict or expected is not None else None
-    found = _found(request, said)
+    found = _found(request, said, checks=compared is not None or write_expected is not None)
     put(audit_output(found, every_task=every_task), form, out)
     if write_expected is not None:
         _write_expected(found, write_expected)
@@ -157,15 +157,19 @@ def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
     return shipped_expectation(request.benchmark, request.version)
 
 
-def _found(request: AuditRequest, names: Names) -> AuditReport:
+def _found(request: AuditRequest, names: Names, *, checks: bool) -> AuditReport:
+    """The benchmark's checks audited, or the stored runs; both where there are runs and `checks` is set."""
     from rich.console import Console
 
     from agentsys.audit.report import AuditReport
-    from agentsys.audit.static.audit import static_audit
+    from agentsys.audit.static.audit import package, static_audit
+    from agentsys.audit.static.rows import StaticAudit
 
+    static = StaticAudit(request.benchmark, request.version, package(), ())
     # On standard error: a progress line must not get into what is piped on.
-    with Console(stderr=True).status("Auditing every task ..."):
-        static = static_audit(request.build)
+    if checks or not request.runs:
+        with Console(stderr=True).status("Auditing every task ..."):
+            static = static_audit(request.build)
     if not request.runs:
         return AuditReport(static)
     with Console(stderr=True).status("Looking through the stored runs ..."):

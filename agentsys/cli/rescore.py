@@ -35,6 +35,9 @@ def rescore(
     checkout: Annotated[
         str, typer.Option(metavar="DIR", help="AgentDyn's checkout, for records of its suites.")
     ] = "fetched",
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that share the records; the result is the same.")
+    ] = 1,
     form: FormatOption = OutputFormat.TABLE,
     names: NamesOption = None,
 ) -> None:
@@ -45,7 +48,7 @@ def rescore(
     from agentsys.rescoring.write_rescored import write_rescored
 
     chosen = [name.strip() for name in (fixes or "").split(",") if name.strip()]
-    found = rescored(runs, version, chosen, Names(names), checkout)
+    found = rescored(runs, version, chosen, Names(names), checkout, processes)
     for line in settled_lines(found.notes):
         print(one_line(line), file=sys.stderr)
     put(rescoring_output(found), form)

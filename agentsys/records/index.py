@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from platformdirs import user_cache_path
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import ROW_FIELDS, row_arrays
+from agentsys.records.columns import ROW_FIELDS, row_arrays, rows_of
 from agentsys.records.listing import Listing, listed
 from agentsys.records.shards.either import stamp_of
 from agentsys.records.stored_file import read_stored
@@ -135,6 +135,15 @@ def finished_in(logdir: Path) -> dict[str, str]:
     done = lines.filter(pc.and_(ended, pc.is_valid(lines.column("config_hash"))))
     keys = map(os.fsdecode, done.column("file").to_pylist())
     return dict(zip(keys, done.column("config_hash").to_pylist(), strict=True))
+
+
+def known_rows(root: str) -> dict[tuple[str, int, int], CaseRow]:
+    """Path, size and time of change -> the case that a folder's index has of such a file; no file is read."""
+    lines = _read(Path(root)).lines
+    cases = lines.filter(pc.equal(lines.column("kind"), CASE))
+    names, *marks = (cases.column(name).to_pylist() for name in Stamps._fields)
+    paths = [os.path.join(root, os.fsdecode(name)) for name in names]  # noqa: PTH118
+    return dict(zip(zip(paths, *marks, strict=True), rows_of(cases, paths), strict=True))
 
 
 def stamps_of(files: Sequence[str], root: str) -> Stamps:

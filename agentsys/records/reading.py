@@ -77,7 +77,7 @@ def read_cases(
     skipped = [skip for listing in listings for skip in listing.unlisted]
     rows: list[CaseRow] = []
     seen, other = len(skipped), 0
-    for read in _files_read(listings, only):
+    for read in files_read(listings, only):
         seen += len(read.rows) + len(read.skipped) + read.other
         rows += read.rows
         skipped += read.skipped
@@ -110,7 +110,7 @@ WORTH_AN_INDEX = 1000
 """Files of a folder from which on it is quicker to import Arrow, and to keep an index of the folder."""
 
 
-class _FilesRead(NamedTuple):
+class FilesRead(NamedTuple):
     """What some files hold, in their order."""
 
     rows: Sequence[CaseRow]
@@ -118,7 +118,7 @@ class _FilesRead(NamedTuple):
     other: int
 
 
-def _files_read(listings: Sequence[Listing], only: Collection[Path] | None) -> Iterator[_FilesRead]:
+def files_read(listings: Sequence[Listing], only: Collection[Path] | None = None) -> Iterator[FilesRead]:
     """What the files of several listings hold, those of a folder that stands in two of them only once.
 
     Args:
@@ -146,15 +146,15 @@ def _below(folder: Path, root: str) -> str:
     return os.path.join(os.path.relpath(folder, root), "")  # noqa: PTH118
 
 
-def _file_read(path: str) -> _FilesRead:
+def _file_read(path: str) -> FilesRead:
     try:
         row = read_stored(path)
     except UnreadableRecord as fault:
-        return _FilesRead((), (Skipped(path, str(fault)),), 0)
-    return _FilesRead((), (), 1) if row is None else _FilesRead((row,), (), 0)
+        return FilesRead((), (Skipped(path, str(fault)),), 0)
+    return FilesRead((), (), 1) if row is None else FilesRead((row,), (), 0)
 
 
-def _indexed(listing: Listing, wanted: Sequence[bool]) -> _FilesRead:
+def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
     """The wanted files of a listing, from the index of its folder where they did not change."""
     from agentsys.records.columns import rows_of
     from agentsys.records.index import CASE, SKIPPED, indexed
@@ -177,7 +177,7 @@ def _indexed(listing: Listing, wanted: Sequence[bool]) -> _FilesRead:
     bad = [(at, path) for at, kind, path in places if kind == SKIPPED]
     reasons = lines.column("reason")
     skipped = [Skipped(path, reasons[at].as_py()) for at, path in bad]
-    return _FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
+    return FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
 
 
 def counted(rows: Sequence[CaseRow], names: Names) -> Reading:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.errors import ConfigError
+from agentsys.fresh_processes import in_processes
 from agentsys.records.names_file import Names
 from agentsys.rescoring.explain import Score, ScoreFlip, explain
 from agentsys.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
@@ -23,7 +26,7 @@ from agentsys.rescoring.tasks import (
     versions,
 )
 from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
-from agentsys.rescoring.trajectories.read import SkippedRecord, records
+from agentsys.rescoring.trajectories.read import Records, SkippedRecord, records
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
@@ -62,6 +65,7 @@ def rescore(
     fixes: Sequence[str] = (),
     names: Names | None = None,
     checkout: str = FETCHED,
+    processes: int = 1,
 ) -> Rescoring:
     """Score stored records again.
 
@@ -71,6 +75,7 @@ def rescore(
         fixes: Fixes to score under beside the official checks; empty means every fix of a check.
         names: The user's word on other people's folders.
         checkout: Folder of AgentDyn's checkout, for records of its suites; `version` is not for these.
+        processes: Processes that share the records; with one it is done in this process.
 
     Raises:
         ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
@@ -81,15 +86,32 @@ def rescore(
     roots = list(paths)
     chosen = fixes_of_checks(fixes)
     stored = records(roots, names)
+    work = partial(_scored, version=version, fixes=chosen, checkout=checkout)
+    processes = min(processes, math.ceil(len(stored.files) / _AT_ONCE))
+    portions = stored.portions(_AT_ONCE)
     found = Rescoring(fixes=chosen, notes=stored.notes)
+    for part in in_processes(work, portions, processes) if processes > 1 else map(work, portions):
+        found.cases += part.cases
+        found.skipped += part.skipped
+        found.other_files += part.other_files
+    if not found.cases and not found.skipped:
+        where = ", ".join(f"'{root}'" for root in roots)
+        raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
+    return found
+
+
+_AT_ONCE = 50
+"""Files that a process is given at a time: some seconds of work."""
+
+
+def _scored(stored: Records, version: str | None, fixes: tuple[str, ...], checkout: str) -> Rescoring:
+    """Score some records again, whichever process this is."""
+    found = Rescoring(fixes=fixes)
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):
         for record in stored:
             known = replace(record, checkout=checkout) if isinstance(record, Trajectory) else record
             _add(found, known, version)
-    if not found.cases and not found.skipped:
-        where = ", ".join(f"'{root}'" for root in roots)
-        raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
     return found
 
 

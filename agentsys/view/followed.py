@@ -16,7 +16,7 @@ from agentsys.records.case_row import CaseRow
 from agentsys.records.formats.asb import asb_rows
 from agentsys.records.listing import Listing, Skipped, is_listed, listed
 from agentsys.records.names_file import Names
-from agentsys.records.reading import Reading, counted, files_once
+from agentsys.records.reading import WORTH_AN_INDEX, Reading, counted, files_once
 from agentsys.records.shards.either import FileStamp, stamp_of
 from agentsys.records.short_names import with_short_names
 from agentsys.records.stored_file import read_stored
@@ -167,11 +167,13 @@ class FollowedRuns:
         # A dict in the order of the paths: of two files of one case the first one counts, as in a report.
         kept = {path: before[path] for path in present if path in before}
         dirty = len(kept) != len(before)
+        known = {} if before else _known(listings)
         for path in present:
             stamp = _stamp(path)
             if stamp is None or (path in kept and kept[path].stamp == stamp):
                 continue
-            kept[path], dirty = _read(path, stamp), True
+            row = known.get((path, stamp.size, stamp.mtime_ns))
+            kept[path], dirty = _read(path, stamp) if row is None else FileCases(stamp, (row,)), True
             if self._stopping.is_set():
                 return
             if time.monotonic() - shown_at > patience:
@@ -221,6 +223,17 @@ def _as_shown(
         else:
             row = index_row(case)
             yield row["id"], ShownCase(case, row, version)
+
+
+def _known(listings: Sequence[Listing]) -> dict[tuple[str, int, int], CaseRow]:
+    """What the indexes of large folders know, by path, size and time of change."""
+    large = [found.root for found in listings if len(found.files) >= WORTH_AN_INDEX]
+    if not large:
+        return {}
+    # Here, because small folders do without Arrow, which takes long to import.
+    from agentsys.records.index import known_rows
+
+    return {marks: row for root in large for marks, row in known_rows(root).items()}
 
 
 def _results(listings: Sequence[Listing]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from agentdojo.task_suite.load_suites import get_suites
 from click.testing import Result
+from stored_examples import published, stored
 from typer.testing import CliRunner
 
 from agentsys.audit.static.expected_findings import expectation_text, shipped_expectation
@@ -110,3 +111,19 @@ def test_a_slip_is_one_line_before_anything_is_worked_out(arguments: list[str], 
     result = audited(*arguments)
     assert isinstance(result.exception, ConfigError)
     assert says.replace(".exact", "+exact") in str(result.exception)
+
+
+def test_stored_runs_are_audited_without_the_checks_unless_these_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(tmp_path / "runs", published())
+    with monkeypatch.context() as no_checks:
+        no_checks.setattr("agentsys.audit.static.audit.static_audit", lambda _: pytest.fail("audited"))
+        alone = json.loads(audited(f"runs={tmp_path / 'runs'}", "--format", "json").stdout)
+    assert (alone["version"], alone["suites"], alone["runs"]["benign"]) == ("v1.2.2", [], 1)
+    assert alone["sentences"][0].startswith("The stored runs hold")
+    both = audited(BANKING, f"runs={tmp_path / 'runs'}", "--strict", "--format", "json")
+    found = json.loads(both.stdout)
+    assert both.exit_code == 0
+    assert [suite["suite"] for suite in found["suites"]] == ["banking"]
+    assert found["runs"] == alone["runs"]

@@ -74,6 +74,13 @@ def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) 
     assert len(found.cases) + len(found.skipped) + found.other_files == len(list(runs.rglob("*.json")))
 
 
+def test_several_processes_find_what_one_finds_in_the_same_order(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentsys.rescoring.rescore._AT_ONCE", 3)
+    assert rescore([runs], "v1.2.2", processes=2) == rescore([runs], "v1.2.2")
+
+
 def test_without_a_version_each_record_names_its_own(tmp_path: Path) -> None:
     stored(tmp_path, drift())
     assert [case.version for case in rescore([tmp_path]).cases] == ["v1.2"]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
+from functools import partial
 from importlib.metadata import version as installed_version
-from multiprocessing import get_context
 
 from agentsys.audit.static.audited_task import Stage, Subject, subject_of
 from agentsys.audit.static.checks import (
@@ -37,6 +35,7 @@ from agentsys.audit.static.vector_words import VectorWords
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.contracts import Benchmark
+from agentsys.fresh_processes import in_processes
 
 Build = Callable[[], Benchmark]
 """Makes the benchmark; must be picklable where several processes work."""
@@ -66,8 +65,12 @@ def static_audit(build: Build, *, workers: int = 2) -> StaticAudit:
         rows = _in_processes(build, tasks, workers)
     found = dict(zip(tasks, rows, strict=True))
     suites = tuple(_suite(benchmark, name, found) for name in benchmark.suite_names())
-    package = f"agentdojo {installed_version('agentdojo')}"
-    return StaticAudit(benchmark.name, benchmark.version, package, suites)
+    return StaticAudit(benchmark.name, benchmark.version, package(), suites)
+
+
+def package() -> str:
+    """The benchmark's package and its version, e.g. `agentdojo 0.1.35`."""
+    return f"agentdojo {installed_version('agentdojo')}"
 
 
 def _task_ids(benchmark: Benchmark, suite: str) -> list[str]:
@@ -164,12 +167,7 @@ def audit_injection_task(attack: Subject) -> InjectionTaskAudit:
 
 def _in_processes(build: Build, tasks: Sequence[tuple[str, str]], workers: int) -> Rows:
     portions = [tasks[start::_PORTIONS] for start in range(_PORTIONS)]
-    # Fresh interpreters: a copy of this process would inherit its threads' locks.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(build,))
-    try:
-        answers = list(pool.map(_portion, portions))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    answers = in_processes(_portion, portions, workers, partial(_begin, build))
     found = {
         task: row
         for portion, rows in zip(portions, answers, strict=True)
@@ -183,7 +181,6 @@ _BENCHMARK: list[Benchmark] = []
 
 
 def _begin(build: Build) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _BENCHMARK[:] = [build()]
 
 

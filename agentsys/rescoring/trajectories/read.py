@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentsys.records.case_row import UNRECORDED, CaseRow
+from agentsys.records.case_row import UNRECORDED
 from agentsys.records.listing import Listing, Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.published_name import NO_DEFENSE, victim_of
-from agentsys.records.reading import files_once, told_of
+from agentsys.records.reading import files_once, files_read, told_of
 from agentsys.records.settle import Told, settle
-from agentsys.records.stored_file import Producer, case_in, read_stored
+from agentsys.records.stored_file import Producer, case_in
 from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord
 from agentsys.rescoring.tasks import versions
 from agentsys.rescoring.trajectories.foreign import agentdojo_trajectory, drift_trajectory
@@ -98,6 +98,18 @@ class Records:
                 continue
             yield record if record is None or path not in self.told else _named(record, self.told[path])
 
+    def portions(self, files: int) -> Iterator[Records]:
+        """The same records, in order, so many files at a time."""
+        for start in range(0, max(len(self.files), 1), files):
+            some = self.files[start : start + files]
+            yield Records(
+                () if start else self.unlisted,
+                some,
+                {path: self.told[path] for path in some if path in self.told},
+                {path: self.counted[path] for path in some if path in self.counted},
+                self.notes,
+            )
+
 
 def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Records:
     """Every record under some paths, named and counted as `agentsys results` does.
@@ -110,23 +122,15 @@ def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None)
         ConfigError: If a path does not exist, or a file of names is not one.
     """
     listings = [listed(Path(path)) for path in paths]
-    files = list(files_once(listings))
-    rows = [row for path in files if (row := _row(path)) is not None]
+    rows = [row for read in files_read(listings) for row in read.rows]
     settled = settle([told_of(row) for row in rows], names or Names())
     return Records(
         _unlisted(listings),
-        files,
+        list(files_once(listings)),
         dict(zip((row.source for row in rows), settled.told, strict=True)),
         {file.source: file.counted for file in settled.repeated},
         settled.notes,
     )
-
-
-def _row(path: str) -> CaseRow | None:
-    try:
-        return read_stored(path)
-    except UnreadableRecord:
-        return None  # why, is said when the record is read
 
 
 def _unlisted(listings: Iterable[Listing]) -> list[Skipped]:
