@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -137,12 +138,12 @@ class CaseRow:
     @property
     def named_model(self) -> str:
         """The model's name, with the place that tells it from another one of that name."""
-        return self.model if self.apart is None else f"{self.model} [{self.apart}]"
+        return _named(self.model, self.apart)
 
     @property
     def shown_model(self) -> str:
         """The model's name as tables must show it: told apart, and a simulated one marked."""
-        return shown_name(self.named_model, simulated=self.simulated)
+        return shown_model(self.model, self.apart, self.simulated)
 
     @property
     def is_injection_task_alone(self) -> bool:
@@ -152,7 +153,7 @@ class CaseRow:
     @property
     def is_scored(self) -> bool:
         """Whether it is a case that metrics are made of."""
-        return not self.is_injection_task_alone and self.benchmark != SERVED
+        return self.benchmark != SERVED and not self.user_task_id.startswith("injection_task_")
 
     @property
     def place(self) -> tuple[str, str, str | None, int]:
@@ -170,6 +171,16 @@ class CaseRow:
         """The values that no two counted cases share; the same case in two folders is counted once."""
         identity: tuple[str | int | None, ...] = _identity(self)
         return identity
+
+
+def _named(model: str, apart: str | None) -> str:
+    return model if apart is None else f"{model} [{apart}]"
+
+
+@lru_cache(maxsize=4096)
+def shown_model(model: str, apart: str | None, simulated: bool) -> str:
+    """`CaseRow.shown_model` of a row with these values."""
+    return shown_name(_named(model, apart), simulated=simulated)
 
 
 IDENTITY = (

@@ -60,10 +60,10 @@ def _values(column: pa.ChunkedArray, name: str) -> Iterable[Any]:
     if not pa.types.is_string(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    coded = column.combine_chunks().dictionary_encode()
-    texts: list[str | None] = [*coded.dictionary.to_pylist(), None]
+    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    texts: list[str | None] = coded.dictionary.to_pylist()
     made = _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts
-    return map(made.__getitem__, coded.indices.fill_null(len(texts) - 1).to_pylist())
+    return map(made.__getitem__, coded.indices.to_pylist())
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:

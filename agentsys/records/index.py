@@ -148,13 +148,11 @@ def known_rows(root: str) -> dict[tuple[str, int, int], CaseRow]:
 
 def stamps_of(files: Sequence[str], root: str) -> Stamps:
     """Take what files are known by at this moment; one that is gone or out of reach has the size -1."""
-    cut = len(os.fsencode(os.path.join(root, "")))  # noqa: PTH118
+    cut = len(os.path.join(root, ""))  # noqa: PTH118
     found = [_status(file) for file in files]
-    return Stamps(
-        [os.fsencode(file)[cut:] for file in files],
-        [size for size, _ in found],
-        [mtime_ns for _, mtime_ns in found],
-    )
+    # All names in one go: no name holds a zero byte.
+    names = os.fsencode("\0".join([file[cut:] for file in files])).split(b"\0") if files else []
+    return Stamps(names, [size for size, _ in found], [mtime_ns for _, mtime_ns in found])
 
 
 def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,9 @@ from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
 
 FolderId = tuple[int, int]
 """Device and inode: the same for every path that leads to a folder."""
+
+
+_OWN = SHARDS.parts[0]
 
 
 class Skipped(NamedTuple):
@@ -97,12 +99,10 @@ class _Sharded:
         self._homes: list[tuple[str, str, ShardFolder]] = []
         self.damaged: list[Skipped] = []
         """Parts of shards that no record can be read from; it grows with the walk."""
-        self._enter(root)
+        self.enter(root)
 
     def inside(self, folder: str) -> tuple[list[str], list[str]]:
         """The subfolders and the records of a folder, by their paths, sorted."""
-        if os.path.isdir(os.path.join(folder, SHARDS)):  # noqa: PTH112, PTH118
-            self._enter(folder)
         for top, below, shards in reversed(self._homes):
             if folder == top or folder.startswith(os.path.join(top, "")):  # noqa: PTH118
                 parts = [below, folder[len(top) :].strip("/")]
@@ -111,7 +111,8 @@ class _Sharded:
                 return folders, files
         return [], []
 
-    def _enter(self, folder: str) -> None:
+    def enter(self, folder: str) -> None:
+        """Look for records in a folder's shards, too."""
         found = None if any(top == folder for top, _, _ in self._homes) else shards_above(folder)
         if found is not None:
             shards, below = found
@@ -127,34 +128,40 @@ def _made_up(folder: str) -> FolderId:
 
 def _visit(folder: str, found: Listing, sharded: _Sharded) -> list[str]:
     """Enters a folder's files, unless it was visited before, and gives its subfolders, sorted."""
-    more_folders, more_files = sharded.inside(folder)
     try:
         status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
     except FileNotFoundError:
-        if not more_folders and not more_files:
+        subfolders, files = sharded.inside(folder)
+        if not subfolders and not files:
             raise
-        found.folders[_made_up(folder)] = more_files
-        return more_folders
+        found.folders[_made_up(folder)] = files
+        return subfolders
     identity = (status.st_dev, status.st_ino)
     if identity in found.folders:
         return []
-    with os.scandir(folder) as entries:
-        shown = sorted((entry for entry in entries if entry.name[0] != "."), key=attrgetter("name"))
-    subfolders = [entry.path for entry in shown if _is_folder(entry) and not _holds_attempts(entry)]
-    endless = [entry.path for entry in shown if _endless(entry)]
-    found.unlisted.extend(Skipped(path, "a pipe or a device, no file") for path in endless)
-    files = [entry.path for entry in shown if entry.path not in endless]
-    own = {path for path in files if path.endswith(".json")}.difference(subfolders)
-    found.folders[identity] = sorted(own.union(more_files))
-    tables = [path for path in files if path.endswith(".csv") and is_asb_result(path)]
+    with os.scandir(folder) as listing:
+        entries = {entry.name: entry for entry in listing}
+    if _OWN in entries and os.path.isdir(os.path.join(folder, SHARDS)):  # noqa: PTH112, PTH118
+        sharded.enter(folder)
+    more_folders, more_files = sharded.inside(folder)
+    subfolders, files, tables = list[str](), list[str](), list[str]()
+    for name in sorted(entries):
+        entry = entries[name]
+        if name[0] == ".":
+            continue
+        if _is_folder(entry):
+            if not name.endswith(ATTEMPTS):  # a search's attempts are no cases of their own
+                subfolders.append(entry.path)
+        elif _endless(entry):
+            found.unlisted.append(Skipped(entry.path, "a pipe or a device, no file"))
+        elif name.endswith(".json"):
+            files.append(entry.path)
+        elif name.endswith(".csv") and is_asb_result(entry.path):
+            tables.append(entry.path)
+    found.folders[identity] = sorted({*files, *more_files}) if more_files else files
     if tables:
-        found.results[identity] = sorted(tables)
+        found.results[identity] = tables
     return sorted({*subfolders, *more_folders}) if more_folders else subfolders
-
-
-def _holds_attempts(entry: os.DirEntry[str]) -> bool:
-    """Whether a folder holds a search's attempts, which are no cases of their own."""
-    return entry.name.endswith(ATTEMPTS)
 
 
 def _endless(entry: os.DirEntry[str]) -> bool:

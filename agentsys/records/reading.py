@@ -168,11 +168,7 @@ def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
         if keep
     ]
     cases = [(at, path) for at, kind, path in places if kind == CASE]
-    kept = {at for at, _ in cases}
-    if len(kept) < len(lines):
-        lines_of_cases = lines.filter([at in kept for at in range(len(lines))])
-    else:
-        lines_of_cases = lines
+    lines_of_cases = lines if len(cases) == len(lines) else lines.take([at for at, _ in cases])
     rows = rows_of(lines_of_cases, [path for _, path in cases])
     bad = [(at, path) for at, kind, path in places if kind == SKIPPED]
     reasons = lines.column("reason")
@@ -187,7 +183,7 @@ def counted(rows: Sequence[CaseRow], names: Names) -> Reading:
         rows: In the order of the paths.
         names: The user's word on other people's folders.
     """
-    settled = settle([told_of(row) for row in rows], names)
+    settled = settle([*map(told_of, rows)], names)
     return Reading(
         tuple(_named(rows[place], settled, place) for place in settled.counted),
         repeated=len(settled.repeated),
@@ -198,7 +194,7 @@ def counted(rows: Sequence[CaseRow], names: Names) -> Reading:
 
 def told_of(row: CaseRow) -> Told:
     """Take from a row what `settle` looks at."""
-    return Told(*_told(row))
+    return Told._make(_told(row))
 
 
 _told = attrgetter(*Told._fields)

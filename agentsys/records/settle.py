@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -123,25 +124,28 @@ def _with_names(
 ) -> list[Told]:
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
     found: list[Told] = []
+
+    @cache
+    def victim(folder: str, stored: PublishedName) -> tuple[PublishedName, bool, str | None]:
+        """The names in a folder, whether the user gave them, and the version that the user gives."""
+        said, told = names.of(folder), settled_victim(folder.rpartition("/")[2], stored)
+        settled = PublishedName(said.model or told.model, said.defense or told.defense)
+        return settled, settled != told, said.version
+
     for case, place in zip(cases, places, strict=True):
         if not case.foreign or not place.named:
             found.append(case)
             continue
-        stored, said = PublishedName(case.model, case.defense), names.of(place.folder)
-        told = settled_victim(place.folder.rpartition("/")[2], stored)
-        settled = PublishedName(said.model or told.model, said.defense or told.defense)
+        stored = PublishedName(case.model, case.defense)
+        settled, by_user, version = victim(place.folder, stored)
         if settled != stored:
-            renamed[place.folder, stored, settled, settled != told] += 1
-        version = said.version if said.version and case.version == UNRECORDED else case.version
-        hidden = settled.defense in REPLACE_RESULTS and not case.exposed_shown
-        found.append(
-            case._replace(
-                model=settled.model,
-                defense=settled.defense,
-                version=version,
-                exposed_raw=None if hidden else case.exposed_raw,
-            )
-        )
+            renamed[place.folder, stored, settled, by_user] += 1
+            case = case._replace(model=settled.model, defense=settled.defense)
+        if version and case.version == UNRECORDED:
+            case = case._replace(version=version)
+        if case.exposed_raw is not None and case.defense in REPLACE_RESULTS and not case.exposed_shown:
+            case = case._replace(exposed_raw=None)
+        found.append(case)
     notes += [
         f"{folder}: {count} files name {_pair(stored)}; counted as {_pair(settled)}, by"
         f" {'the file of names' if by_user else 'the folder'}."
@@ -164,6 +168,8 @@ def _with_versions(cases: Sequence[Told], places: Sequence[RunPlace], notes: lis
         and case.suite == "workspace"
         and not _ADDED_IN_V1_2.isdisjoint((case.injection_task_id, case.user_task_id))
     }
+    if not proven:
+        return list(cases)
     notes += [
         f"{folder}: names no version; {PROVEN_V1_2}, as it has Workspace's injection tasks 6 to 13."
         for folder in proven
@@ -186,16 +192,13 @@ def _with_marks(cases: Sequence[Told], places: Sequence[RunPlace]) -> list[Told]
         return place.home, case.benchmark, case.version, case.model, case.defense
 
     pairs = [*zip(cases, places, strict=True)]
-    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids}
+    silent = [
+        not (case.foreign or case.status != "error" or case.model_ids or case.simulated) for case in cases
+    ]
+    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
     return [
-        case._replace(simulated=True)
-        if not case.foreign
-        and case.status == "error"
-        and not case.model_ids
-        and not case.simulated
-        and replied.get(run(case, place), False)
-        else case
-        for case, place in pairs
+        case._replace(simulated=True) if open_ and replied.get(run(case, place), False) else case
+        for (case, place), open_ in zip(pairs, silent, strict=True)
     ]
 
 
@@ -291,10 +294,10 @@ def _first_of_each(cases: Sequence[Told]) -> list[int]:
     One without error is better than one with, and messages are better than scores alone.
     """
     kept: dict[Hashable, int] = {}
-    for place, case in enumerate(cases):
-        first = kept.setdefault(case.identity, place)
-        if first != place and _worth(case) > _worth(cases[first]):
-            kept[case.identity] = place
+    for place, identity in enumerate(map(_identity, cases)):
+        first = kept.setdefault(identity, place)
+        if first != place and _worth(cases[place]) > _worth(cases[first]):
+            kept[identity] = place
     return list(kept.values())
 
 

@@ -113,7 +113,8 @@ def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
 
 
 def _has_facts(case: CaseRow) -> bool:
-    return IS_CONTROL in case.measured or not _declarations(case).keys().isdisjoint(case.measured)
+    held = case.measured
+    return bool(held) and (IS_CONTROL in held or not _declarations(case).keys().isdisjoint(held))
 
 
 def _is_control_of(other: MeasuredCell, cases: Iterable[CaseRow], cell: MeasuredCell) -> bool:

@@ -10,7 +10,6 @@ one instead: the mean over attack types, as benchmarks publish it.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -107,22 +106,22 @@ def best_attack(cases: Iterable[CaseRow]) -> BestAttack | None:
 
 def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRow]]:
     """Attack -> its cases, of the cases that all attacks have."""
-    found: defaultdict[str, dict[_Key, CaseRow]] = defaultdict(dict)
-    for case in field:
-        if _counts(case, among):
-            found[case.attack][case.place] = case
-    if not found:
-        return {}
+    found: dict[str, dict[_Key, CaseRow]] = {}
+    for attack, cases in grouped(field, lambda case: case.attack).items():
+        if _counts(attack, among):
+            counted = {case.place: case for case in cases if case.measured.get(IS_CONTROL) is not True}
+            found |= {attack: counted} if counted else {}
+    if len(found) < 2:
+        return found
     common = set.intersection(*(set(one) for one in found.values()))
     by_attack = {name: {key: found[name][key] for key in sorted(common, key=str)} for name in sorted(found)}
     return by_attack if common else {}
 
 
-def _counts(case: CaseRow, among: str) -> bool:
-    attack = case.attack
+def _counts(attack: str, among: str) -> bool:
     lone = attack == NO_ATTACK or attack.endswith(HOME) or denies_service(attack)
     lone = lone or _OF_SEVERAL.match(attack) is not None
-    return not lone and case.measured.get(IS_CONTROL) is not True and fnmatchcase(attack, among)
+    return not lone and fnmatchcase(attack, among)
 
 
 def _two_lines(attacks: _ByAttack) -> Iterator[CaseRow]:

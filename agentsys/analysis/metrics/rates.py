@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.own_metric import Metric, answered
@@ -23,7 +25,7 @@ from agentsys.analysis.statistics.estimate import (
 from agentsys.analysis.statistics.intervals import UPPER, proportion_interval
 from agentsys.analysis.statistics.outcome_grid import Tally, tallies
 from agentsys.grouping import grouped
-from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow, shown_model
 from agentsys.records.published_name import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
@@ -100,7 +102,7 @@ class MeasuredCell(NamedTuple):
     @classmethod
     def of(cls, case: CaseRow) -> MeasuredCell:
         """Name the cell that a case belongs to."""
-        return cls(case.benchmark, case.version, case.shown_model, case.defense, case.attack)
+        return _cell(*_fields(case))
 
     @property
     def place(self) -> str:
@@ -112,6 +114,17 @@ class MeasuredCell(NamedTuple):
     def order(self) -> tuple[str, str, str, bool, str, bool, str]:
         """What cells are sorted by: `none` before other defenses, and before attacks."""
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
+
+
+_fields = attrgetter("benchmark", "version", "model", "apart", "simulated", "defense", "attack")
+
+
+@lru_cache(maxsize=4096)
+def _cell(
+    benchmark: str, version: str, model: str, apart: str | None, simulated: bool, defense: str, attack: str
+) -> MeasuredCell:
+    """Make each cell once, however many cases it has."""
+    return MeasuredCell(benchmark, version, shown_model(model, apart, simulated), defense, attack)
 
 
 def measure(
@@ -140,12 +153,10 @@ def measure(
     """
     resampler = Resampler(replicates)
     rows: list[MetricRow] = []
-    defended = grouped(
-        (case for case in cases if case.is_scored),
-        lambda case: MeasuredCell.of(case)._replace(attack=NO_ATTACK),
-    )
+    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    defended = grouped(cells, lambda cell: cell._replace(attack=NO_ATTACK))
     for cell in sorted(defended, key=MeasuredCell.order):
-        by_attack = grouped(defended[cell], lambda case: case.attack)
+        by_attack = {one.attack: cells[one] for one in defended[cell]}
         found = {attack: tallies(group, errors) for attack, group in by_attack.items()}
         benign = found.pop(NO_ATTACK, {})
         if benign:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ class Tally:
 
 def tallies(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
-    by_suite = grouped(cases, lambda case: case.suite)
+    by_suite = grouped(cases, attrgetter("suite"))
     return {suite: tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
 
 
@@ -62,14 +63,16 @@ def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
 
 
 def _counts(
-    counted: Iterable[tuple[CaseRow, CountedOutcome]], users: tuple[str, ...], injections: tuple[str, ...]
+    counted: Sequence[tuple[CaseRow, CountedOutcome]], users: tuple[str, ...], injections: tuple[str, ...]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     row = {name: index for index, name in enumerate(users)}
     column = {name: index for index, name in enumerate(injections)}
     cases, solved, hijacked = (np.zeros((len(users), len(injections))) for _ in range(3))
-    for case, result in counted:
-        place = row[case.user_task_id], column[case.injection_task_id or ""]
-        cases[place] += 1
-        solved[place] += result.utility
-        hijacked[place] += result.injection_success
+    places = (
+        [row[case.user_task_id] for case, _ in counted],
+        [column[case.injection_task_id or ""] for case, _ in counted],
+    )
+    np.add.at(cases, places, 1)
+    np.add.at(solved, places, [result.utility for _, result in counted])
+    np.add.at(hijacked, places, [result.injection_success for _, result in counted])
     return cases, solved, hijacked

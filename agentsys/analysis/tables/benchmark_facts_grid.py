@@ -176,10 +176,12 @@ def _one_mode(cases: Iterable[CaseRow]) -> Iterator[str]:
 
 def _missing_controls(rows: Iterable[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
     """Defenses with facts that are read against a control, and no control."""
+    wanting = {metric_of(name, fact) for name, fact in declared(cases).items() if fact.wants_control}
+    if not wanting:
+        return
     controls = {
         (case.benchmark, case.version, case.shown_model, case.defense) for case in cases if is_control([case])
     }
-    wanting = {metric_of(name, fact) for name, fact in declared(cases).items() if fact.wants_control}
     split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
     lacking = sorted({key[3] for key in split - controls})
     if lacking:

@@ -39,6 +39,8 @@ def plain(name: str) -> str:
     Control characters, line and paragraph separators, text-direction marks and lone surrogates become
     `?`; everything visible stays.
     """
+    if name.isprintable():  # which nothing below is
+        return name
     hidden = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return "".join("?" if unicodedata.category(character) in hidden else character for character in name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from agentsys.amounts import counted
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
@@ -172,15 +173,17 @@ def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
 def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
     """Say where suites take the place of user tasks (agentsys.analysis.statistics.single_task_suites)."""
     tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for case in cases:
-        if case.is_scored:
-            tasks[case.benchmark, case.version][case.suite].add(case.user_task_id)
+    for benchmark, version, suite, task in {_task(case) for case in cases if case.is_scored}:
+        tasks[benchmark, version][suite].add(task)
     for (benchmark, version), suites in sorted(tasks.items()):
         if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
             yield (
                 f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
                 f"resample the {len(suites)} suites in their place."
             )
+
+
+_task = attrgetter("benchmark", "version", "suite", "user_task_id")
 
 
 def _left_out(reading: Reading) -> Iterator[str]:
