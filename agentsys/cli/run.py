@@ -88,8 +88,6 @@ def run(
     Comma lists sweep (defense=none,agentsys); +experiment=NAME loads a preset. Run the same command
     again to resume: only what is missing, or ended in an error, is run.
     """
-    from agentsys.cli.dry_run import refuse_if_dear, show_estimate, show_power
-
     console, chatter = _consoles(quiet, verbose, log_level)
     with chatter.status("Loading the benchmark ..."):
         from agentsys.runs.session import prepare
@@ -103,11 +101,16 @@ def run(
             skip_unavailable=skip_unavailable,
         )
     _announce(session, chatter)
+    # Here, because a run that is finished does without estimates.
     if dry_run:
+        from agentsys.cli.dry_run import show_estimate, show_power
+
         show_estimate(session, config_dir or [], console)
         show_power(session, difference, console)
         return
-    if not yes:
+    if session.plan.todo and not yes:
+        from agentsys.cli.dry_run import refuse_if_dear
+
         refuse_if_dear(session, config_dir or [], chatter)
     _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
 

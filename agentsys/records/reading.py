@@ -156,6 +156,8 @@ def _file_read(path: str) -> FilesRead:
 
 def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
     """The wanted files of a listing, from the index of its folder where they did not change."""
+    import pyarrow as pa
+
     from agentsys.records.columns import rows_of
     from agentsys.records.index import CASE, SKIPPED, indexed
 
@@ -168,7 +170,10 @@ def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
         if keep
     ]
     cases = [(at, path) for at, kind, path in places if kind == CASE]
-    lines_of_cases = lines if len(cases) == len(lines) else lines.take([at for at, _ in cases])
+    if len(cases) < len(lines):
+        lines_of_cases = lines.take(pa.array([at for at, _ in cases], pa.int64()))
+    else:
+        lines_of_cases = lines
     rows = rows_of(lines_of_cases, [path for _, path in cases])
     bad = [(at, path) for at, kind, path in places if kind == SKIPPED]
     reasons = lines.column("reason")
