@@ -6,6 +6,7 @@ A file of ASB's results holds many cases; each of its rows counts as a file.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -170,13 +171,13 @@ def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
         if keep
     ]
     cases = [(at, path) for at, kind, path in places if kind == CASE]
-    if len(cases) < len(lines):
-        lines_of_cases = lines.take(pa.array([at for at, _ in cases], pa.int64()))
-    else:
-        lines_of_cases = lines
-    rows = rows_of(lines_of_cases, [path for _, path in cases])
     bad = [(at, path) for at, kind, path in places if kind == SKIPPED]
     reasons = lines.column("reason")
+    if len(cases) < len(lines):
+        # Not `pa.array`, which imports pandas if it is installed: half a second.
+        wanted_lines = pa.py_buffer(array("q", [at for at, _ in cases]))
+        lines = lines.take(pa.Array.from_buffers(pa.int64(), len(cases), [None, wanted_lines]))
+    rows = rows_of(lines, [path for _, path in cases])
     skipped = [Skipped(path, reasons[at].as_py()) for at, path in bad]
     return FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
 
