@@ -32,6 +32,14 @@ class LoopState:
         """The state with more messages at the end of its conversation."""
         return replace(self, messages=[*self.messages, *messages])
 
+    def through(self, element: BasePipelineElement) -> LoopState:
+        """The state that another element makes of this one.
+
+        Raises:
+            Exception: What the element raises.
+        """
+        return LoopState(*element.query(self.query, self.runtime, self.env, self.messages, self.extra))
+
 
 class LoopStep(BasePipelineElement):  # type: ignore[misc]
     """An element that makes of one state the next one."""

@@ -15,7 +15,7 @@ from agentdojo.types import ChatMessage
 from agentsys.abilities import UserTurns
 from agentsys.errors import ConfigError
 from agentsys.models.chat import user
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep, QueryResult
 from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.trace import Span, Tracer
 
@@ -154,15 +154,8 @@ def continued(pipeline: BasePipelineElement) -> BasePipelineElement:
     return again
 
 
-class _UserSays(BasePipelineElement):  # type: ignore[misc]
+class _UserSays(LoopStep):
     """Adds the query to the conversation, wherever that stands."""
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
-        return query, runtime, env, [*messages, user(query)], extra_args or {}
+    def step(self, at: LoopState) -> LoopState:
+        return at.saying(user(at.query))

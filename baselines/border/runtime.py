@@ -89,5 +89,5 @@ class AtBorder(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """One run of the agent."""
         guarded = FilteredRuntime(at.runtime, self.filters, at.query)
-        _, _, env, said, extra = self.agent.query(at.query, guarded, at.env, at.messages, at.extra)
-        return replace(at, env=env, messages=said, extra=extra)
+        after = replace(at, runtime=guarded).through(self.agent)
+        return replace(after, query=at.query, runtime=at.runtime)

@@ -142,7 +142,7 @@ class DrawMark(LoopStep):
         draw = generators.Random(f"{self.defense.seed}\n{at.query}\n{at.env.model_dump_json()}")
         marking = redrawn(self.defense.marking, draw)
         agent = self.defense.agent(self.model, self.suite, marking)
-        return LoopState(*agent.query(at.query, at.runtime, at.env, at.messages, at.extra))
+        return at.through(agent)
 
 
 def redrawn(marking: Marking, draw: generators.Random) -> Marking:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.agentdyn.checkout import SYSTEM_MESSAGES, Checkout
@@ -22,7 +22,7 @@ from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 
 
 def adapted_suite(suite: Suite, checkout: Checkout, injection: Injection, *, last_assistant: bool) -> Suite:
@@ -83,7 +83,7 @@ def system_message(checkout: Checkout) -> str:
         ) from None
 
 
-class LastAnswer(BasePipelineElement):  # type: ignore[misc]
+class LastAnswer(LoopStep):
     """Ends conversations on the last assistant message, which is where the fork takes the answer from.
 
     AgentDojo refuses to score a conversation that ends on anything else. What the pipeline returned is
@@ -97,27 +97,18 @@ class LastAnswer(BasePipelineElement):  # type: ignore[misc]
         self.pipeline = pipeline
         self.name = pipeline.name
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One run.
 
         Raises:
             Exception: What the pipeline raises; the messages that an abort carries end in the same way.
         """
         try:
-            query, runtime, env, said, extra = self.pipeline.query(
-                query, runtime, env, list(messages), extra_args or {}
-            )
+            after = at.through(self.pipeline)
         except AbortAgentError as aborted:
             aborted.messages = ending_on_answer(aborted.messages)
             raise
-        return query, runtime, env, ending_on_answer(said), extra
+        return replace(after, messages=ending_on_answer(after.messages))
 
 
 def ending_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

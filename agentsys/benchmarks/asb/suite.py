@@ -7,9 +7,8 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import Function, FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
-from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.asb.agent import Agent, AttackTool, persona
 from agentsys.benchmarks.asb.driver import Mode, drive
@@ -20,7 +19,7 @@ from agentsys.benchmarks.asb.tasks import injection_task, user_task
 from agentsys.benchmarks.asb.tools import tools_of
 from agentsys.contracts import FinishedCase, InjectionTask, Measured
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import QueryResult
+from agentsys.models.element import LoopState, LoopStep
 
 VECTOR = "tool_result"
 """The one injection vector: what stands in it is appended to tool results."""
@@ -136,7 +135,7 @@ def attack_tool(task: InjectionTask | None) -> AttackTool | None:
     return getattr(task, "tool", None)
 
 
-class FreshEachRun(BasePipelineElement):  # type: ignore[misc]
+class FreshEachRun(LoopStep):
     """Forgets the calls of a run that ended without an answer.
 
     AgentDojo runs a pipeline again, up to three times, when its last message is empty, on the
@@ -150,21 +149,13 @@ class FreshEachRun(BasePipelineElement):  # type: ignore[misc]
         self.pipeline = pipeline
         self.name = pipeline.name
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """One run.
 
         Raises:
             Exception: What the pipeline raises, unchanged.
         """
-        if isinstance(env, ASBEnvironment):
-            env.uses.clear()
+        if isinstance(at.env, ASBEnvironment):
+            at.env.uses.clear()
             start_counting()
-        result: QueryResult = self.pipeline.query(query, runtime, env, list(messages), extra_args or {})
-        return result
+        return at.through(self.pipeline)
