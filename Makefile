@@ -72,7 +72,7 @@ bench: setup ## Measure speed, CPU and memory beside AgentDojo's runner (QUICK=1
 	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write)
 
 verify: setup ## Check every figure that README and docs claim, offline, and write docs/claims.md (up to half an hour)
-	$(BIN)/python scripts/verify.py --workers $(WORKERS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python scripts/verify.py --workers $(WORKERS)
 
 test: setup lint ## Formatting, types and the fast tests
 	$(PYTEST) -m "not slow and not live"

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -149,7 +150,9 @@ def said_by(command: str, folder: Path) -> str | RuntimeError:
         return RuntimeError(f"took more than {LONGEST_S} s")
     print(f"{time.monotonic() - start:5.0f} s  {command}", flush=True)
     if done.returncode:
-        return RuntimeError((done.stderr.strip() or done.stdout.strip() or "it failed").splitlines()[-1])
+        last = (done.stderr.strip() or done.stdout.strip() or "it failed").splitlines()[-1]
+        print(f"         failed: {last}", flush=True)
+        return RuntimeError(last)
     return done.stdout
 
 
@@ -157,15 +160,15 @@ def cells_seen(claim: Claim, said: str) -> Seen:
     """The numbers that a run gives beside the claim's first ones."""
     lists = {name: value for name, value in claim.cells.items() if isinstance(value, list)}
     fixed = {name: value for name, value in claim.cells.items() if name not in {*lists, "run"}}
-    seen = []
-    figures = NUMBER.findall(claim.says)
+    each = list(zip(*lists.values(), strict=True))
+    seen, figures = [], NUMBER.findall(claim.says)[: len(each)]
     rows: list[dict[str, Any]] = json.loads(said)
-    for values, figure in zip(zip(*lists.values(), strict=True), figures, strict=False):
+    for values, figure in zip(each, figures, strict=True):
         wanted = fixed | dict(zip(lists, values, strict=True))
         found = [row["value"] for row in rows if all(str(row[key]) == value for key, value in wanted.items())]
         places = len(figure.partition(".")[2])
         seen.append(f"{found[0]:,.{places}f}" if len(found) == 1 else f"{len(found)} rows")
-    return Seen(seen != figures[: len(seen)], ", ".join(seen))
+    return Seen(seen != figures, ", ".join(seen))
 
 
 def printed_seen(claim: Claim, said: str) -> Seen:
@@ -180,12 +183,11 @@ def printed_seen(claim: Claim, said: str) -> Seen:
     figure = ", ".join(seen)
     if not claim.measures:
         return Seen(seen != NUMBER.findall(claim.says)[: len(seen)], figure)
-    low = -float("inf") if claim.at_least is None else claim.at_least
-    high = float("inf") if claim.at_most is None else claim.at_most
-    return Seen(
-        not all(low <= float(text.replace(",", "")) <= high for text in seen),
-        f"{figure} (bound: {low} to {high})",
-    )
+    bounds = {"at least": claim.at_least, "at most": claim.at_most}
+    wanted = " and ".join(f"{word} {bound:,g}" for word, bound in bounds.items() if bound is not None)
+    low, high = claim.at_least or 0, claim.at_most or math.inf
+    kept = all(low <= float(text.replace(",", "")) <= high for text in seen)
+    return Seen(not kept, f"{figure} ({wanted} wanted)")
 
 
 def test_cases(wanted: Iterable[str], workers: int, folder: Path) -> list[ElementTree.Element]:
@@ -203,11 +205,8 @@ def tests_seen(claim: Claim, cases: Sequence[ElementTree.Element]) -> Seen:
     for test in claim.tests:
         path, _, name = test.partition("::")
         module = path.removesuffix(".py").replace("/", ".")
-        found = [
-            case
-            for case in cases
-            if case.get("classname") == module and name in ("", str(case.get("name")).partition("[")[0])
-        ]
+        found = [case for case in cases if case.get("classname") == module]
+        found = [case for case in found if name in ("", str(case.get("name")).partition("[")[0])]
         if not found:
             return Seen(True, f"{name or path} did not run")
         mine += found
@@ -223,26 +222,18 @@ def tests_seen(claim: Claim, cases: Sequence[ElementTree.Element]) -> Seen:
 
 
 def check(wanted: Sequence[Claim], runs: Mapping[str, str], workers: int) -> list[Seen]:
-    """Check claims: runs and commands, so many at a time; then what measures, alone; then all tests."""
+    """Check claims: runs, then commands, so many at a time; then what measures, alone; then all tests."""
+    printed = {claim.how for claim in wanted if not claim.tests}
+    measured = {claim.how for claim in wanted if claim.measures}
+    made = [command for name, command in runs.items() if any(name in how.split() for how in printed)]
+    said: dict[str, str | RuntimeError] = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        names = sorted(
-            {str(claim.cells["run"]) for claim in wanted if claim.cells} | _runs_read(wanted, runs)
-        )
-        said: dict[str, str | RuntimeError] = {}
-        made = [runs[name] for name in names]
-        measured = {claim.prints for claim in wanted if claim.measures}
-        printed = {claim.how for claim in wanted if not claim.tests} - measured
-        for commands, at_a_time in ((made, workers), (sorted(printed), workers), (sorted(measured), 1)):
+        for commands, at_a_time in ((made, workers), (printed - measured, workers), (measured, 1)):
             with ThreadPoolExecutor(at_a_time) as pool:
-                said |= dict(zip(commands, pool.map(lambda one: said_by(one, folder), commands), strict=True))
+                said |= zip(commands, pool.map(lambda one: said_by(one, folder), commands), strict=True)
         cases = test_cases((test for claim in wanted for test in claim.tests), workers, folder)
     return [_seen(claim, said, cases) for claim in wanted]
-
-
-def _runs_read(wanted: Sequence[Claim], runs: Mapping[str, str]) -> set[str]:
-    """Runs whose folder a command reads."""
-    return {word for claim in wanted for word in shlex.split(claim.prints) if word in runs}
 
 
 def _seen(claim: Claim, said: Mapping[str, str | RuntimeError], cases: Sequence[ElementTree.Element]) -> Seen:

@@ -67,6 +67,9 @@ def test_every_run_is_read_and_made() -> None:
     read = {one.cells["run"] for one in KNOWN.claims if one.cells}
     assert read == set(KNOWN.runs)
     assert all(f"logdir={name} " in command for name, command in KNOWN.runs.items())
+    for one in KNOWN.claims:
+        counts = {len(value) for value in one.cells.values() if isinstance(value, list)}
+        assert not one.cells or (len(counts) == 1 and max(counts) <= len(verify.NUMBER.findall(one.says)))
 
 
 def _uncovered(page: Path) -> list[str]:
