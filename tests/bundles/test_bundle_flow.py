@@ -162,6 +162,15 @@ def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.here.versions[0].endswith(" then, 9.9 now)")
 
 
+@pytest.mark.slow
+def test_a_search_is_made_again_and_its_attempts_compared(tmp_path: Path) -> None:
+    search = ("attack=pair", "attack.mode=per_case", "attack.streams=1", "attack.depth=2")
+    run(tmp_path / "runs", "model=simulated", "defense=agentsys", *search)
+    packed = pack(tmp_path / "runs", tmp_path / "paper.zip")
+    assert packed.records == 2 < packed.attempts
+    assert verified(packed.file).counts == {Outcome.EQUAL: 2 + packed.attempts}
+
+
 def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
     run(tmp_path / "runs", "model=simulated")
     (tmp_path / "mine.zip").write_text("mine")

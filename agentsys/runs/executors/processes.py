@@ -18,7 +18,7 @@ import time
 from typing import IO
 
 from agentsys.runs.executors.messages import Order, Orders, Told
-from agentsys.runs.executors.staff import Gone, Hand, Heard
+from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 
 _LAST_WORDS_S = 10.0
 """Patience with a worker that was asked to end and has nothing to do any more."""
@@ -102,12 +102,7 @@ class ProcessStaff:
 
     def heard(self, timeout_s: float) -> list[Heard]:
         """What the workers said, waiting so long for the first word."""
-        said = list[Heard]()
-        with contextlib.suppress(queue.Empty):
-            said.append(self._heard.get(timeout=timeout_s))
-            while True:
-                said.append(self._heard.get_nowait())
-        return said
+        return drained(self._heard, timeout_s)
 
     def dismiss(self) -> None:
         """End all of them: they have nothing to do any more."""

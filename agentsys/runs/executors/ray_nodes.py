@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from agentsys.runs.executors.messages import Order, Orders, Ready, Told
-from agentsys.runs.executors.staff import Gone, Hand, Heard
+from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 from agentsys.runs.executors.worker import CaseWorker
 
 _SAY_WITHIN_S = 2.0
@@ -38,21 +38,13 @@ class RemoteWorker:
 
     def say(self) -> list[Told]:
         """What there is to say, waiting a while for the first word."""
-        said = list[Told]()
-        with contextlib.suppress(queue.Empty):
-            said.append(self._said.get(timeout=_SAY_WITHIN_S))
-            while True:
-                said.append(self._said.get_nowait())
+        said = drained(self._said, _SAY_WITHIN_S)
         return [Ready(one.pid, self._node) if isinstance(one, Ready) else one for one in said]
 
     def leave(self) -> list[Told]:
         """End what is still to be ended, and say the last words."""
         self._worker.__exit__(None, None, None)
-        said = list[Told]()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                said.append(self._said.get_nowait())
-        return said
+        return drained(self._said, 0.0)
 
 
 class RayHand(Hand):

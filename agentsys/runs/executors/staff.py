@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import queue
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from agentsys.runs.executors.messages import Order, Told
+
+_Said = TypeVar("_Said")
+
+
+def drained(said: queue.SimpleQueue[_Said], timeout_s: float) -> list[_Said]:
+    """Everything in a queue, waiting so long for the first."""
+    found = list[_Said]()
+    with suppress(queue.Empty):
+        found.append(said.get(timeout=timeout_s))
+        while True:
+            found.append(said.get_nowait())
+    return found
 
 
 class Hand(ABC):
