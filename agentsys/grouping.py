@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ _T = TypeVar("_T")
 
 def grouped(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
     """Key -> the things that have it, keys and things in the order met (not sorted, not only neighbours)."""
-    groups: dict[_K, list[_T]] = {}
+    groups: defaultdict[_K, list[_T]] = defaultdict(list)
     for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
-    return groups
+        groups[key(thing)].append(thing)
+    return dict(groups)
