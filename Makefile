@@ -16,7 +16,8 @@ DETECTORS := .venv-detectors
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Tests start hundreds of processes. Each would compile our modules anew where the surroundings forbid Python
 # to keep what it compiled, as those of many containers do.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS)
+# A worker keeps to its half of the files for as long as it has work: what the tests of a file share is made once.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run paper notebooks pictures docs bench verify test test-slow test-detectors lint clean

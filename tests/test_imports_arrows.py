@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -215,27 +216,29 @@ def _upwards(module: str, name: str, room: str) -> bool:
     return allowed is not None and not any(within(name, f"{room}.{target}") for target in allowed)
 
 
+@cache
 def _is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split("."))
     return name != "agentsys" and (path.is_dir() or path.with_suffix(".py").is_file())
 
 
-def test_every_module_imports_only_what_its_room_may() -> None:
-    wrong = [
-        f"{name_of(path)} may not import {name}"
+@cache
+def imports() -> list[tuple[str, str]]:
+    """Each module with each name that it imports."""
+    return [
+        (name_of(path), name)
         for path in modules()
         for name in imported(path.read_text(encoding="utf-8"), name_of(path), path.name == "__init__.py")
-        if forbidden(name_of(path), name)
     ]
+
+
+def test_every_module_imports_only_what_its_room_may() -> None:
+    wrong = [f"{module} may not import {name}" for module, name in imports() if forbidden(module, name)]
     assert wrong == []
 
 
 def test_no_two_modules_import_each_other() -> None:
-    arrows = {
-        (name_of(path), _module_in(name))
-        for path in modules()
-        for name in imported(path.read_text(encoding="utf-8"), name_of(path), path.name == "__init__.py")
-    }
+    arrows = {(module, _module_in(name)) for module, name in imports()}
     assert sorted(pair for pair in arrows if pair[0] < pair[1] and pair[::-1] in arrows) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -24,9 +25,14 @@ def short(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = ast.walk(tree_of(path))
+    return [node for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_files_are_short_enough_to_read() -> None:
@@ -51,14 +57,14 @@ def test_a_folder_of_the_package_can_be_read_as_a_list() -> None:
 def test_a_class_name_stands_for_one_thing() -> None:
     places: dict[str, list[str]] = {}
     for path in sources("agentsys", "baselines"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(short(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_modules_say_what_they_are_for() -> None:
-    silent = [path for path in PRODUCT if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    silent = [path for path in PRODUCT if not ast.get_docstring(tree_of(path))]
     assert [short(path) for path in silent] == []
 
 

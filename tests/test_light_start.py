@@ -1,68 +1,72 @@
-"""Commands that only list or tabulate do not import the benchmark and the SDKs, which take seconds."""
+"""Commands that only list, help or tabulate do not import what takes seconds: benchmark, SDKs, statistics."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from provider_sdks import provider_sdks
+
+from agentsys.cli import COMMANDS
 
 SEE_IMPORTS = """
 import json, sys
 from agentsys.cli import main
-status = 0
-try:
-    main()
-except SystemExit as stop:
-    status = stop.code
-print()
-print(json.dumps({"status": status, "modules": sorted(sys.modules)}))
+for line in json.loads(sys.argv[1]):
+    sys.argv[1:] = line
+    status = 0
+    try:
+        main()
+    except SystemExit as stop:
+        status = stop.code
+    print()
+    print(json.dumps({"line": line, "status": status, "modules": sorted(sys.modules)}))
 """
 BENCHMARK_AND_SDKS = {"agentdojo", "cohere", "langchain"} | provider_sdks()
 NEEDED_FOR_TABLES = {"pandas", "numpy"}
 NEEDED_TO_COMPOSE = {"hydra", "omegaconf"}
+STATISTICS = {"scipy.special", "scipy.optimize", "scipy.linalg", "pandas"}
+KINDS = ("models", "defenses", "attacks", "benchmarks", "experiments")
 
 
-def imported_by(*arguments: str, cwd: Path) -> set[str]:
-    """Modules in memory when `agentsys <arguments>` has ended well."""
+def imported_by(*lines: tuple[str, ...], cwd: Path) -> list[set[str]]:
+    """Modules in memory when each of these commands has ended well, one after the other in one process."""
     done = subprocess.run(
-        [sys.executable, "-c", SEE_IMPORTS, *arguments],
+        [sys.executable, "-c", SEE_IMPORTS, json.dumps(lines)],
         cwd=cwd,
+        env=os.environ | {"PYTHONHASHSEED": "0"},  # else a command that needs it starts this process anew
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout.splitlines()[-1])
-    assert not seen["status"], done.stdout + done.stderr
-    return set(seen["modules"])
+    seen = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"line": ')]
+    assert [one["line"] for one in seen] == [list(line) for line in lines]
+    assert [one["line"] for one in seen if one["status"]] == [], done.stdout + done.stderr
+    return [set(one["modules"]) for one in seen]
 
 
 def test_the_sdks_are_found_in_the_providers_code() -> None:
     assert provider_sdks() >= {"openai", "anthropic", "google.genai", "litellm"}
 
 
-KINDS = ("models", "defenses", "attacks", "benchmarks", "experiments")
-
-
-@pytest.mark.parametrize("arguments", [("--help",), *(("list", kind) for kind in KINDS)], ids=" ".join)
-def test_help_and_lists_import_nothing_heavy(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    heavy = BENCHMARK_AND_SDKS | NEEDED_FOR_TABLES | NEEDED_TO_COMPOSE
-    assert imported_by(*arguments, cwd=tmp_path) & heavy == set()
-
-
-STATISTICS = {"scipy.special", "scipy.optimize", "scipy.linalg", "pandas"}
-
-
-@pytest.mark.parametrize("command", ["results", "compare", "plan-size"])
-def test_help_of_commands_that_compute_does_not_import_what_they_compute_with(
-    command: str, tmp_path: Path
-) -> None:
-    assert imported_by(command, "--help", cwd=tmp_path) & (STATISTICS | BENCHMARK_AND_SDKS) == set()
+def test_help_and_lists_import_nothing_heavy(tmp_path: Path) -> None:
+    """Those that may import least come first: what one has imported stays."""
+    light = [("--help",), ("--version",), *(("list", kind) for kind in KINDS)]
+    compute = [("results", "--help"), ("compare", "--help"), ("plan-size", "--help")]
+    others = [(name, "--help") for name in COMMANDS if (name, "--help") not in compute]
+    most = BENCHMARK_AND_SDKS | {"pandas", "matplotlib", "hydra"}
+    heavy = {
+        **dict.fromkeys(light, most | NEEDED_FOR_TABLES | NEEDED_TO_COMPOSE),
+        **dict.fromkeys(compute, most | STATISTICS),
+        **dict.fromkeys(others, most),
+    }
+    seen = zip(heavy, imported_by(*heavy, cwd=tmp_path), strict=True)
+    assert {line: found for line, modules in seen if (found := modules & heavy[line])} == {}
 
 
 RUN = {
@@ -85,5 +89,5 @@ def test_results_of_published_runs_need_neither_benchmark_nor_sdk_nor_hydra(tmp_
     folder = tmp_path / str(RUN["pipeline_name"]) / "banking" / "user_task_0" / "none"
     folder.mkdir(parents=True)
     (folder / "none.json").write_text(json.dumps(RUN))
-    modules = imported_by("results", str(tmp_path), "--format", "csv", cwd=tmp_path)
+    (modules,) = imported_by(("results", str(tmp_path), "--format", "csv"), cwd=tmp_path)
     assert modules & (BENCHMARK_AND_SDKS | NEEDED_TO_COMPOSE) == set()

@@ -13,6 +13,8 @@ from typing import Any
 import orjson
 import pytest
 
+from agentsys.cli import main
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "own_defense"
 
@@ -99,16 +101,14 @@ def test_the_example_is_listed_with_its_description(tmp_path: Path) -> None:
     assert "tool results" in line
 
 
-def test_a_forgotten_plugin_path_is_one_line_that_names_it(tmp_path: Path) -> None:
-    ran = agentsys(
-        "run",
-        "--config-dir",
-        str(EXAMPLE / "conf"),
-        "defense=my_defense",
-        f"logdir={tmp_path / 'runs'}",
-        cwd=tmp_path,
-    )
-    assert ran.returncode == 2
-    (line,) = ran.stderr.strip().splitlines()
+def test_a_forgotten_plugin_path_is_one_line_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config-dir", str(EXAMPLE / "conf"), "defense=my_defense", f"logdir={tmp_path / 'runs'}"]
+    monkeypatch.setattr(sys, "argv", ["agentsys", "run", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
     assert "my_defense" in line
     assert "--plugin-path" in line

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields as fields_of
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -196,19 +196,6 @@ def test_the_papers_markers_are_hollow_and_ours_are_filled() -> None:
     assert hollow == sum(m.origin == PAPER and m.panel.startswith("a") for m in drawn.marks)
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
-def test_files_embed_their_fonts_and_hold_the_plotted_numbers(name: str, tmp_path: Path) -> None:
-    drawn = _figure(name, "none", "agentsys")
-    pdf, png, numbers = save(drawn, tmp_path / "new")
-    content = pdf.read_bytes()
-    assert b"/FontFile2" in content
-    assert b"/Type3" not in content
-    assert png.read_bytes().startswith(b"\x89PNG")
-    rows = list(csv.DictReader(io.StringIO(numbers.read_text())))
-    assert list(rows[0]) == [column.name for column in fields(Mark)]
-    assert len(rows) == len(drawn.marks)
-
-
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     first = save(make_figure(FIGURES["4"], _cases("none")), tmp_path / "a")
     again = save(make_figure(FIGURES["4"], _cases("none")), tmp_path / "b")
@@ -216,21 +203,28 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_hostile_names_are_drawn_as_text(name: str, tmp_path: Path) -> None:
+def test_hostile_names_are_drawn_as_text_and_files_hold_fonts_and_the_plotted_numbers(
+    name: str, tmp_path: Path
+) -> None:
     benchmark = FIGURES[name].benchmark
-    fields = {"model": NASTY, "version": NASTY, "benchmark": benchmark}
-    cases = _cases(NASTY, NASTY * 9, "$x$", **fields)
+    named = {"model": NASTY, "version": NASTY, "benchmark": benchmark}
+    cases = _cases(NASTY, NASTY * 9, "$x$", **named)
     if name == "2":
-        cases = [row(attack="opi", suite=NASTY, **(fields | {"defense": NASTY}))]
+        cases = [row(attack="opi", suite=NASTY, **(named | {"defense": NASTY}))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drawn = make_figure(FIGURES[name], cases)
-        _, _, numbers = save(drawn, tmp_path)
+        pdf, png, numbers = save(drawn, tmp_path / "new")
     from matplotlib.text import Text
 
     assert not any(text.get_parse_math() for text in drawn.figure.findobj(Text))
     assert "\x1b" not in numbers.read_text() + _words(drawn)
     assert "\u202e" not in numbers.read_text() + _words(drawn)
+    assert b"/FontFile2" in pdf.read_bytes() and b"/Type3" not in pdf.read_bytes()
+    assert png.read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader(io.StringIO(numbers.read_text())))
+    assert list(rows[0]) == [column.name for column in fields_of(Mark)]
+    assert len(rows) == len(drawn.marks)
 
 
 def test_a_figure_shows_the_papers_model_unless_another_is_asked_for() -> None:
