@@ -28,6 +28,7 @@ FOUNDATION = {
     "agentsys.loopback",
     "agentsys.grouping",
     "agentsys.options",
+    "agentsys.fresh_processes",
 }
 PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
@@ -55,6 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},
     "agentsys.parsing_threads": set(),
+    "agentsys.fresh_processes": {"agentsys.errors"},
     "agentsys.payload_lines": set(),
     "agentsys.atomic_file": set(),
     "agentsys.storable": set(),
