@@ -56,14 +56,14 @@ def test_the_sdks_are_found_in_the_providers_code() -> None:
 
 def test_help_and_lists_import_nothing_heavy(tmp_path: Path) -> None:
     """Those that may import least come first: what one has imported stays."""
-    light = [("--help",), ("--version",), *(("list", kind) for kind in KINDS)]
-    compute = [("results", "--help"), ("compare", "--help"), ("plan-size", "--help")]
-    others = [(name, "--help") for name in COMMANDS if (name, "--help") not in compute]
+    light: list[tuple[str, ...]] = [("--help",), ("--version",), *(("list", kind) for kind in KINDS)]
+    compute: list[tuple[str, ...]] = [("results", "--help"), ("compare", "--help"), ("plan-size", "--help")]
+    helps: list[tuple[str, ...]] = [(name, "--help") for name in COMMANDS]
     most = BENCHMARK_AND_SDKS | {"pandas", "matplotlib", "hydra"}
     heavy = {
         **dict.fromkeys(light, most | NEEDED_FOR_TABLES | NEEDED_TO_COMPOSE),
         **dict.fromkeys(compute, most | STATISTICS),
-        **dict.fromkeys(others, most),
+        **{line: most for line in helps if line not in compute},
     }
     seen = zip(heavy, imported_by(*heavy, cwd=tmp_path), strict=True)
     assert {line: found for line, modules in seen if (found := modules & heavy[line])} == {}
