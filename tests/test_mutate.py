@@ -60,6 +60,7 @@ def test_every_public_function_is_broken_once_and_what_does_nothing_is_not(tmp_p
     ]
 
 
+@pytest.mark.slow
 def test_a_mutant_survives_only_tests_that_do_not_look(tmp_path: Path) -> None:
     module = tmp_path / "broken_thing.py"
     module.write_text("def small(x):\n    return x < 3\n")

@@ -16,6 +16,7 @@ def test_a_mutated_reply_raises_nothing_but_our_own_errors(name: str) -> None:
     assert found.crashes == []
 
 
+@pytest.mark.slow
 def test_a_parser_that_fails_or_dawdles_is_found() -> None:
     def bad(text: str) -> None:
         if "99999" in text:

@@ -52,6 +52,7 @@ def disagreeing(tasks: list[RecordedTask], known: Arguments, settings: ProgentSe
     return sum(replayed(task, known, settings) != recorded_answers(task) for task in tasks)
 
 
+@pytest.mark.slow
 def test_recorded_calls_under_the_rules_they_tell_of_are_let_through_and_refused_as_recorded(
     tasks: list[RecordedTask], known: Arguments
 ) -> None:
@@ -109,6 +110,7 @@ MUTATIONS: dict[str, Callable[[Patch], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", MUTATIONS)
 def test_a_changed_rule_of_evaluation_is_noticed(
     tasks: list[RecordedTask], known: Arguments, monkeypatch: Patch, rule: str

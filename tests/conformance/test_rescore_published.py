@@ -22,6 +22,7 @@ from agentsys.rescoring.trajectories.read import records
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.write_rescored import write_rescored
 
+pytestmark = pytest.mark.slow
 TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
 MINI = "agentdojo-gpt-4o-mini-2024-07-18"
 DRIFT = ("drift-gpt-4o-mini-2024-07-18-banking", "drift-gpt-4o-mini-2024-07-18-travel")

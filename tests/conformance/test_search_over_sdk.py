@@ -12,6 +12,7 @@ from agentsys.models.serving import serve
 from agentsys.records.case import ATTEMPTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "named_by",
     ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)],

@@ -74,6 +74,7 @@ def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) 
     assert len(found.cases) + len(found.skipped) + found.other_files == len(list(runs.rglob("*.json")))
 
 
+@pytest.mark.slow
 def test_several_processes_find_what_one_finds_in_the_same_order(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

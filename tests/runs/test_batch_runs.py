@@ -98,6 +98,7 @@ def test_failed_expired_missing_and_spoilt_lines_are_asked_for_again(vendor: str
     assert failed <= {"rate_limited", "server_error", "timeout", "malformed_reply", "connection"} and failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"])
 def test_answers_about_batches_may_be_lost_and_nothing_is_paid_twice(vendor: str, tmp_path: Path) -> None:
     model = Counting()

@@ -15,6 +15,8 @@ from agentsys.errors import ConfigError
 from agentsys.view import measured
 from agentsys.view.server import ViewServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def window() -> Iterator[Browser]:

@@ -13,6 +13,7 @@ from agentsys.analysis.html_report.build import ReportLimits, html_report
 from agentsys.analysis.tables.report import report
 from agentsys.records.reading import read_cases
 
+pytestmark = pytest.mark.slow
 CASES = 1_203
 LIST_IS_IN_VIEW = (
     "const place = document.querySelector("

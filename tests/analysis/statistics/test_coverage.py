@@ -16,6 +16,7 @@ _SETTINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", _SETTINGS, ids=str)
 def test_95_percent_intervals_of_the_overall_asr_cover_between_93_and_99(setting: Setting) -> None:
     assert 0.93 <= coverage(setting, 400, seed=1).calibrated <= 0.99
