@@ -114,3 +114,9 @@ def test_what_pages_import_is_there() -> None:
         source = file.read_text(encoding="utf-8")
         lacking = [name for name in names.split(",") if not re.search(rf"\b{name.split()[0]}\b", source)]
         assert lacking == [], module
+
+
+def test_the_first_page_leads_to_every_other_of_its_folder() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in text} == set()
