@@ -50,7 +50,12 @@ def until_under_way(tmp_path: Path, process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_of_the_system_is_a_first_ctrl_c(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
-        command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Under nohup, which these tests may be, a hangup is ignored, and so it would be by the run.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     ) as process:
         until_under_way(tmp_path, process)
         process.send_signal(number)
