@@ -41,7 +41,7 @@ def _value(who: str, option: str, hint: Any, value: object) -> Any:
     outer = get_origin(hint) or hint
     is_brought_in = isinstance(outer, type) and issubclass(outer, Enum | Mapping)
     try:
-        # Strict: "5" is no number and 1 no flag. Enumerations are given by their values, tuples as lists.
+        # Strict: "5" is no number and 1 no flag. Enumerations and mappings come as a YAML has them.
         return kind.validate_python(value, strict=not is_brought_in)
     except ValidationError:
         schema = kind.json_schema()
