@@ -56,10 +56,6 @@ def reworded_loop(model: ChatModel, system_message: str, defense: str, template:
 class RewordedTask:
     """A model that reads the first user message of each conversation, which is the request, rewritten.
 
-    Args:
-        model: The model that is asked.
-        rewrite: Turns the request into what the model reads instead.
-
     Raises:
         ConfigError: If the model reads a rewritten request already.
     """

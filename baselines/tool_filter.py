@@ -171,13 +171,7 @@ class FilterTools(LoopStep):
 
 
 def picked(reply: str, offered: Collection[str], match: Match) -> list[str]:
-    """The tools that a reply picks, in the order they were offered.
-
-    Args:
-        reply: The model's text.
-        offered: The tools' names.
-        match: `exact` or `substring`, see `ToolFilter`.
-    """
+    """The tools that a reply picks, in the order they were offered."""
     if match == "substring":
         return [name for name in offered if name in reply]
     items = {item for part in _SEPARATORS.split(reply) if (item := _bare(part))}

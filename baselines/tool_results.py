@@ -18,11 +18,8 @@ def rewrite_new_results(
     """The conversation with every tool result of the latest turn rewritten; its messages stay as they are.
 
     The latest turn is everything after the last assistant message, so a reminder that another
-    element has already put behind the results does not hide them.
-
-    Args:
-        messages: The conversation, tool results of the latest turn included.
-        rewrite: Turns a tool message into a new one; must not change the one it is given.
+    element has already put behind the results does not hide them. `rewrite`
+    makes a new message.
     """
     start = turn_start(messages)
     new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]

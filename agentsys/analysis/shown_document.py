@@ -16,12 +16,7 @@ _WORDS = {"none", "simulated"}
 
 
 def as_shown(output: Output, shown: ShownNames) -> Output:
-    """Put a result's tables under the names shown; its records, for other programs, keep the stored ones.
-
-    Args:
-        output: The result.
-        shown: What defenses and models are called.
-    """
+    """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
     names = {name: shown.defense(name) for name in shown.defenses}
     names |= {name: shown.model(name) for name in shown.models}
     if not names:

@@ -88,13 +88,7 @@ class AuditOptions:
 
 
 class AttributionAudit(BorderFilter):
-    """Refuses calls that the agent does not propose once tool results have lost their directive force.
-
-    Args:
-        model: The model asked, under the roles `attriguard_shadow`, `attriguard_attenuator` and
-            `attriguard_judge`.
-        options: How.
-    """
+    """Refuses calls that the agent does not propose once tool results have lost their directive force."""
 
     def __init__(self, model: ChatModel, options: AuditOptions) -> None:
         self.model = model

@@ -90,12 +90,7 @@ def between_fences(word: str, text: str) -> str:
 
 
 def inside_fences(text: str, number: int = 0) -> str:
-    """What stands between the marks of a question, as the simulated model reads it.
-
-    Args:
-        text: A question with texts that `between_fences` wrote.
-        number: Which of them, from 0.
-    """
+    """What stands between a question's marks, the pair of this number from 0, for the simulated model."""
     rest = text
     for _ in range(number + 1):
         word = rest.partition("[begin ")[2].partition("]\n")[0]

@@ -52,11 +52,7 @@ class BorderFilter:
     """Lets everything pass. Made afresh for each case, so it may keep what belongs to one."""
 
     def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
-        """Decide on the calls of one turn, before the first of them runs.
-
-        Args:
-            turn: The turn.
-            calls: Calls that the tools would take; others never get here.
+        """Decide on the calls of one turn, all of which the tools would take, before the first of them runs.
 
         Returns:
             One ruling per call, in order.
@@ -67,11 +63,7 @@ class BorderFilter:
         return [CallRuling(call) for call in calls]
 
     def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
-        """Give what the agent reads in place of these results.
-
-        Args:
-            turn: The turn.
-            results: What tools returned, in order of the calls; each names the call that was run.
+        """Give what the agent reads in place of these results, in order of the calls that were run.
 
         Returns:
             One message per result, in order; the very same object where nothing is changed.

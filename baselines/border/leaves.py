@@ -31,11 +31,7 @@ class Leaves:
         return list(_strings(self.data))
 
     def with_strings(self, change: Callable[[str], str]) -> str:
-        """The text with strings changed; byte for byte the same where none is.
-
-        Args:
-            change: Asked once for each string, in order.
-        """
+        """The text with strings changed, asked about once each, in order; the very bytes where none is."""
         changed = _changed(self.data, change)
         if changed == self.data:
             return self.text

@@ -52,12 +52,7 @@ class ResultRewriter(BorderFilter):
     """Whether it says of each result if it holds an injection; then its errors are counted."""
 
     def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
-        """Give what is to stand in place of a result's text.
-
-        Args:
-            turn: The turn.
-            result: The result.
-            text: Its text; not blank.
+        """Give what is to stand in place of a result's text, which is not blank.
 
         Raises:
             ModelError: If a model that was asked gave no reply.

@@ -24,11 +24,6 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
     """A runtime whose calls and results pass filters, one call at a time.
 
     A result that no filter changed is handed on as the value it was; a changed one as its text.
-
-    Args:
-        inner: The runtime that runs tools.
-        filters: The filters, in order.
-        query: The user's task.
     """
 
     def __init__(self, inner: FunctionsRuntime, filters: Sequence[BorderFilter], query: str) -> None:
@@ -75,12 +70,7 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
 
 
 class AtBorder(LoopStep):
-    """Runs an agent with filtered tools.
-
-    Args:
-        agent: The agent's pipeline.
-        filters: The filters, in order.
-    """
+    """Runs an agent with filtered tools."""
 
     def __init__(self, agent: BasePipelineElement, filters: Sequence[BorderFilter]) -> None:
         self.agent = agent

@@ -56,14 +56,7 @@ class CamelSettings:
 
 
 class CamelAgent(LoopStep):
-    """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
-
-    Args:
-        model: The model behind planner and reader.
-        settings: The variant of CaMeL.
-        suite: The suite's name: which labels and policies there are.
-        environment: What the planner is told about its surroundings.
-    """
+    """The whole agent as one element; everything it remembers of a task lives in one call of `query`."""
 
     name = "camel_agent"
 

@@ -78,11 +78,7 @@ def written_policies(suite: str) -> Policies | None:
 
 
 def generated_policies(tools: Mapping[str, Iterable[str]]) -> Policies:
-    """Policies for any tools: reading is free, and everything else takes trusted arguments alone.
-
-    Args:
-        tools: Tool -> its arguments.
-    """
+    """Policies for any tools: reading is free, and everything else takes trusted arguments alone."""
     free = tuple(name for name in tools if named_like_reading(name, "query"))
     rules = {name: Condition(trusted=tuple(tools[name])) for name in tools if name not in free}
     return Policies(free=free, rules=rules, generated=True)

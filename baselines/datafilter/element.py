@@ -55,10 +55,7 @@ def chat_template() -> str:
 def question(task: str, piece: str, max_tokens: int | None = None) -> ChatRequest:
     """Ask for a piece of data without what was planted in it.
 
-    Args:
-        task: The user's task.
-        piece: The data.
-        max_tokens: Most tokens of the reply; None: as many as the data and a quarter more.
+    Without `max_tokens` the reply may have as many as the data and a quarter more.
     """
     tokens = max_tokens or max(_LEAST_TOKENS, int(len(piece) / _CHARS_PER_TOKEN * _SLACK))
     messages = [system(INSTRUCTIONS), user(f"{task}{SEPARATOR}{piece}")]
@@ -76,12 +73,7 @@ class FilteredPiece:
 
 
 class FilterData(ResultRewriter):
-    """Asks for the data without planted instructions. The reply is the data: there is no verdict to read.
-
-    Args:
-        model: The model asked, under the role `datafilter`.
-        options: How.
-    """
+    """Asks for the data without planted instructions. The reply is the data: there is no verdict to read."""
 
     name = ROLE
 

@@ -81,9 +81,7 @@ class Classifier:
 class Remembered:
     """A detector for many threads: asks one at a time and remembers the scores of texts it has seen.
 
-    Args:
-        detector: The detector that is asked.
-        most: Texts remembered; the ones longest unused go first.
+    Of more than `most` texts the ones longest unused go first.
     """
 
     def __init__(self, detector: WindowedDetector, most: int = REMEMBERED) -> None:

@@ -29,12 +29,6 @@ def export_onnx(settings: ClassifierSettings, config: Any, path: Path, metadata:
 
     Takes seconds for a tiny model and half a minute for a full-size one.
 
-    Args:
-        settings: The checkpoint and its head.
-        config: The checkpoint's configuration.
-        path: The file to write.
-        metadata: Facts that are kept in the file.
-
     Raises:
         ConfigError: If the checkpoint cannot be had.
         OSError: If the file cannot be written.

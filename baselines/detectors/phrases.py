@@ -21,10 +21,7 @@ PATTERNS = (
 
 
 class PhraseDetector:
-    """Says 1.0 of a text in which one of the patterns stands, else 0.0.
-
-    Args:
-        patterns: Regular expressions, read without regard to case.
+    """Says 1.0 of a text in which one of the patterns (without regard to case) stands, else 0.0.
 
     Raises:
         ConfigError: If one of them is no regular expression.

@@ -33,14 +33,7 @@ ROLE = "agent"
 
 
 class DriftAgent(LoopStep):
-    """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
-
-    Args:
-        model: The model behind all roles.
-        settings: The variant of DRIFT.
-        environment: The text about their surroundings that planner and actor are told.
-        book: The book that the tools' permissions are kept in.
-    """
+    """The whole agent as one element; everything it remembers of a task lives in one call of `query`."""
 
     name = "drift_agent"
 

@@ -44,12 +44,6 @@ def _names(text: str) -> tuple[str, ...]:
 def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
     """Ask for the plan of a request.
 
-    Args:
-        model: The model that plans.
-        query: The user's request, all the planner sees besides tools and environment.
-        tools: The tools there are.
-        environment: The text about its surroundings that the agent is told.
-
     Raises:
         ModelError: If the model gave no reply.
     """

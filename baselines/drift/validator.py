@@ -45,15 +45,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Validator:
-    """Checks the batches of one task.
-
-    Args:
-        model: The model that judges and formats.
-        settings: The variant of DRIFT.
-        query: The user's request.
-        permissions: Tool -> permission.
-        first_plan: The plan as the planner made it.
-    """
+    """Checks the batches of one task."""
 
     model: ChatModel
     settings: DriftSettings

@@ -57,13 +57,7 @@ class FidesSettings:
 
 
 class FidesAgent(LoopStep):
-    """The whole agent as one element; everything it remembers of a task lives in one call of `query`.
-
-    Args:
-        model: The model behind planner and quarantined model.
-        settings: The variant of FIDES.
-        suite: The suite's name: which rules there are.
-    """
+    """The whole agent as one element; everything it remembers of a task lives in one call of `query`."""
 
     name = "fides_agent"
 

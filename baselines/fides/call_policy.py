@@ -44,15 +44,7 @@ def has_link(text: str) -> bool:
 def judge(
     rules: SuiteRules, tool: str, arguments: Mapping[str, Argument], call: FlowLabel, environment: Any
 ) -> CallVerdict:
-    """The verdict on one call.
-
-    Args:
-        rules: The suite's.
-        tool: The tool.
-        arguments: By name.
-        call: The label of the call itself: that it is made.
-        environment: Whose channels and files are meant.
-    """
+    """The verdict on one call; `call` is the label of its being made."""
     if tool in rules.free:
         return CallVerdict(True, "")
     policy = rules.policies.get(tool, CallPolicy(rule="p1"))

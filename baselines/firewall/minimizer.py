@@ -50,12 +50,7 @@ def read_arguments(reply: str) -> dict[str, Any] | None:
 
 
 class Minimizer(BorderFilter):
-    """Asks of each call with arguments which of them may go out. Knows the task and the one call, no more.
-
-    Args:
-        model: The model asked, under the role `firewall_minimizer`.
-        options: How.
-    """
+    """Asks of each call with arguments which of them may go out. Knows the task and the one call, no more."""
 
     def __init__(self, model: ChatModel, options: FirewallOptions) -> None:
         self.model, self.options = model, options

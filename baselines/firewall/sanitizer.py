@@ -67,12 +67,7 @@ def _of(value: Mapping[str, Any]) -> Sanitized | None:
 
 
 class OutputFirewall(ResultRewriter):
-    """Asks for a clean form of each result. Knows the task and the one call, no more.
-
-    Args:
-        model: The model asked, under the role `firewall_sanitizer`.
-        options: How.
-    """
+    """Asks for a clean form of each result. Knows the task and the one call, no more."""
 
     name = ROLE
 

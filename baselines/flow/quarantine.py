@@ -21,14 +21,7 @@ class NoAnswer(Exception):
 
 
 class Quarantine:
-    """Asks for typed answers.
-
-    Args:
-        model: The model, asked under the role `query`.
-        instructions: Its system message.
-        again: What it is told where a reply does not fit; it names nothing of the reply.
-        attempts: Most questions for one answer.
-    """
+    """Asks for typed answers. What follows a reply that does not fit (`again`) names nothing of the reply."""
 
     def __init__(self, model: ChatModel, instructions: str, again: str, attempts: int) -> None:
         self.model = model

@@ -24,13 +24,7 @@ _SCHEMA = re.compile(r"Answer with a JSON object of this schema:\n(\{.*\})\s*$",
 
 
 def question(fact: str, argument: str | None, tool: str | None) -> str:
-    """How the simulated planners ask for a value that the ground truth takes from a text.
-
-    Args:
-        fact: The fact's name.
-        argument: The argument it is for; None: the answer.
-        tool: The tool whose argument it is.
-    """
+    """How the simulated planners ask for what an argument, or (None) the answer, takes from a text."""
     place = ANSWER if argument is None else f"{argument} of {tool}"
     return f"Find the value called {fact}, for {place}."
 

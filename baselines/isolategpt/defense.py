@@ -92,12 +92,7 @@ class IsolateGPT(AgentDefense):
 
 
 class IsolateGPTAgent(LoopStep):
-    """Hub and spokes as one element; all they remember of a task lives in one call of `query`.
-
-    Args:
-        model: The model behind planner and spokes.
-        settings: The variant.
-    """
+    """Hub and spokes as one element; all they remember of a task lives in one call of `query`."""
 
     name = "isolategpt_agent"
 

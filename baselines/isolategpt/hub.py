@@ -47,14 +47,7 @@ PLAN_SPAN, MESSAGE_SPAN = "isolategpt_route", "isolategpt_message"
 
 
 class Hub:
-    """One task's hub. Holds the task's state: plan, spokes, permissions.
-
-    Args:
-        model: The model behind planner and spokes.
-        settings: The variant.
-        apps: The apps that are installed.
-        bench: Runs tools.
-    """
+    """One task's hub. Holds the task's state: plan, spokes, permissions."""
 
     def __init__(
         self, model: ChatModel, settings: IsolateGPTSettings, apps: AppBook, bench: ToolBench
@@ -73,10 +66,6 @@ class Hub:
 
     def answer(self, query: str, planned_with: Sequence[ToolSpec]) -> str:
         """Do what the user asks; never an empty text.
-
-        Args:
-            query: The user's request.
-            planned_with: The tools that the planner is shown.
 
         Raises:
             ModelError: If a model gave no reply.

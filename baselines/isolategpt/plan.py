@@ -90,13 +90,7 @@ def _step(item: Mapping[str, Any]) -> PlannedStep:
 
 
 def nearest(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
-    """The tools whose names and descriptions are spelled most like the request, in the order they came in.
-
-    Args:
-        query: The user's request.
-        tools: All there are.
-        count: How many to keep.
-    """
+    """The tools whose names and descriptions are spelled most like the request, in the order they came in."""
     texts = [f" {query} ", *(f"{tool.name}: {tool.description}" for tool in tools)]
     rows = np.array(CharNgrams().embed(texts))
     likeness = (rows[1:] @ rows[0]) / np.linalg.norm(rows[1:], axis=1)
@@ -106,11 +100,6 @@ def nearest(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]
 
 def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
     """Ask for the plan of a request; once more if it cannot be read, then there is none.
-
-    Args:
-        model: The model that plans.
-        query: The user's request, all the planner sees besides the tools.
-        tools: The tools it may plan with.
 
     Raises:
         ModelError: If the model gave no reply.

@@ -115,12 +115,7 @@ LONGEST_STRICT = 256
 
 
 def specification(tool: ToolSpec, *, strict: bool) -> FunctionalitySpec:
-    """What others are told of a tool, made from the tool itself.
-
-    Args:
-        tool: The tool.
-        strict: Whether a response may have 256 characters at most.
-    """
+    """What others are told of a tool, made from the tool itself."""
     return FunctionalitySpec(
         name=tool.name,
         description=tool.description,

@@ -71,10 +71,7 @@ class Spoke:
     """What it has learned of other apps in this task."""
 
     def answer(self, question: str) -> str:
-        """Work on a question in a conversation of its own, and give the final answer.
-
-        Args:
-            question: As the model reads it, in its tags.
+        """Work on a question, in its tags, in a conversation of its own, and give the final answer.
 
         Raises:
             ModelError: If the model gave no reply.

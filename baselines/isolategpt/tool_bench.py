@@ -15,11 +15,7 @@ from agentsys.models.tool_text import tool_text
 
 
 class ToolBench:
-    """The one place where the environment is touched.
-
-    Args:
-        at: The pipeline's state: request, tools, and what they act on.
-    """
+    """The one place where the environment is touched."""
 
     def __init__(self, at: LoopState) -> None:
         self.log: list[ChatMessage] = []

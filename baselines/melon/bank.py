@@ -65,10 +65,6 @@ class Bank:
 def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
     """The rows as unit vectors, checked: a bad one must not let a call through.
 
-    Args:
-        rows: The embedder's vectors.
-        count: Number of texts it was given.
-
     Returns:
         Shape `(count, dimensions)`.
 

@@ -41,14 +41,7 @@ class StepVerdict:
 
 
 class GuardedTurn(LoopStep):
-    """The model element of the tool loop. Holds no state: the bank travels with the conversation.
-
-    Args:
-        model: The model behind both passes.
-        embedder: Turns calls into vectors.
-        threshold: Cosine above which two calls are the same.
-        settings: The other options.
-    """
+    """The model element of the tool loop. Holds no state: the bank travels with the conversation."""
 
     name = "melon"
 
@@ -165,11 +158,7 @@ def _without_text(message: ChatToolResultMessage, *, keep_error: bool) -> ChatTo
 
 
 def _overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
-    """The overhead of a step, JSON-ready.
-
-    Args:
-        calls: The masked pass and the embedding requests, as booked.
-        own: Tokens of the agent's own question in this step.
+    """The overhead of a step, JSON-ready; `own` are the tokens of the agent's own question.
 
     Returns:
         Per role, calls and tokens; `ratio`: extra tokens per token of the agent's own question, None

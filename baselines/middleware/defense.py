@@ -163,14 +163,7 @@ class Middleware:
 
 
 class Guarded(LoopStep):
-    """Runs an agent with guarded tools, and screens its answer. Each run is a conversation of its own.
-
-    Args:
-        agent: The agent's pipeline.
-        guard: The layers.
-        tools: What the policy allows; None: no policy.
-        model: The model as the agent has it.
-    """
+    """Runs an agent with guarded tools, and screens its answer. Each run is a conversation of its own."""
 
     def __init__(
         self, agent: BasePipelineElement, guard: Guard, tools: Tools | None, model: GuardedModel

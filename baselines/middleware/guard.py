@@ -152,11 +152,7 @@ class Guard:
 
 
 class GuardSession:
-    """One conversation: what was read in it, and what may go on from there.
-
-    Args:
-        guard: Whose settings hold.
-    """
+    """One conversation: what was read in it, and what may go on from there."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -165,12 +161,7 @@ class GuardSession:
         """Everything that was held back so far, by id."""
 
     def reads(self, text: str, source: str = "input") -> Screened:
-        """Screen an untrusted text before an agent reads it.
-
-        Args:
-            text: E.g. what a tool returned.
-            source: Where it comes from, for the record.
-        """
+        """Screen an untrusted text before an agent reads it."""
         screened = self.guard.text(text)
         if self.guard.settings.has(Layer.CONTAGION):
             # As it came: what was taken out here may still be met by another way.
@@ -183,13 +174,7 @@ class GuardSession:
         args: Mapping[str, Any],
         tools: Mapping[str, Mapping[str, ArgumentRule]] | None = None,
     ) -> CallDecision:
-        """Judge a tool call before it runs.
-
-        Args:
-            tool: Its name.
-            args: Its arguments, JSON-like.
-            tools: What is allowed, in place of the guard's own policy.
-        """
+        """Judge a tool call before it runs; `tools` takes the place of the guard's own policy."""
         findings: list[RiskFinding] = []
         settings = self.guard.settings
         if settings.has(Layer.POLICY):
@@ -201,12 +186,7 @@ class GuardSession:
         return CallDecision(tool, settings.thresholds.handling(score), score, tuple(findings))
 
     def passes_on(self, text: str, stage: str) -> Screened:
-        """Screen what an agent wrote before it reaches another agent or the user (layer 3).
-
-        Args:
-            text: A return value or an answer.
-            stage: Where it goes, e.g. `answer`.
-        """
+        """Screen what an agent wrote before it reaches another agent or the user (layer 3)."""
         if not self.guard.settings.has(Layer.CONTAGION):
             return Screened(text, text, Handling.ALLOW, 0.0)
         return self._kept(self.guard.handled(text, text, self.spread.goes_out(text, stage)))

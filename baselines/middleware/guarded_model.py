@@ -23,10 +23,6 @@ class GuardedModel:
 
     Only replies that end an agent's work are: those without tool calls. In a JSON object each text is
     screened by itself, so that the object keeps its form.
-
-    Args:
-        model: The model to ask.
-        roles: The roles of inner agents.
     """
 
     def __init__(self, model: ChatModel, roles: Sequence[str]) -> None:

@@ -22,11 +22,6 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
 
     A call that is not allowed does not run; the caller gets an error without its arguments. A value in
     whose texts nothing was found is handed on as it is; else it becomes text with the texts in it replaced.
-
-    Args:
-        inner: The runtime that runs tools.
-        session: The conversation.
-        tools: What the policy allows; None: no policy.
     """
 
     def __init__(

@@ -64,12 +64,7 @@ class TaskPolicy:
 
 
 class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
-    """A runtime that runs only what the rules allow; a call nested in another's arguments is one, too.
-
-    Args:
-        inner: The runtime that runs tools.
-        policy: The task's rules.
-    """
+    """A runtime that runs only what the rules allow; a call nested in another's arguments is one, too."""
 
     def __init__(self, inner: FunctionsRuntime, policy: TaskPolicy) -> None:
         super().__init__(list(inner.functions.values()))

@@ -39,14 +39,7 @@ class CalledTool:
 
 @dataclass(frozen=True)
 class PolicyModel:
-    """Asks about one task. Each question stands alone: one system and one user message.
-
-    Args:
-        model: The model of the role `policy`.
-        settings: The variant of Progent.
-        tools: The tools on offer.
-        query: The user's request.
-    """
+    """Asks about one task. Each question stands alone: one system and one user message."""
 
     model: ChatModel
     settings: ProgentSettings

@@ -61,11 +61,6 @@ def says_yes(reply: str) -> bool:
 def read_policy(reply: str, tools: Sequence[ToolSpec], settings: ProgentSettings) -> Policy | None:
     """The policy that a reply holds; None if it says that there is none.
 
-    Args:
-        reply: The model's visible text.
-        tools: The tools on offer.
-        settings: The variant of Progent.
-
     Raises:
         UnreadablePolicy: If it holds neither.
     """

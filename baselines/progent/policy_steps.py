@@ -23,13 +23,7 @@ from baselines.tool_results import new_results
 
 
 class BeginTask(LoopStep):
-    """Installs the standing rules and has the first policy written.
-
-    Args:
-        model: The model of the role `policy`.
-        settings: The variant of Progent.
-        suite: The suite's name.
-    """
+    """Installs the standing rules and has the first policy written."""
 
     name = "progent_begin"
 
@@ -71,12 +65,7 @@ class BeginTask(LoopStep):
 
 
 class UpdateRules(LoopStep):
-    """Has the policy looked at again after a turn; what is rewritten takes the old rules' place as a whole.
-
-    Args:
-        model: The model of the role `policy`.
-        settings: The variant of Progent.
-    """
+    """Has the policy looked at again after a turn; what is rewritten replaces all of the old rules."""
 
     name = "progent_update"
 

@@ -43,10 +43,6 @@ _FORMS = TypeAdapter(dict[str, list[RuleForm]])
 def read_rules(name: str, given: Mapping[str, Any] | None) -> Rules:
     """The rules of a config.
 
-    Args:
-        name: The defense's name, for messages.
-        given: Tool -> list of rules; None: there are none.
-
     Raises:
         ConfigError: If they are not of this form, or a condition cannot be applied.
     """

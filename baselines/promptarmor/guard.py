@@ -75,12 +75,7 @@ def _bare(quotation: str) -> str:
 
 
 class ArmorGuard(ResultRewriter):
-    """Asks about the data alone: it knows neither the user's task nor the call.
-
-    Args:
-        model: The model asked, under the role `promptarmor_guard`.
-        options: How.
-    """
+    """Asks about the data alone: it knows neither the user's task nor the call."""
 
     name = ROLE
 

@@ -22,10 +22,6 @@ class ToolCheck(ResultRewriter):
     """Lets an instruction in a result trigger its call where nothing comes of it, and then removes it.
 
     The call is never run and never shown to the agent.
-
-    Args:
-        model: The model asked, under the role `result_checker`.
-        options: How.
     """
 
     name = "check_tool"

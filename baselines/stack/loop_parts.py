@@ -90,10 +90,6 @@ def _runs_tools(element: BasePipelineElement) -> bool:
 def merged(parts: Sequence[LoopParts], base_message: str) -> LoopParts:
     """Several loops as one: additions one after the other, in the order of the parts.
 
-    Args:
-        parts: The loops; at least one.
-        base_message: The system message that each of them adds to.
-
     Raises:
         ConfigError: If two of them act at the same place in a way that only one can.
     """

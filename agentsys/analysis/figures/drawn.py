@@ -25,11 +25,7 @@ class Drawn:
 
 
 def save(drawn: Drawn, folder: Path) -> list[Path]:
-    """Write PDF, PNG and the plotted numbers.
-
-    Args:
-        drawn: The figure.
-        folder: Made if it is not there.
+    """Write PDF, PNG and the plotted numbers into a folder, which is made if it is not there.
 
     Returns:
         The three files. The same figure gives the same bytes: no date is put into them.

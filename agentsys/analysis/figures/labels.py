@@ -57,13 +57,10 @@ class OccupiedSpot:
 def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[OccupiedSpot]) -> None:
     """Write each label next to its point, clear of the labels before it, of obstacles and of the frame.
 
+    Labels in the thick of things choose first.
+
     Call it when the axes have their final limits. A label that finds no free place near its point stands
     further away with a thin line to the point.
-
-    Args:
-        axes: Where.
-        labels: Labels in any order; those in the thick of things choose first.
-        obstacles: Everything drawn that no label may cover.
     """
     if not labels:
         return

@@ -86,13 +86,10 @@ _LOOKS = 210
 
 
 def looks(series: Sequence[str]) -> dict[str, Look]:
-    """Choose a look for each series: the same in every figure.
+    """Choose a look for each series, in the order in which they may choose: the same in every figure.
 
     That of a name which is not well-known follows from its letters; if another one in the same figure has its
     marker already, the next free one is taken.
-
-    Args:
-        series: Names, each once, in the order in which they may choose.
     """
     places = {name: _WELL_KNOWN.index(name) for name in series if name in _WELL_KNOWN}
     for name in series:

@@ -99,14 +99,7 @@ def html_report(
 def page_numbers(
     reading: Reading, found: Report, *, trajectories: int | None = None, figures: Sequence[PaperFigure] = ()
 ) -> PageNumbers:
-    """The head of the page, its tables and its figures.
-
-    Args:
-        reading: What was read.
-        found: What `report` measured of it.
-        trajectories: How many of them are in the page, if it holds them.
-        figures: The paper's figures, if the page is to show them.
-    """
+    """The head of the page, its tables and its figures."""
     return PageNumbers(
         counts=_counts(reading, trajectories),
         simulated_cases=sum(case.simulated for case in reading.cases),

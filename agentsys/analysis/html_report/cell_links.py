@@ -21,10 +21,6 @@ def linked(grid: Grid, sheet: Sheet) -> Grid:
     """The grid with a link in every number that cases of the list are behind.
 
     A number whose line, metric or suite the headings do not tell is left as it is.
-
-    Args:
-        grid: A table of a results document; its names are as they were found.
-        sheet: The lines it was made of.
     """
     lines = {(line.defense, "" if line.attack == NO_ATTACK else line.attack): line for line in sheet.lines}
     return replace(grid, rows=[_row(row, grid, sheet, lines) for row in grid.rows])

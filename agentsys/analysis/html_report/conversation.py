@@ -35,12 +35,7 @@ class MessageView(TypedDict):
 
 
 class Writer:
-    """Puts one case's texts into the store, the injection marked in them.
-
-    Args:
-        store: Shared by all cases of the report.
-        sought: Texts to mark, from `agentsys.analysis.html_report.highlight.needles`.
-    """
+    """Puts one case's texts into the store, the injection marked in them."""
 
     def __init__(self, store: TextStore, sought: Sequence[str]) -> None:
         self._store = store

@@ -30,12 +30,7 @@ def needles(injections: Iterable[str]) -> tuple[str, ...]:
 
 
 def marked(text: str, sought: Iterable[str]) -> Segments:
-    """Cuts a text into plain and marked pieces; joined, they are the text again.
-
-    Args:
-        text: Anything a message holds.
-        sought: Texts to mark, from `needles`.
-    """
+    """Cuts a text into plain and marked pieces; joined, they are the text again."""
     squeezed = squeeze(text)
     found = [place for form in sought for place in _places(squeezed, form)]
     if not found:

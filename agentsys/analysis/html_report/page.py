@@ -160,9 +160,6 @@ def _template(name: str) -> str:
 def data_block(value: object) -> Markup:
     """JSON in which no character can end the element, open a comment or begin an entity.
 
-    Args:
-        value: JSON-ready data; lone surrogates in its texts are kept as escapes.
-
     Returns:
         ASCII only, so that line and paragraph separators (U+2028, U+2029) are escapes too. Marked as
         markup: inside `<script type="application/json">` HTML's own escapes would not be undone.

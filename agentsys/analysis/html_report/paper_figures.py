@@ -40,12 +40,7 @@ class PaperFigure:
 
 
 def paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT) -> list[PaperFigure]:
-    """Those of the paper's figures that the runs have cases for, one model in each.
-
-    Args:
-        cases: Everything read.
-        errors: What errored cases count as.
-    """
+    """Those of the paper's figures that the runs have cases for, one model in each."""
     from agentsys.analysis.figures.catalog import FIGURES, make_figure
     from agentsys.analysis.figures.mark import marks_csv
 

@@ -12,11 +12,7 @@ LONGEST = 60_000
 
 
 class TextStore:
-    """Numbers texts. System prompts, contexts and tool outputs recur in hundreds of cases.
-
-    Args:
-        first: The first text's number.
-    """
+    """Numbers texts. System prompts, contexts and tool outputs recur in hundreds of cases."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first

@@ -77,13 +77,7 @@ def stored_facts(stored: Mapping[str, Any]) -> StoredFacts:
 
 
 def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) -> TrajectoryView:
-    """Arrange one case for the page.
-
-    Args:
-        case: The case's row.
-        stored: The file's JSON object, of our runner, AgentDojo's or DRIFT's; nothing in it is trusted.
-        store: Takes the texts.
-    """
+    """Arrange one case for the page; nothing in its file, ours, AgentDojo's or DRIFT's, is trusted."""
     block = own_block(stored)
     injections = _injections(stored, block)
     writer = Writer(store, needles(injections.values()))

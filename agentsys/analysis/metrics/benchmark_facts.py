@@ -73,13 +73,9 @@ def metric_of(name: str, fact: DeclaredFact) -> str:
 
 
 def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[MetricRow]:
-    """The rates of measured facts, in the long form.
+    """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
-
-    Args:
-        cases: Cases in any order; those that hold none of the facts are passed over.
-        replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
 
     Returns:
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its

@@ -53,14 +53,10 @@ class BestAttacks:
 
 
 def best_attacks(cases: Sequence[CaseRow], among: str = "*") -> BestAttacks:
-    """Replace each defense's attacks by the best of them.
+    """Replace each defense's attacks that match a shell pattern by the best of them; benign cases stay.
 
     Only cases that a defense has under all of its attacks are counted. Left out are denials of service,
     controls, and the cases that a search's text was searched on.
-
-    Args:
-        cases: Cases in any order; benign ones are kept as they are.
-        among: A shell pattern of the attacks' names.
 
     Raises:
         ConfigError: If no defense has two such attacks.
@@ -199,10 +195,6 @@ def together(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
 
     Of each defense only cases that it has under all of these attacks are kept, so that every attack
     weighs alike. Controls are left as they are, and so is an attack that is the only match.
-
-    Args:
-        cases: Cases in any order.
-        pattern: A shell pattern of attacks' names, e.g. `opi_*`.
 
     Raises:
         ConfigError: If nowhere two attacks match.

@@ -269,10 +269,7 @@ def _corrected(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values of one family for each other.
-
-    Args:
-        p_values: P-values in any order, none of them nan.
+    """Correct p-values of one family, none of them nan, for each other.
 
     Returns:
         The smallest p times their number, the next one times one less and so on, never falling, at most 1.

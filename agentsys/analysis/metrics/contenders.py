@@ -81,10 +81,6 @@ def contending_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...
 
     Where each run has a single model (defense, attack) and another has another one, this is part of what
     is compared: "model A before" against "model B after".
-
-    Args:
-        runs: Name of a run -> its cases.
-        notes: What has to be said of the choice.
     """
     cases = {name: [case for case in found if case.is_scored] for name, found in runs.items()}
     folded = frozenset(axis for axis in _NAME_OF if _is_the_runs_own(_values(cases, axis)))

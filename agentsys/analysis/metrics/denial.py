@@ -51,13 +51,7 @@ class Denial:
 def denials(
     cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[Denial]:
-    """Every denial of service whose defense has benign cases, too.
-
-    Args:
-        cases: Cases in any order.
-        rule: What errored cases count as.
-        replicates: Number of bootstrap replicates.
-    """
+    """Every denial of service whose defense has benign cases, too."""
     resampler = Resampler(replicates)
     cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
     found = []
@@ -75,11 +69,7 @@ def denies_service(attack: str) -> bool:
 
 
 def denial_notes(found: Sequence[Denial]) -> Iterator[str]:
-    """Explain the numbers; nothing where there are none.
-
-    Args:
-        found: What was measured, from `denials`.
-    """
+    """Explain the numbers; nothing where there are none."""
     if not found:
         return
     yield (

@@ -65,10 +65,7 @@ def asr_where_shown(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 
 
 def unseen_reason(case: CaseRow) -> str:
-    """Explain how an attack can have succeeded that the acting model was not shown.
-
-    Args:
-        case: A successful one whose `exposed_shown` is False.
+    """Explain how an attack can have succeeded whose payload the acting model was not shown.
 
     Returns:
         E.g. `read by worker`; `never returned by a tool` where the user's own task, or luck, did what

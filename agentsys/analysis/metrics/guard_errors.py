@@ -30,12 +30,7 @@ GUARD_TITLES = {
 
 
 def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
-    """Every measure of every guard that judged results in these cases, in percent.
-
-    Args:
-        cases: Cases of one group; errored ones are left out.
-        replicates: Number of bootstrap replicates of the intervals.
-    """
+    """Every measure, in percent, of every guard that judged results in cases without an error."""
     counted = [case for case in cases if case.status == "ok" and case.guards]
     resampler = Resampler(replicates)
     for guard in sorted({guard for case in counted for guard in case.guards}):

@@ -61,12 +61,7 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
 
 
 def floor_of(cases: Iterable[CaseRow], limits: Limits) -> Bound:
-    """Score of an agent that does nothing: the share of user tasks that pass untouched.
-
-    Args:
-        cases: Benign or attacked; every user task counts once.
-        limits: Limits of their benchmark.
-    """
+    """Score of an agent that does nothing: the share of user tasks (each counts once) that pass untouched."""
     users = {(case.suite, case.user_task_id) for case in cases}
     return _bound(list(users), limits.passed_by_doing_nothing)
 

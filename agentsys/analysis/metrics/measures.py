@@ -164,10 +164,7 @@ class MeasureRow(CellRow):
 
 
 def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
-    """Every measure of every cell, per suite and pooled.
-
-    Args:
-        cases: Cases in any order. Injection tasks run as user tasks are left out.
+    """Every measure of every cell, per suite and pooled; without injection tasks run as user tasks.
 
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.

@@ -32,21 +32,12 @@ class Metric(Protocol):
         ...
 
     def hit(self, case: CaseRow) -> bool | None:
-        """Say whether a case counts as a success of this metric; None leaves the case out.
-
-        Args:
-            case: A finished case, benign or attacked; errored ones are never asked about.
-        """
+        """Say whether a case, never an errored one, counts as a success; None leaves the case out."""
         ...
 
 
 def checked_metric(made: object, name: str, taken: Iterable[str]) -> Metric:
     """A metric that was made from a YAML, if it is one.
-
-    Args:
-        made: What its `_target_` gave.
-        name: Name of the YAML, for the message.
-        taken: Names of metrics that there are already.
 
     Raises:
         ConfigError: If it lacks a part, or has the name of another metric.
@@ -64,10 +55,6 @@ def checked_metric(made: object, name: str, taken: Iterable[str]) -> Metric:
 
 def answered(cases: Iterable[CaseRow], metric: Metric) -> list[CaseRow]:
     """Put a metric's answers in the place of the utility, so that they are counted like any outcome.
-
-    Args:
-        cases: Cases of one cell, in any order.
-        metric: Whose answers.
 
     Returns:
         The cases that it answers for, and the errored ones of suites that it answers for at all: they are

@@ -53,11 +53,7 @@ def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
 
 
 def changed_benchmark_notes(benchmarks: Iterable[str]) -> list[str]:
-    """One line for every benchmark whose label names a fix: its cases were run on other texts.
-
-    Args:
-        benchmarks: Labels, e.g. `agentdojo+append_injection`.
-    """
+    """One line for every benchmark whose label names a fix: its cases were run on other texts."""
     notes = []
     for label in dict.fromkeys(benchmarks):
         plain, *parts = label.split("+")

@@ -102,10 +102,7 @@ class StoredSearches:
 
 
 def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
-    """Every search under some folders.
-
-    Args:
-        paths: Log folders, or any folders in them; overlaps are read once.
+    """Every search under some folders, or folders in them; overlaps are read once.
 
     Returns:
         The searches in the order of their paths. A bad file is never fatal: a search that lacks an

@@ -12,11 +12,7 @@ Names = tuple[str, ...]
 
 
 def filling_commands(filled: FilledTable, logdir: str) -> list[str]:
-    """One `agentsys run` per group of models, defenses and attacks that are missing together.
-
-    Args:
-        filled: The table; only the paper's own rows are asked for.
-        logdir: Where the runs are kept.
+    """One `agentsys run` per group of the paper's models, defenses and attacks that are missing together.
 
     Returns:
         Shell commands. Names without a shipped config are left out; see `without_config`.

@@ -74,12 +74,6 @@ def fill(
 ) -> FilledTable:
     """Put our numbers into a table of the paper.
 
-    Args:
-        table: One of `TABLES`.
-        cases: Cases of any model, defense and attack; the table takes what belongs to it.
-        errors: What errored cases count as.
-        replicates: Number of bootstrap replicates.
-
     Returns:
         The paper's rows in the paper's order, each with the runs of its model and defense (an empty one
         where there are none, several where the runs hold several snapshots or versions), and rows of runs
@@ -109,12 +103,7 @@ def with_caused_rounds(cases: Iterable[CaseRow]) -> list[CaseRow]:
 
 
 def caused_in(shown: Iterable[CaseRow], read: Iterable[CaseRow]) -> int:
-    """Count the cases shown that are of a chosen round.
-
-    Args:
-        shown: Cases in a table, as `with_caused_rounds` names them.
-        read: All cases as they are stored.
-    """
+    """Count the cases shown that are of a chosen round."""
     sources = {case.source for case in read if case.attack in CAUSED}
     return sum(case.source in sources for case in shown)
 

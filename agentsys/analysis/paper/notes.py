@@ -38,14 +38,7 @@ _PAPER_MIXES = (
 
 
 def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: int) -> list[str]:
-    """The notes of one table, in order of importance.
-
-    Args:
-        filled: The table.
-        reading: What the runs hold, for what is not in the table.
-        errors: What errored cases count as.
-        replicates: Number of bootstrap replicates.
-    """
+    """The notes of one table, in order of importance."""
     shown = [case for line in filled.lines for case in line.cases]
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "

@@ -62,12 +62,7 @@ def table_records(filled: FilledTable) -> Iterator[TableRecord]:
 
 
 def table_output(filled: FilledTable, document: Document) -> Output:
-    """Make a table ready to be written in any form.
-
-    Args:
-        filled: The table.
-        document: The document from `paper_document`, perhaps `with_variants`.
-    """
+    """Make a table ready to be written in any form."""
     return Output(f"Table {filled.table.number}", document, records_of(TableRecord, table_records(filled)))
 
 
@@ -79,15 +74,7 @@ def paper_document(
     logdir: str = "results/runs/paper",
     replicates: int = 2000,
 ) -> Document:
-    """The table, its notes, and the commands that would fill what is empty.
-
-    Args:
-        filled: The table.
-        reading: What the runs hold.
-        errors: The rule it was measured with.
-        logdir: Where the commands should store their runs.
-        replicates: Number of bootstrap replicates.
-    """
+    """The table, its notes, and the commands that would fill what is empty."""
     table = filled.table
     return Document(
         [(f"Table {table.number}. {table.title}", [paper_grid(filled, "in percent")])],
@@ -97,12 +84,7 @@ def paper_document(
 
 
 def paper_grid(filled: FilledTable, caption: str) -> Grid:
-    """The table itself.
-
-    Args:
-        filled: The table.
-        caption: What its numbers are.
-    """
+    """The table itself."""
     table = filled.table
     header = ["Model", "Defense", *table.label_headers]
     for column in table.columns:
@@ -185,14 +167,7 @@ def with_variants(
     variants: Variants,
     errors: ErrorRule = ErrorRule.REPORT,
 ) -> Document:
-    """The table, and below it one grid per variant, with what has to be said of them first in the notes.
-
-    Args:
-        document: The table of all cases.
-        filled: What it was made of.
-        variants: Variants of the same cases; the one without marks is the table itself.
-        errors: What errored cases count as.
-    """
+    """The table, and below it one grid per variant, with what has to be said of them first in the notes."""
     (heading, grids), *others = document.sections
     further = [
         (

@@ -168,9 +168,6 @@ def _rate(difference: Difference, *, after: bool) -> _Rate:
 def smallest_detectable(difference: Difference) -> float:
     """The true difference that a run of this size finds with 80% power at the 5% level, two-sided.
 
-    Args:
-        difference: The paired difference of two defenses.
-
     Returns:
         As a proportion: (t(97.5%) + t(80%)) times the standard error of the paired difference: of the t test
         alone, so that where all cases differ the same way sign flips find less. Where no case differed that

@@ -69,14 +69,7 @@ class Estimate:
 def totals(
     counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None
 ) -> SuiteTotals:
-    """One suite's totals.
-
-    Args:
-        counted: The suite's cases on the grid.
-        side: Which outcome.
-        resampler: Draws the tasks.
-        frame: User tasks to draw from; see `resampled_total`.
-    """
+    """One suite's totals."""
     grid = counted.solved if side is Side.SOLVED else counted.hijacked
     return SuiteTotals(
         hits=float(grid.sum()),
@@ -138,14 +131,7 @@ def levels(
     resampler: Resampler,
     frames: Mapping[str, tuple[str, ...]] | None = None,
 ) -> dict[str, Estimate]:
-    """The rate of each suite, then `overall`, then `pooled`.
-
-    Args:
-        suites: Suite -> its cases, at least one suite.
-        side: Which outcome.
-        resampler: Draws the tasks.
-        frames: Suite -> user tasks to draw from; see `resampled_total`.
-    """
+    """The rate of each suite, then `overall`, then `pooled`."""
     parts = {name: totals(of, side, resampler, (frames or {}).get(name)) for name, of in suites.items()}
     rates = {name: rate([part]) for name, part in parts.items()}
     return {**rates, OVERALL: macro(list(rates.values())), POOLED: rate(list(parts.values()))}

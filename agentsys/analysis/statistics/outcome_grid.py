@@ -42,13 +42,7 @@ def tallies(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
 
 
 def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
-    """Counts one suite's cases of one attack (or its benign ones).
-
-    Args:
-        suite: The suite's name.
-        cases: Cases in any order.
-        rule: What errored cases count as.
-    """
+    """Counts one suite's cases of one attack (or its benign ones)."""
     listed = list(cases)
     counted = [(case, result) for case in listed if (result := outcome(case, rule)) is not None]
     users = tuple(sorted({case.user_task_id for case, _ in counted}))

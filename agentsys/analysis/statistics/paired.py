@@ -125,14 +125,7 @@ def from_zero(counted: Sequence[Tally], side: Side, draws: SignDraws) -> dict[st
 def differences(
     before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
 ) -> dict[str, Compared]:
-    """The difference of a rate per suite, then `overall`, then `pooled`.
-
-    Args:
-        before: The baseline's counts per suite.
-        after: The defense's, of the same cases of the same suites.
-        side: Which outcome.
-        draws: Draws the signs of tasks.
-    """
+    """The difference of a rate per suite, then `overall`, then `pooled`."""
     grids = [paired_grid(*both, side, draws) for both in zip(before, after, strict=True)]
     levels = {found.counted.suite: suite_difference(found) for found in grids}
     return {

@@ -70,13 +70,7 @@ def _fact_grid(benchmark: str, caption: str, facts: Mapping[str, DeclaredFact]) 
 
 
 def measured_grids(rows: Iterable[MetricRow], grids: Iterable[FactGrid], sheet: Sheet) -> list[Grid]:
-    """The tables of measured facts of one sheet; none where its runs hold no such facts.
-
-    Args:
-        rows: Rows from `agentsys.analysis.metrics.benchmark_facts.measured_rows`.
-        grids: Grids from `fact_grids`.
-        sheet: Which model on which benchmark and version.
-    """
+    """The tables of measured facts of one sheet; none where its runs hold no such facts."""
     numbers: defaultdict[tuple[str, str], dict[str, MetricRow]] = defaultdict(dict)
     for row in rows:
         place = (row.benchmark, row.version, row.model)

@@ -48,13 +48,7 @@ _Lines = Mapping[tuple[str, str], list[CaseRow]]
 def honesty_notes(
     cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[str]:
-    """All footnotes on some cases.
-
-    Args:
-        cases: Cases in any order. Injection tasks run as user tasks are left out.
-        rule: What errored cases count as.
-        replicates: Number of bootstrap replicates, for the intervals of several tries.
-    """
+    """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
     signs, resampler = SignDraws(), Resampler(replicates)
     listed = list(cases)
     sheets = _sheets(listed)

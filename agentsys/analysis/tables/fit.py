@@ -40,12 +40,7 @@ class Fitted(NamedTuple):
 
 
 def fitted(grid: Grid, width: int) -> Fitted:
-    """Arrange a grid so that no line is wider than `width`.
-
-    Args:
-        grid: What to show.
-        width: Columns that there are.
-    """
+    """Arrange a grid so that no line is wider than `width`."""
     for liked in _as_made(grid):
         if needed(liked.grids[0], liked.stacks) <= width:
             return liked
@@ -98,22 +93,14 @@ def _as_made(grid: Grid) -> Iterator[Fitted]:
 def needed(grid: Grid, stacks: bool = False) -> int:
     """Columns that a grid takes so that no name and no number is cut.
 
-    Args:
-        grid: What to show.
-        stacks: Whether headings of numbers have a line for each of their words.
+    If it `stacks`, the headings of numbers have a line for each of their words; likewise below.
     """
     widths = [column_width(grid, place, stacks and place >= grid.names) for place in range(len(grid.header))]
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def column_width(grid: Grid, place: int, stacks: bool) -> int:
-    """Columns that a column of a grid takes; if it may be broken, at least.
-
-    Args:
-        grid: What to show.
-        place: Index of the column.
-        stacks: Whether its heading has a line for each of its words.
-    """
+    """Columns that a column of a grid takes; if it may be broken, at least."""
     heading = plain(grid.header[place])
     lines = (stacked(heading) if stacks else heading).split("\n")
     column = [row[place] for row in grid.rows]
@@ -129,13 +116,7 @@ def column_width(grid: Grid, place: int, stacks: bool) -> int:
 
 
 def broken_widths(grid: Grid, width: int, stacks: bool = False) -> dict[int, int]:
-    """Columns for each column that may be broken: what it needs, and of what is left most to the widest.
-
-    Args:
-        grid: What to show.
-        width: Columns that there are.
-        stacks: Whether headings of numbers have a line for each of their words.
-    """
+    """Columns for each column that may be broken: what it needs, and of what is left most to the widest."""
     whole = replace(grid, wraps=frozenset())
     liked = {place: column_width(whole, place, stacks and place >= grid.names) for place in grid.wraps}
     found = {place: column_width(grid, place, stacks and place >= grid.names) for place in sorted(grid.wraps)}

@@ -36,12 +36,7 @@ _NOTES = (
 
 
 def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
-    """One line per cell: untrusted text and cost, then tokens per role; ready to be written in any form.
-
-    Args:
-        rows: Rows from `agentsys.analysis.metrics.measures.measures`; the pooled ones are shown.
-        notes: What else has to be said of their cases.
-    """
+    """One line per cell: untrusted text and cost, then tokens per role; ready to be written in any form."""
     found: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     pooled = [row for row in rows if row.suite == POOLED]
     for row in pooled:

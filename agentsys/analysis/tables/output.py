@@ -64,12 +64,7 @@ class Output:
 
 
 def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
-    """The long form of rows that have a class of their own.
-
-    Args:
-        kind: A dataclass or a NamedTuple; its fields are the columns.
-        rows: Instances of it.
-    """
+    """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns."""
     columns = {name: _held(hint) for name, hint in get_type_hints(kind).items()}
     return LongForm(columns, [{name: getattr(row, name) for name in columns} for row in rows])
 
@@ -81,11 +76,7 @@ def _held(hint: Any) -> str:
 
 
 def grid_records(document: Document) -> LongForm:
-    """The long form of a result that has none of its own: one record per number, or last name, of a grid.
-
-    Args:
-        document: Its grids; a row is called by its names, of which those behind the first may be values.
-    """
+    """The long form of a result that has none of its own: one record per number, or last name, of a grid."""
     rows = [
         {"section": heading, "table": grid.caption, "row": name, "column": column, "value": cell.in_one}
         for heading, grids in document.sections
@@ -106,11 +97,6 @@ def _cells(grid: Grid) -> Iterator[tuple[str, str, GridCell]]:
 
 def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> bytes:
     """Write a result in one of the forms.
-
-    Args:
-        output: What to write.
-        form: How to write it.
-        width: Columns of a plain-text table.
 
     Returns:
         The content of a file; UTF-8 unless it is Parquet.

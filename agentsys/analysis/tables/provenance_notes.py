@@ -19,11 +19,7 @@ DIFFERS = "differs from the record"
 
 
 def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """All of these footnotes, one sentence each; none where there is nothing to say.
-
-    Args:
-        cases: Cases of a table, in any order.
-    """
+    """All of these footnotes, one sentence each; none where there is nothing to say."""
     listed = [case for case in cases if case.is_scored]
     return [
         *forecast_notes(listed),
@@ -115,11 +111,7 @@ def _cells(cases: Iterable[CaseRow]) -> str:
 
 
 def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """A line for each replayed agent of which some cases read other texts than were recorded.
-
-    Args:
-        cases: Cases in any order.
-    """
+    """A line for each replayed agent of which some cases read other texts than were recorded."""
     done = (case for case in cases if case.is_scored and case.status == "ok")
     cells = grouped(done, lambda case: (case.shown_model, case.defense))
     return [

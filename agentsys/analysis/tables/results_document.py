@@ -27,13 +27,7 @@ from agentsys.records.case_row import NO_ATTACK
 
 
 def results_output(found: Report, findings: Sequence[str] = (), screen: Document | None = None) -> Output:
-    """Make a report ready to be written in any form.
-
-    Args:
-        found: What was measured, from `agentsys.analysis.tables.report.report`.
-        findings: Lines from `agentsys.analysis.tables.finding.findings`, which documents begin with.
-        screen: What a terminal shows instead, from `agentsys.analysis.tables.results_screen`.
-    """
+    """Make a report ready to be written in any form."""
     document = replace(results_document(found), quotable=findings)
     return Output("agentsys results", document, records_of(MetricRow, found.long_form), screen=screen)
 

@@ -80,12 +80,7 @@ class Sheet:
 
 
 def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES) -> list[Sheet]:
-    """Arrange the long form; the order of its rows is kept.
-
-    Args:
-        rows: Rows of any models and benchmarks.
-        titles: Metric -> heading, of every metric that is shown.
-    """
+    """Arrange the long form; the order of its rows is kept."""
     by_sheet = grouped(rows, lambda row: (row.benchmark, row.version, row.model))
     return [
         Sheet(

@@ -56,15 +56,7 @@ _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 def results_screen(
     found: Report, cases: Sequence[CaseRow], findings: Sequence[str], width: int, ending: int = ENDING
 ) -> Document:
-    """Arrange the finding, one grid per model and benchmark, and as many notes as there is room for.
-
-    Args:
-        found: What was measured, from `agentsys.analysis.tables.report.report`.
-        cases: The cases it was made of.
-        findings: Lines from `agentsys.analysis.tables.finding.findings`.
-        width: Columns of the terminal.
-        ending: Lines that are printed below it.
-    """
+    """Arrange the finding, one grid per model and benchmark, and as many notes as there is room for."""
     relative = relative_tokens(cases)
     grids = [(_title(sheet), _grid(sheet, relative, found)) for sheet in sheets(found.rows, found.titles)]
     bare = Document([(title, [grid]) for title, grid in grids], (), dense=True)

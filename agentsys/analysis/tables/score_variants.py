@@ -83,15 +83,7 @@ def variant_report(
     own: Sequence[Metric] = (),
     replicates: int = 2000,
 ) -> Report:
-    """A report whose lines are the variants of each defense, one below the other.
-
-    Args:
-        reading: What was read, from `read_cases`; the footnotes speak of all its cases and official scores.
-        variants: Made of the reading's cases.
-        errors: What errored cases count as.
-        own: Further metrics, of the user's own.
-        replicates: Number of bootstrap replicates.
-    """
+    """A report whose lines are the variants of each defense; footnotes are on all cases and official scores."""
     whole = report(reading, errors, own=own, replicates=replicates)
     measured = [
         (variant, measure(variant.cases, errors, own=own, replicates=replicates))

@@ -25,12 +25,7 @@ _Line = tuple[str, ...]
 
 
 def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
-    """Two grids per benchmark and version, success by budget and what the searches took, in any form.
-
-    Args:
-        rows: Rows from `agentsys.analysis.metrics.search_budget.budget_rows`.
-        searches: What they were made of, for the notes.
-    """
+    """Two grids per benchmark and version, success by budget and what the searches took, in any form."""
     groups = grouped(rows, lambda row: (row.benchmark, row.version))
     sections = [
         (

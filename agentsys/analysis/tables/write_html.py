@@ -24,12 +24,7 @@ pre { overflow-x: auto; padding: .7rem; border: 1px solid; font-size: .85rem; }
 
 
 def html_document(document: Document, title: str) -> str:
-    """A whole page without scripts or external resources; ends in a newline.
-
-    Args:
-        document: What to show.
-        title: The page's title.
-    """
+    """A whole page without scripts or external resources; ends in a newline."""
     return "\n".join(
         [
             "<!DOCTYPE html>",

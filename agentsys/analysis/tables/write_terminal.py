@@ -92,10 +92,6 @@ class FittedGrid:
     """A grid that arranges itself for the console it is printed on (`agentsys.analysis.tables.fit`).
 
     Print it with `crop=False`: what cannot be made to fit, a name wider than the console, is not cut.
-
-    Args:
-        grid: What to show.
-        dense: Whether no empty line follows it.
     """
 
     def __init__(self, grid: Grid, dense: bool = False) -> None:
@@ -142,13 +138,7 @@ def _paragraph(grid: Grid, row: tuple[GridCell, ...], width: int) -> Iterator[Re
 
 
 def terminal_grid(grid: Grid, room: int, stacks: bool = False) -> Table:
-    """Show one grid, without its caption.
-
-    Args:
-        grid: What to show.
-        room: Columns that there are.
-        stacks: Whether headings of numbers have a line for each of their words.
-    """
+    """Show one grid, without its caption."""
     # The box has a column of its own between two of the grid's.
     widths = broken_widths(grid, room, stacks)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))

@@ -52,11 +52,7 @@ def exhausted(what: str) -> ProgramError:
 
 
 class Spending:
-    """Counts what the programs of one task use.
-
-    Args:
-        bounds: The limits.
-    """
+    """Counts what the programs of one task use."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds

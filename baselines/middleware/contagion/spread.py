@@ -54,12 +54,7 @@ class SpreadWatch:
         self._noted.clear()
 
     def goes_out(self, text: str, stage: str) -> list[RiskFinding]:
-        """What speaks against passing a text on.
-
-        Args:
-            text: What an agent wrote: a call's argument, a return value, the answer.
-            stage: Where it goes, e.g. `argument of send_email`.
-        """
+        """What speaks against passing on what an agent wrote; `stage` is e.g. `argument of send_email`."""
         if len(text) < _SHORTEST:
             return []
         self._look_through()

@@ -74,10 +74,7 @@ class Policy(BaseModel):
         return self
 
     def tools_of(self, role: str | None = None) -> Mapping[str, Mapping[str, ArgumentRule]]:
-        """What a role allows: tool -> argument -> rule.
-
-        Args:
-            role: Its name; None: the policy's default one.
+        """What a role allows: tool -> argument -> rule; None: what the policy's default one does.
 
         Raises:
             ConfigError: If there is no such role, or roles extend each other in a circle.
