@@ -18,8 +18,7 @@ def rewrite_new_results(
     """The conversation with every tool result of the latest turn rewritten; its messages stay as they are.
 
     The latest turn is everything after the last assistant message, so a reminder that another
-    element has already put behind the results does not hide them. `rewrite`
-    makes a new message.
+    element has already put behind the results does not hide them. `rewrite` makes a new message.
     """
     start = turn_start(messages)
     new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]

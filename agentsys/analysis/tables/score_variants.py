@@ -83,7 +83,10 @@ def variant_report(
     own: Sequence[Metric] = (),
     replicates: int = 2000,
 ) -> Report:
-    """A report whose lines are the variants of each defense; footnotes are on all cases and official scores."""
+    """A report whose lines are the variants of each defense, one below the other.
+
+    Its footnotes speak of all cases and of official scores.
+    """
     whole = report(reading, errors, own=own, replicates=replicates)
     measured = [
         (variant, measure(variant.cases, errors, own=own, replicates=replicates))
