@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
@@ -46,7 +44,4 @@ def _plain(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str).casefold()
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
-    {SHADOW: play_shadow, ATTENUATOR: play_attenuator, JUDGE_ROLE: play_judge}
-)
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {SHADOW: play_shadow, ATTENUATOR: play_attenuator, JUDGE_ROLE: play_judge}

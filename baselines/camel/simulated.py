@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -132,5 +131,4 @@ def _given_up(line: str) -> list[str]:
     return [f"{name} = {PLACEHOLDER!r}"] if assigned and name.isidentifier() else [f"print({PLACEHOLDER!r})"]
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_planner, READER: play_reader})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {ROLE: play_planner, READER: play_reader}

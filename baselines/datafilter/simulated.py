@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
@@ -19,5 +16,4 @@ def play_filter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     return assistant(without_found(data, ROLE, knowledge))
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_filter})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {ROLE: play_filter}

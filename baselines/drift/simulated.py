@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -105,13 +103,10 @@ def play_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     return assistant((between(question, "parameter_checklist") or "").strip())
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
-    {
-        plan.ROLE: play_planner,
-        validator.ROLE: play_judge,
-        isolator.ROLE: play_isolator,
-        permission.ROLE: play_permissions,
-        checklist.ROLE: play_formatter,
-    }
-)
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {
+    plan.ROLE: play_planner,
+    validator.ROLE: play_judge,
+    isolator.ROLE: play_isolator,
+    permission.ROLE: play_permissions,
+    checklist.ROLE: play_formatter,
+}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -157,7 +156,6 @@ class _Walk:
         return assistant(f"Calling {function}.", [made])
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_planner, READER: play_reader})
-"""Role -> handler."""
-RECKLESS: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_reckless_planner, READER: play_reader})
+ROLES: dict[str, SimulatedRole] = {ROLE: play_planner, READER: play_reader}
+RECKLESS: dict[str, SimulatedRole] = {ROLE: play_reckless_planner, READER: play_reader}
 """The same with the worst planner, for checks of what policies alone hold back."""

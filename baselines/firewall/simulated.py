@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
@@ -70,7 +68,4 @@ def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     return assistant(json.dumps(said, ensure_ascii=False))
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
-    {minimizer.ROLE: play_minimizer, sanitizer.ROLE: play_sanitizer}
-)
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {minimizer.ROLE: play_minimizer, sanitizer.ROLE: play_sanitizer}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
@@ -40,5 +38,4 @@ def _value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScri
     return f"<result_{sources[0]}>" if sources else value
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({plan.ROLE: play_planner})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {plan.ROLE: play_planner}

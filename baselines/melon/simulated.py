@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from types import MappingProxyType
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -48,5 +47,4 @@ def _sections(file: str) -> list[tuple[str, str]]:
     return [(name, rest.removesuffix(f"\n\n{RULE}\n\n")) for name, _, rest in heads]
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({MASKED_ROLE: play_masked})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {MASKED_ROLE: play_masked}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
@@ -107,5 +106,4 @@ def _widen(
                 known["args"] = {}
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_policy})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {ROLE: play_policy}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
@@ -22,5 +19,4 @@ def play_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     return assistant(f"Yes. {MARKER} {found[0]}" if found else "No")
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({ROLE: play_guard})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {ROLE: play_guard}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
@@ -66,5 +64,4 @@ def _first_call(text: str, request: ChatRequest, knowledge: SimulatedKnowledge) 
     return assistant("There is nothing to do.")
 
 
-ROLES: Mapping[str, SimulatedRole] = MappingProxyType({parser.ROLE: play_parser, checker.ROLE: play_checker})
-"""Role -> handler."""
+ROLES: dict[str, SimulatedRole] = {parser.ROLE: play_parser, checker.ROLE: play_checker}
