@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -127,8 +128,15 @@ def browser(scheme: str = "light") -> Iterator[Browser]:
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium chromium-driver)")
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen([driver, "--port=0"], stdout=said, stderr=subprocess.DEVNULL)
+    # Chromium leaves folders behind where it keeps temporary files; these go with ours.
+    kept = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with kept as scratch, tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            [driver, "--port=0"],
+            stdout=said,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"TMPDIR": scratch},
+        )
         try:
             address = f"http://127.0.0.1:{_port(said)}"
             session = f"{address}/session/{_new_session(address, chromium, scheme)}"
