@@ -1,10 +1,13 @@
-"""What defenses with models of their own have in common: roles that the simulated model plays, and texts."""
+"""What defenses that ask models of their own, or hold other defenses, have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
 
+from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, WholeProgram
+from agentsys.contracts import Defense
+from agentsys.models.chat import ChatModel
 from agentsys.models.simulated.role import SimulatedRole
 
 
@@ -28,3 +31,42 @@ class AgentDefense(PlayedDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
         return dict(self.texts)
+
+
+class HoldingDefense:
+    """One that holds other defenses, and answers for them."""
+
+    members: tuple[Defense, ...]
+
+    @property
+    def whole_program(self) -> bool:
+        """Whether a member runs a program of its own."""
+        return any(isinstance(one, WholeProgram) and one.whole_program for one in self.members)
+
+    def ready(self) -> None:
+        """Look whether all that the members need is here.
+
+        Raises:
+            Unavailable: Naming what is missing.
+        """
+        for member in self.members:
+            if isinstance(member, ChecksItsNeeds):
+                member.ready()
+
+    @property
+    def own_roles(self) -> list[str]:
+        """The roles of all members that need a model made for them."""
+        return [role for one in self.members if isinstance(one, NeedsOwnModels) for role in one.own_roles]
+
+    def unfit(self, role: str, model: ChatModel) -> str | None:
+        """Have the member whose role it is ask its model."""
+        owners = (one for one in self.members if isinstance(one, NeedsOwnModels) and role in one.own_roles)
+        return next(owners).unfit(role, model)
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """The roles of all members; no two share one."""
+        roles: dict[str, SimulatedRole] = {}
+        for member in self.members:
+            if isinstance(member, PlaysRoles):
+                roles |= member.simulated_roles()
+        return roles

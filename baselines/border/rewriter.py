@@ -86,6 +86,10 @@ class ResultRewriter(BorderFilter):
         return result if shown == text else saying(result, shown)
 
 
-def withheld(asked: int, unreadable: int, facts: Mapping[str, Any] | None = None) -> Rewriting:
-    """A result that is not passed on."""
-    return Rewriting(WITHHELD, "withheld", asked, unreadable, facts or {})
+def unread(
+    text: str, doubt: str, asked: int, unreadable: int, facts: Mapping[str, Any] | None = None
+) -> Rewriting:
+    """A result about which a guard gave no answer that could be used: kept if the option says so."""
+    kept = doubt == "keep"
+    outcome = "unreadable" if kept else "withheld"
+    return Rewriting(text if kept else WITHHELD, outcome, asked, unreadable, facts or {})

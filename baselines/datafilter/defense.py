@@ -16,13 +16,13 @@ from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.datafilter.element import (
     INSTRUCTIONS,
     ROLE,
+    ROLES,
     SEPARATOR,
     FilterData,
     FilterOptions,
     template_digest,
     unfit_filter,
 )
-from baselines.datafilter.simulated import ROLES
 from baselines.played import PlayedDefense
 
 

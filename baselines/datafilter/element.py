@@ -9,9 +9,11 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from importlib.resources import files
 
-from agentdojo.types import ChatToolResultMessage
+from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
-from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
+from agentsys.models.simulated.passages import without_found
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.options import AtLeast1
 from baselines.border.asking import cut_off, words_of
 from baselines.border.filter import Turn
@@ -147,3 +149,12 @@ def unfit_filter(model: ChatModel) -> str | None:
         f"it {lost} of a known text. Is it DataFilter's model, served with its chat template"
         " (docs/baselines/datafilter.md)? preflight=false goes on all the same."
     )
+
+
+def play_filter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The data without the goals that were found in them."""
+    data = text_of(request.messages[-1]).partition(SEPARATOR)[2]
+    return assistant(without_found(data, ROLE, knowledge))
+
+
+ROLES: dict[str, SimulatedRole] = {ROLE: play_filter}

@@ -24,13 +24,10 @@ class DriftSettings:
     fixes: frozenset[DriftFix] = ALL
     """Which of the reference's defects are mended."""
     permissions: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
-    """Tool -> permission, where it is not to be asked for."""
     judge_arguments: bool = False
     unreadable_detection: UnreadableDetection = "withhold"
     message_cap: AtLeast1 = 20
-    """Most messages an actor is asked with, the system message included, if its calls are to run."""
     max_rounds: AtLeast1 = 15
-    """Most turns after the first."""
     parse_attempts: AtLeast1 = 3
     format_attempts: AtLeast1 = 3
     detector_calls: AtLeast1 = 2

@@ -14,7 +14,7 @@ from agentsys.models.loose_json import outer_objects
 from agentsys.models.tool_text import safe_dump
 from baselines.border.asking import ask
 from baselines.border.filter import Turn
-from baselines.border.rewriter import ResultRewriter, Rewriting, withheld
+from baselines.border.rewriter import ResultRewriter, Rewriting, unread
 from baselines.firewall.minimizer import FirewallOptions
 from baselines.firewall.prompts import SANITIZER, sanitizer_question
 
@@ -83,8 +83,7 @@ class OutputFirewall(ResultRewriter):
         counted = answer.asked, answer.unreadable
         found = answer.value
         if found is None:
-            kept = self.options.on_unreadable == "keep"
-            return Rewriting(text, "unreadable", *counted) if kept else withheld(*counted)
+            return unread(text, self.options.on_unreadable, *counted)
         if found.text is None or (found.safe and self.options.on_safe == "original"):
             return Rewriting(text, "clean", *counted, flagged=not found.safe)
         lost = lost_tokens(text, found.text)

@@ -19,10 +19,9 @@ from agentsys.options import checked
 from baselines.isolategpt.apps import APP_OF, installed
 from baselines.isolategpt.hub import Hub
 from baselines.isolategpt.permissions import as_data
-from baselines.isolategpt.plan import nearest
+from baselines.isolategpt.plan import ROLES, nearest
 from baselines.isolategpt.prompts import PROMPTS
 from baselines.isolategpt.settings import IsolateGPTSettings
-from baselines.isolategpt.simulated import ROLES
 from baselines.isolategpt.tool_bench import ToolBench
 from baselines.played import AgentDefense
 
@@ -45,7 +44,7 @@ class IsolateGPT(AgentDefense):
             they do as well (`described`).
         strict_response: Whether a response to another spoke may have 256 characters at most.
         max_iterations: Most replies of one run of a spoke.
-        max_depth: Most spokes that wait for each other.
+        max_depth: Most spokes that wait for each other, the first one included.
         max_runs: Most runs of spokes in a task.
         retrieved: How many tools the planner is shown, those spelled most like the request; None: all.
 

@@ -9,12 +9,16 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+from agentdojo.types import ChatAssistantMessage
 
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.errors import ModelError
 from agentsys.models.fenced_actions import json_block
 from agentsys.models.providers.wire_text import read_json, visible_text
-from agentsys.models.tagged_calls import write_tools
+from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.playbook import ScriptedCall, TaskScript
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from agentsys.models.tagged_calls import read_tools, write_tools
 from agentsys.models.trace import span
 from baselines.isolategpt.apps import AppBook
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
@@ -147,6 +151,32 @@ def _takes_from(step: PlannedStep, group: StepGroup) -> bool:
     return any(isinstance(value, str) and value in keys for value in step.input.values())
 
 
-def plan_text(steps: Iterable[PlannedStep]) -> str:
+def _plan_text(steps: Iterable[PlannedStep]) -> str:
     """A plan as a planner writes it."""
     return json.dumps({"steps": [vars(step) for step in steps]}, ensure_ascii=False, default=str)
+
+
+def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
+    tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
+    task = knowledge.task_in(text_of(request.messages[1]), tools)
+    if task is None:
+        return assistant(_plan_text(()))
+    chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]
+    return assistant(_plan_text(_planned(index, call, task) for index, call in chosen))
+
+
+def _planned(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
+    values = {name: _value(index, name, value, call, task) for name, value in call.args.items()}
+    return PlannedStep(call.function, values, f"result_{index}")
+
+
+def _value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
+    quoted = [quote.source for quote in call.quotes if quote.arg == name]
+    forms = [form for leaf in leaves(value) for form in leaf_forms(leaf)]
+    taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
+    sources = [*quoted, *taken]
+    return f"<result_{sources[0]}>" if sources else value
+
+
+ROLES: dict[str, SimulatedRole] = {ROLE: play_planner}

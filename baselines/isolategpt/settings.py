@@ -20,15 +20,10 @@ class IsolateGPTSettings:
 
     apps: Grouping = "per_tool"
     app_of: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Tool -> app, under `per_app`; a tool that is not named is an app of its own."""
     permissions: Policy = "expected_only"
     placeholders: Placeholders = "bare"
     strict_response: bool = False
     max_iterations: AtLeast1 = 15
-    """Most replies of one run of a spoke."""
     max_depth: AtLeast1 = 5
-    """Most spokes that wait for each other, the first one included."""
     max_runs: AtLeast1 = 50
-    """Most runs of spokes in a task."""
     retrieved: AtLeast1 | None = None
-    """Tools that the planner is shown, those nearest to the request; None: all."""

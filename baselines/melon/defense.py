@@ -38,9 +38,9 @@ from agentsys.models.loop import MAX_ROUNDS, default_system_message, tool_loop
 from agentsys.options import checked
 from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
+from baselines.melon.masked_conversation import ROLES
 from baselines.melon.prompts import PROMPTS
 from baselines.melon.settings import MelonSettings, threshold_for
-from baselines.melon.simulated import ROLES
 from baselines.played import AgentDefense
 
 KEY_ARGUMENTS = {"send_email": ("recipients",), "send_money": ("recipient", "amount")}

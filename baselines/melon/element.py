@@ -17,13 +17,12 @@ from agentsys.models.trace import ModelCall, Span, span
 from baselines.melon.bank import Bank, Match
 from baselines.melon.call_text import call_text
 from baselines.melon.embedder import Embedder
-from baselines.melon.masked_conversation import masked_conversation
+from baselines.melon.masked_conversation import MASKED_ROLE, masked_conversation
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.melon.settings import MelonSettings, Redact
 from baselines.tool_results import new_results, turn_start
 
 ROLE = "agent"
-MASKED_ROLE = "melon_masked"
 
 _BANK = "melon_bank"
 """Where the bank of a task travels, in the pipeline's extra arguments."""

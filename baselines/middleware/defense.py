@@ -11,21 +11,12 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.abilities import (
-    ChecksItsNeeds,
-    Described,
-    NamesPrompts,
-    NeedsOwnModels,
-    PlaysRoles,
-    Rehearsable,
-    WholeProgram,
-)
+from agentsys.abilities import Described, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import default_system_message, named_pipeline, tool_loop
-from agentsys.models.simulated.role import SimulatedRole
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
 from baselines.middleware.extra import require
@@ -35,13 +26,14 @@ from baselines.middleware.guarded_runtime import SPAN, GuardedRuntime, held
 from baselines.middleware.policy.policy import ArgumentRule, load_policy, shipped_policies
 from baselines.middleware.policy.propose import proposed
 from baselines.middleware.settings import GuardSettings, Layer
+from baselines.played import HoldingDefense
 
 OF_SUITE = "suite"
 """The option `policy` for: the suite's own policy where one is shipped, else one proposed from its tools."""
 Tools = Mapping[str, Mapping[str, ArgumentRule]]
 
 
-class Middleware:
+class Middleware(HoldingDefense):
     """Three layers of checks between an agent, its tools and other agents. No model is asked.
 
     Args:
@@ -78,6 +70,7 @@ class Middleware:
         self.policy, self.role = policy, role
         self.inner_roles = tuple(inner_roles)
         self.inner = inner
+        self.members = () if inner is None else (inner,)
         if inner is not None and not isinstance(inner, Defense):
             raise ConfigError(
                 f"defense '{name}': inner is no defense; give a name or a node with a `_target_`."
@@ -109,11 +102,6 @@ class Middleware:
     def _new_guard(self) -> Guard:
         return Guard(**self.options)
 
-    @property
-    def whole_program(self) -> bool:
-        """Whether the defense inside runs a program of its own."""
-        return isinstance(self.inner, WholeProgram) and self.inner.whole_program
-
     def ready(self) -> None:
         """Look whether the extra, and what the defense inside needs, is here.
 
@@ -121,21 +109,7 @@ class Middleware:
             Unavailable: Naming what is missing.
         """
         require()
-        if isinstance(self.inner, ChecksItsNeeds):
-            self.inner.ready()
-
-    @property
-    def own_roles(self) -> Sequence[str]:
-        """The roles of the defense inside that need a model made for them."""
-        return self.inner.own_roles if isinstance(self.inner, NeedsOwnModels) else ()
-
-    def unfit(self, role: str, model: ChatModel) -> str | None:
-        """Have the defense inside ask the model of its role."""
-        return self.inner.unfit(role, model) if isinstance(self.inner, NeedsOwnModels) else None
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """The roles of the defense inside; the middleware has none."""
-        return self.inner.simulated_roles() if isinstance(self.inner, PlaysRoles) else {}
+        super().ready()
 
     def rehearsed(self) -> Middleware:
         """With the offline stand-in of the defense inside, where it has one."""

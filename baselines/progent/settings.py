@@ -27,7 +27,6 @@ class ProgentSettings:
     wording: Wording = "general"
     base_rules: StandingRules = "suite"
     rules: Rules = field(default_factory=lambda: MappingProxyType({}))
-    """Rules of one's own, beside those of the suite."""
     repair_array_enums: bool = False
     fixes: frozenset[ProgentFix] = ALL
     """Which of the reference's defects are mended."""

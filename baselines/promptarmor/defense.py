@@ -12,9 +12,8 @@ from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.played import PlayedDefense
-from baselines.promptarmor.guard import ArmorGuard, ArmorOptions
+from baselines.promptarmor.guard import ROLES, ArmorGuard, ArmorOptions
 from baselines.promptarmor.prompts import QUESTIONS
-from baselines.promptarmor.simulated import ROLES
 
 
 class PromptArmor(BorderDefense, PlayedDefense):

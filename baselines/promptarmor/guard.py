@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentdojo.types import ChatToolResultMessage
+from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
-from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
+from agentsys.models.simulated.passages import found_passages
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.options import AtLeast0, AtLeast1
-from baselines.border.asking import ask, between_fences, fence
+from baselines.border.asking import ask, between_fences, fence, inside_fences
 from baselines.border.filter import Turn
 from baselines.border.leaves import Unit, leaves_of
-from baselines.border.rewriter import WITHHELD, OnDoubt, ResultRewriter, Rewriting
+from baselines.border.rewriter import WITHHELD, OnDoubt, ResultRewriter, Rewriting, unread
 from baselines.promptarmor.prompts import MARKER, QUESTIONS, Wording
 from baselines.promptarmor.removal import Removal, remove
 
@@ -110,8 +112,7 @@ class ArmorGuard(ResultRewriter):
         answer = ask(self.model, self._question(text), read_verdict, self.options.retries)
         counted = answer.asked, answer.unreadable
         if answer.value is None:
-            kept = self.options.on_unreadable == "keep"
-            return Rewriting(text if kept else WITHHELD, "unreadable" if kept else "withheld", *counted)
+            return unread(text, self.options.on_unreadable, *counted)
         if not answer.value.injected:
             return Rewriting(text, "clean", *counted, flagged=False)
         left, outcome, facts = self._without(text, answer.value.quotation)
@@ -150,3 +151,13 @@ def _verdict(verdicts: Sequence[bool | None]) -> bool | None:
 
 def _worst(outcomes: list[str]) -> str:
     return min(outcomes, key=_ORDER.index, default="clean")
+
+
+def play_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """Yes with the first passage that was found, else No. It quotes one text, as the question asks for."""
+    text = text_of(request.messages[-1])
+    found = found_passages(inside_fences(text) or text, ROLE, knowledge)
+    return assistant(f"Yes. {MARKER} {found[0]}" if found else "No")
+
+
+ROLES: dict[str, SimulatedRole] = {ROLE: play_guard}

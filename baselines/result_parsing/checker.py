@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -11,7 +12,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.tools import tool_specs
 from baselines.border.asking import GuardAnswer, ask
 from baselines.border.filter import Turn
-from baselines.border.rewriter import WITHHELD, ResultRewriter, Rewriting
+from baselines.border.rewriter import ResultRewriter, Rewriting, unread
 from baselines.result_parsing.parser import ParsingOptions
 from baselines.result_parsing.prompts import REJECTED, read_marked, removal_question
 
@@ -46,9 +47,10 @@ class ToolCheck(ResultRewriter):
             answer = self._removed(left, call)
             asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
             if answer.value is None:
-                kept = self.options.on_unreadable == "keep"
-                shown, outcome = (left, "unreadable") if kept else (WITHHELD, "withheld")
-                return Rewriting(shown, outcome, asked, unreadable, {"triggered": triggered}, True)
+                doubted = unread(
+                    left, self.options.on_unreadable, asked, unreadable, {"triggered": triggered}
+                )
+                return replace(doubted, flagged=True)
             if answer.value.strip() == left.strip():
                 break
             left = answer.value

@@ -17,7 +17,7 @@ from agentsys.models.trace import span
 from agentsys.options import AtLeast0
 from baselines.border.asking import GuardAnswer, ask
 from baselines.border.filter import CallRuling, Turn
-from baselines.border.rewriter import OnDoubt, ResultRewriter, Rewriting, withheld
+from baselines.border.rewriter import OnDoubt, ResultRewriter, Rewriting, unread
 from baselines.result_parsing.declared import (
     Expectation,
     expectation_of,
@@ -87,12 +87,12 @@ class ResultParser(ResultRewriter):
         waiting = self._expected[call.id, call.function]
         expected = waiting.pop(0) if waiting else None
         if expected is None:
-            return self._unread(text, 0, 0, {"reason": "no expectation"})
+            return unread(text, self.options.on_unreadable, 0, 0, {"reason": "no expectation"})
         failed = bool(result["error"])
         answer = self._ask(*extraction_question(self.options.seed, expected.text, text, failed=failed))
         counted = answer.asked, answer.unreadable
         if answer.value is None:
-            return self._unread(text, *counted, {"reason": "no extraction"})
+            return unread(text, self.options.on_unreadable, *counted, {"reason": "no extraction"})
         return self._extracted(text, expected, answer.value, counted)
 
     def _extracted(
@@ -105,17 +105,17 @@ class ResultParser(ResultRewriter):
         if self.options.enforce:
             enforced = of_declared_types(extracted, expected)
             if enforced is None:
-                return self._unread(text, *counted, {**facts, "reason": "no object of the declared types"})
+                return unread(
+                    text,
+                    self.options.on_unreadable,
+                    *counted,
+                    {**facts, "reason": "no object of the declared types"},
+                )
             extracted, facts["wrong_type"] = enforced
         if self.options.strict_values:
             extracted = with_leaves(extracted, stands_in(text))
         shown = f"{expected.text}\n\n{extracted}" if self.options.show_expectation else extracted
         return Rewriting(shown, "extracted", *counted, facts)
-
-    def _unread(self, text: str, asked: int, unreadable: int, facts: dict[str, Any]) -> Rewriting:
-        if self.options.on_unreadable == "keep":
-            return Rewriting(text, "unreadable", asked, unreadable, facts)
-        return withheld(asked, unreadable, facts)
 
     def _ask(self, question: str, word: str) -> GuardAnswer[str]:
         request = ChatRequest([user(question)], role=ROLE)

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.abilities import (
-    ChecksItsNeeds,
-    Described,
-    NamesPrompts,
-    NeedsOwnModels,
-    PlaysRoles,
-    Rehearsable,
-    WholeProgram,
-)
+from agentsys.abilities import Described, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.models.simulated.role import SimulatedRole
 from baselines.border.defense import BorderDefense
 from baselines.border.elements import History
 from baselines.border.filter import BorderFilter
 from baselines.border.runtime import AtBorder
 from baselines.none import NoDefense
+from baselines.played import HoldingDefense
 from baselines.stack.loop_parts import LoopParts, merged, parts_of, with_filters
 
 
-class Stack:
+class Stack(HoldingDefense):
     """Defenses that act at different places, in one agent.
 
     Filters at the tool border (firewalls, PromptArmor, detectors, AttriGuard, ...) act in the order of the
@@ -123,11 +115,6 @@ class Stack:
             found.append(parts)
         return merged(found, default_system_message(suite))
 
-    @property
-    def whole_program(self) -> bool:
-        """Whether a member runs a program of its own."""
-        return any(isinstance(one, WholeProgram) and one.whole_program for one in self.members)
-
     def ready(self) -> None:
         """Look whether all that the members need is here, and whether they fit together.
 
@@ -135,20 +122,8 @@ class Stack:
             Unavailable: Naming what is missing.
             ConfigError: If they do not fit together.
         """
-        for member in self.members:
-            if isinstance(member, ChecksItsNeeds):
-                member.ready()
+        super().ready()
         self._put_together(_NoModel(), TaskSuite("probe", TaskEnvironment, []), [])
-
-    @property
-    def own_roles(self) -> list[str]:
-        """The roles of all members that need a model made for them."""
-        return [role for one in self.members if isinstance(one, NeedsOwnModels) for role in one.own_roles]
-
-    def unfit(self, role: str, model: ChatModel) -> str | None:
-        """Have the member whose role it is ask its model."""
-        owners = (one for one in self.members if isinstance(one, NeedsOwnModels) and role in one.own_roles)
-        return next(owners).unfit(role, model)
 
     def rehearsed(self) -> Stack:
         """With the offline stand-ins of its members."""
@@ -176,14 +151,6 @@ class Stack:
             if isinstance(member, NamesPrompts)
             for name, text in member.prompts().items()
         }
-
-    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """The roles of all members; no two share one."""
-        roles: dict[str, SimulatedRole] = {}
-        for member in self.members:
-            if isinstance(member, PlaysRoles):
-                roles |= member.simulated_roles()
-        return roles
 
 
 def _sentences(member: Described, share: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 
-from baselines.middleware.contagion.chain import Chain
 from baselines.middleware.contagion.copies import Read, similarity
 from baselines.middleware.risk.finding import RiskFinding
 from baselines.middleware.risk.patterns import Category
@@ -27,6 +28,49 @@ _MOST_COMPARED = 16
 """Suspicious inputs that an output is compared with by TF-IDF, the newest ones."""
 _SHORTEST = 24
 """Characters; shorter outputs carry no instruction."""
+_SENTENCE = re.compile(r"[^.!?\n]+")
+_WORD = re.compile(r"\w+")
+FEWEST_WORDS = 5
+"""Words of a sentence that is followed; shorter ones recur by chance."""
+
+
+@dataclass
+class Chain:
+    """The way of every sentence through agents and stages.
+
+    `links` is a hash chain: each entry hashes the one before, the stage and the content, so that a record
+    of it shows any later change.
+    """
+
+    seen: dict[str, list[str]] = field(default_factory=dict)
+    """Hash of a sentence -> stages, in order, each once."""
+    links: list[str] = field(default_factory=list)
+
+    def pass_through(self, text: str, stage: str) -> tuple[str, ...]:
+        """Note that a text is at a stage.
+
+        Returns:
+            The longest way that one of its sentences has come so far, this stage included.
+        """
+        longest: list[str] = []
+        for sentence in sentences(text):
+            way = self.seen.setdefault(_hash(sentence), [])
+            if stage not in way:
+                way.append(stage)
+            longest = max(longest, way, key=len)
+        before = self.links[-1] if self.links else ""
+        self.links.append(_hash(f"{before}\n{stage}\n{text}"))
+        return tuple(longest)
+
+
+def sentences(text: str) -> list[str]:
+    """A text's sentences of some length, as words in small letters with single spaces."""
+    found = [" ".join(_WORD.findall(one.casefold())) for one in _SENTENCE.findall(text)]
+    return [one for one in found if one.count(" ") >= FEWEST_WORDS - 1]
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass
@@ -85,7 +129,7 @@ class SpreadWatch:
         return [RiskFinding(LAYER, kind, Category.PROPAGATION, weight, excerpt)]
 
     def _paraphrases(self, text: str) -> list[RiskFinding]:
-        cosine, _ = similarity(text, self.suspicious[-_MOST_COMPARED:])
+        cosine = similarity(text, self.suspicious[-_MOST_COMPARED:])
         if cosine < ALIKE:
             return []
         instructs = bool(sightings(text))
