@@ -7,20 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from agentsys.models.tools import named_like_reading
 from baselines.camel.language.failure import ProgramError
 from baselines.flow.groups import Group, channel_members, event_participants, file_sharers, identities
 from baselines.flow.label import FlowLabel
-from baselines.flow.label_table import packaged
+from baselines.flow.label_table import SuiteData, packaged
 from baselines.flow.values import Value, native
 
 
-class Readable(BaseModel):
+class Readable(SuiteData):
     """Some may read some arguments."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: tuple[str, ...]
     """Arguments."""
@@ -34,10 +30,8 @@ class Readable(BaseModel):
     """The argument that names a file."""
 
 
-class Condition(BaseModel):
+class Condition(SuiteData):
     """What must hold, all of it; nothing at all always holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     trusted: tuple[str, ...] = ()
     """Arguments that must be trusted."""
@@ -56,10 +50,8 @@ class Condition(BaseModel):
     """The rule itself breaks, which the program meets as an error."""
 
 
-class Policies(BaseModel):
+class Policies(SuiteData):
     """The file of one suite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     free: tuple[str, ...]
     """Tools that change nothing."""

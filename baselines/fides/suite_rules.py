@@ -7,23 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from agentsys.models.tools import named_like_reading
 from baselines.flow.groups import channel_members
 from baselines.flow.label import FlowLabel, Source, from_tool
-from baselines.flow.label_table import LabelTable, packaged
+from baselines.flow.label_table import LabelTable, SuiteData, packaged
 
 Rule = Literal["p1", "p_star", "p_double_star"]
 ReaderRule = Literal["everyone", "user", "workspace", "channel"] | tuple[str, ...]
 """Who may read: everyone, the user, everybody in Slack, a message's channel or two; or fields with names."""
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Exposed(_Shape):
+class Exposed(SuiteData):
     """What an injection of the benchmark can be written to."""
 
     tools: tuple[str, ...] = ()
@@ -32,7 +26,7 @@ class Exposed(_Shape):
     """Class of an object -> fields."""
 
 
-class Readers(_Shape):
+class Readers(SuiteData):
     """Who may read results."""
 
     default: ReaderRule = "user"
@@ -40,7 +34,7 @@ class Readers(_Shape):
     tools: Mapping[str, ReaderRule] = {}
 
 
-class CallPolicy(_Shape):
+class CallPolicy(SuiteData):
     """What must hold before a tool runs."""
 
     rule: Rule
@@ -52,7 +46,7 @@ class CallPolicy(_Shape):
     """The argument that names a channel."""
 
 
-class SuiteRules(_Shape):
+class SuiteRules(SuiteData):
     """The file of one suite."""
 
     exposed: Exposed = Exposed()

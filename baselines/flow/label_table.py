@@ -22,10 +22,14 @@ PLAIN = (bool, int, float, str, datetime.datetime, datetime.date, datetime.time,
 """What stays as it is; anything else that is no container becomes its text."""
 
 
-class ResultRule(BaseModel):
-    """How one kind of result is labelled."""
+class SuiteData(BaseModel):
+    """A part of a file that a suite has; read strictly."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ResultRule(SuiteData):
+    """How one kind of result is labelled."""
 
     written_by: Plain | tuple[str, ...] = "nobody"
     """Fields that name the writers (`shared_with.rw`: those with write access), or `user`, `trusted`;
@@ -34,10 +38,8 @@ class ResultRule(BaseModel):
     """Fields that name the readers."""
 
 
-class SuiteLabels(BaseModel):
+class SuiteLabels(SuiteData):
     """The file of one suite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     own: tuple[str, ...] = ()
     """Paths into the environment at which the user's own identities stand."""

@@ -47,10 +47,8 @@ class ToolCheck(ResultRewriter):
             answer = self._removed(left, call)
             asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
             if answer.value is None:
-                doubted = unread(
-                    left, self.options.on_unreadable, asked, unreadable, {"triggered": triggered}
-                )
-                return replace(doubted, flagged=True)
+                doubt, facts = self.options.on_unreadable, {"triggered": triggered}
+                return replace(unread(left, doubt, asked, unreadable, facts), flagged=True)
             if answer.value.strip() == left.strip():
                 break
             left = answer.value

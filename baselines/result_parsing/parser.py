@@ -105,12 +105,8 @@ class ResultParser(ResultRewriter):
         if self.options.enforce:
             enforced = of_declared_types(extracted, expected)
             if enforced is None:
-                return unread(
-                    text,
-                    self.options.on_unreadable,
-                    *counted,
-                    {**facts, "reason": "no object of the declared types"},
-                )
+                facts["reason"] = "no object of the declared types"
+                return unread(text, self.options.on_unreadable, *counted, facts)
             extracted, facts["wrong_type"] = enforced
         if self.options.strict_values:
             extracted = with_leaves(extracted, stands_in(text))

@@ -15,19 +15,19 @@ from agentsys.errors import ConfigError, unknown_name
 FOLDER = Path(__file__).parent / "suites"
 
 
-class UrlRule(BaseModel):
-    """Every text inside an argument is a URL."""
+class _PolicyPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+class UrlRule(_PolicyPart):
+    """Every text inside an argument is a URL."""
 
     domains: tuple[str, ...] | None = None
     """Allowed hosts; `*.site.example` for all below one; null: any public one."""
 
 
-class PathRule(BaseModel):
+class PathRule(_PolicyPart):
     """Every text inside an argument is a path."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     root: str = "."
     """The folder it must stay below."""
@@ -35,10 +35,8 @@ class PathRule(BaseModel):
     """Whether the tool hands it to a shell."""
 
 
-class ArgumentRule(BaseModel):
+class ArgumentRule(_PolicyPart):
     """What one argument may be."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
     """JSON schema (draft 2020-12), formats checked."""
@@ -46,10 +44,8 @@ class ArgumentRule(BaseModel):
     path: PathRule | None = None
 
 
-class PolicyRole(BaseModel):
+class PolicyRole(_PolicyPart):
     """Tools that go together, each with the arguments it may be given."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     extends: tuple[str, ...] = ()
     """Roles whose tools it has as well; its own rule for a tool replaces theirs."""
@@ -57,10 +53,8 @@ class PolicyRole(BaseModel):
     """Tool -> argument -> rule. An argument that is not listed may not be given."""
 
 
-class Policy(BaseModel):
+class Policy(_PolicyPart):
     """One policy file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str
     default_role: str
