@@ -46,7 +46,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 run: setup ## Run a small experiment on the simulated model and print its table (no key, no network)
-	$(BIN)/agentsys run +experiment=quickstart
+	$(BIN)/agentsys run experiment=quickstart
 
 paper: setup ## Every table and figure of the paper from the runs in LOGDIR=..., into OUT=...
 	@set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; \

@@ -63,7 +63,7 @@ class Workshop:
     @cached_property
     def quickstart(self) -> Terminal:
         """The quickstart at 120 columns; its records stay in `RUNS`."""
-        return played(["run", "+experiment=quickstart"], self.folder, 120)
+        return played(["run", "experiment=quickstart"], self.folder, 120)
 
     def command(self, *arguments: str) -> None:
         """Run a command of ours, on the quickstart's records as a rule."""
@@ -207,7 +207,7 @@ def screen_80(work: Workshop) -> bytes:
     """The same at 80 columns."""
     folder = work.folder / "narrow"
     folder.mkdir(exist_ok=True)
-    terminal = played(["run", "+experiment=quickstart"], folder, 80)
+    terminal = played(["run", "experiment=quickstart"], folder, 80)
     return drawn_terminal(work, terminal, terminal.screen())
 
 

@@ -96,7 +96,7 @@ COMMANDS = {name: source for section in SECTIONS.values() for name, source in se
 app = typer.Typer(
     cls=lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
-    epilog="Begin with: agentsys run +experiment=quickstart (no key, no network)",
+    epilog="Begin with: agentsys run experiment=quickstart (no key, no network)",
     no_args_is_help=True,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,

@@ -85,8 +85,8 @@ def run(
 ) -> None:
     """Run every case that is not finished yet, then print the table.
 
-    Comma lists sweep (defense=none,agentsys); +experiment=NAME loads a preset. Run the same command
-    again to resume: only what is missing, or ended in an error, is run.
+    Comma lists sweep (defense=none,agentsys); experiment=NAME loads a preset.
+    The same command again resumes: only what is missing, or ended in an error, is run.
     """
     console, chatter = _consoles(quiet, verbose, log_level)
     with chatter.status("Loading the benchmark ..."):
