@@ -68,12 +68,7 @@ class Blamed:
 
 
 class ByRole:
-    """Sends each request to the model of the role that asks, e.g. to a cheaper worker.
-
-    Args:
-        default: Who answers roles that have no model of their own; gives the name.
-        roles: Role -> model.
-    """
+    """Sends each request to the model of the role that asks, e.g. a cheaper worker; named as the default."""
 
     def __init__(self, default: ChatModel, roles: Mapping[str, ChatModel]) -> None:
         self.default = default
@@ -172,11 +167,7 @@ class ModelStack:
                 part.collector.settle()
 
     def servers(self, but: Collection[str] = ()) -> list[ChatModel]:
-        """Every model behind it that has a server, for a look before the run.
-
-        Args:
-            but: Roles whose own models are left out.
-        """
+        """Every model behind it that has a server, but those of some roles, for a look before the run."""
         parts = (self.main, *(part for role, part in self.roles.items() if role not in but))
         return [server for part in parts if (server := part.server) is not None]
 

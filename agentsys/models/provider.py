@@ -25,11 +25,7 @@ _MOVED = {
 
 
 def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
-    """Build the provider that a model's YAML names.
-
-    Args:
-        fields: The YAML as a plain dict.
-        card: Its card; fields that the provider takes too are handed to it.
+    """Build the provider that a model's YAML names; what it takes of the model's card is handed to it.
 
     Raises:
         ConfigError: If the class cannot be found, an argument is unknown or missing, or the provider
@@ -54,10 +50,6 @@ def identity(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_class(model: str, path: object) -> type[Any]:
     """The class under a dotted path, as Hydra finds its `_target_`.
-
-    Args:
-        model: The model's name, for the message.
-        path: E.g. `agentsys.models.providers.openai.OpenAIModel`.
 
     Raises:
         ConfigError: If there is no such class, or it has no `complete`.

@@ -192,13 +192,7 @@ class Tracer:
             watcher.tool_returned(value, error)
 
     def tool_refused(self, name: str, args: Mapping[str, Any], cause: str) -> None:
-        """Book a tool call that a defense refused: it stands in the messages, and checks may not count it.
-
-        Args:
-            name: The tool's name.
-            args: JSON-ready arguments.
-            cause: One sentence for the record.
-        """
+        """Book a tool call that a defense refused: it stands in the messages, and checks may not count it."""
         self.refused_in.append(self.attempt)
         with self.span(REFUSED, name) as refused:
             refused.decision = {"allow": False, "args": dict(args), "cause": cause}

@@ -66,9 +66,6 @@ _NO_FILE = _NamesRead((), AS_STORED)
 class Names:
     """The entries that were given, and those found beside folders, each file read once.
 
-    Args:
-        given: The file named on the command line, if one was.
-
     Raises:
         ConfigError: If it is not there or not of this form.
     """

@@ -21,13 +21,7 @@ def skipped_lines(skipped: Sequence[Skipped], limit: int = 5) -> list[str]:
 
 
 def reading_notes(skipped: Sequence[Skipped], settled: Settled, cases: pd.DataFrame) -> list[str]:
-    """All lines about some folders.
-
-    Args:
-        skipped: Files that could not be used.
-        settled: The cases' names and repetitions, as `settle` decided them.
-        cases: The cases that count, with the columns of `load_runs`.
-    """
+    """All lines about some folders."""
     return [
         *skipped_lines(skipped),
         *settled_lines(settled.notes),

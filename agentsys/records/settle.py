@@ -104,12 +104,7 @@ class Settled:
 
 
 def settle(cases: Sequence[Told], names: Names) -> Settled:
-    """Settle names and versions, keep pipelines apart, and count each case once.
-
-    Args:
-        cases: The cases in the order in which they were read.
-        names: The user's word on folders.
-    """
+    """Settle names and versions, keep pipelines apart, and count each case once."""
     places = [place_of(case.source, case.suite, case.user_task_id) for case in cases]
     notes: list[str] = []
     named = _with_versions(_with_names(cases, places, names, notes), places, notes)

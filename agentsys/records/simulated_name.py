@@ -17,12 +17,7 @@ _NOT = " (no simulated model)"
 
 @lru_cache(maxsize=4096)
 def shown_name(name: str, *, simulated: bool) -> str:
-    """A model's name for tables: `gpt-4o`, `gpt-4o (simulated)`, `simulated+susceptibility=0.5`.
-
-    Args:
-        name: As records have it.
-        simulated: Whether a simulated model was behind the cases.
-    """
+    """A model's name for tables: `gpt-4o`, `gpt-4o (simulated)`, `simulated+susceptibility=0.5`."""
     if simulated:
         return name if _names_itself(name) else f"{name}{MARK}"
     return f"{name}{_NOT}" if is_simulated(name) else name

@@ -31,9 +31,6 @@ class StoredCase(NamedTuple):
 def read_stored(path: str) -> CaseRow | None:
     """The case a file holds.
 
-    Args:
-        path: The file's path.
-
     Returns:
         None for JSON that is something else (a plan, a cache).
 

@@ -23,9 +23,6 @@ class UnfinishedRecord(UnreadableRecord):
 def first_fault(error: ValidationError) -> str:
     """The first thing pydantic found wrong, as one line without the offending value.
 
-    Args:
-        error: Raised while a stored block was checked.
-
     Returns:
         E.g. `case.suite: Field required`; values stay out, since a stored file may hold anything.
     """
@@ -35,10 +32,6 @@ def first_fault(error: ValidationError) -> str:
 
 
 def unknown_fields_note(names: Iterable[object]) -> tuple[str, ...]:
-    """The note of one file about fields that nothing reads; none where there are none.
-
-    Args:
-        names: Keys of the stored JSON that nothing reads.
-    """
+    """The note of one file about fields that nothing reads; none where there are none."""
     listed = sorted(repr(str(name)[:_LONGEST_NAME])[1:-1] for name in names)
     return (UNKNOWN_FIELDS + ", ".join(listed),) if listed else ()

@@ -63,14 +63,7 @@ class BatchAnswer:
 
 
 class Collector:
-    """Used from the threads of all cases that ask one model; a thread of its own does the work.
-
-    Args:
-        door: The vendor's batches.
-        policy: How requests are collected.
-        journal: Where batches are noted.
-        crew: The threads that run cases.
-    """
+    """Used from the threads of all cases that ask one model; a thread of its own does the work."""
 
     def __init__(self, door: BatchDoor, policy: BatchPolicy, journal: BatchJournal, crew: Crew) -> None:
         self._door, self._policy, self._journal, self._crew = door, policy, journal, crew

@@ -40,13 +40,10 @@ class BatchEntry(BaseModel):
 
 
 class BatchJournal:
-    """A model's batches in one log folder: a file for each, and one with the replies handed out.
+    """A model's batches in one log folder, made with the first: a file for each, one with replies handed out.
 
     An entry stays until the run that sent it has ended in order (`settle`): a reply may be lost with the
     process that it was handed to.
-
-    Args:
-        folder: The folder; made when the first batch is sent.
     """
 
     def __init__(self, folder: Path) -> None:

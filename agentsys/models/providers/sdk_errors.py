@@ -266,10 +266,6 @@ def refused_field(name: str, error: ModelError) -> ConfigError | None:
     """The error for a setting that the model does not take, in place of the provider's; None: it is another.
 
     Every case would meet it, and only the YAML can mend it.
-
-    Args:
-        name: The model's name.
-        error: The provider's refusal.
     """
     text = str(error)
     if error.kind is not ErrorKind.BAD_REQUEST or not _REFUSES.search(text):

@@ -29,10 +29,6 @@ class ClientShards:
 
     An HTTP client looks through all of its connections under one lock for every request: at a hundred at a
     time that costs more than the request itself, and at two hundred the threads stand in line for it.
-
-    Args:
-        connect: Makes one more.
-        each: Requests under way at once through each.
     """
 
     def __init__(self, connect: Callable[[], Any], each: int = EACH) -> None:
@@ -119,10 +115,6 @@ class SdkModel(ABC):
 
     def answered(self, request: ChatRequest, fetch: Callable[[], Any]) -> ChatReply:
         """Read the reply to a request.
-
-        Args:
-            request: The request.
-            fetch: Gives the SDK's answer, or raises what went wrong.
 
         Raises:
             ModelError, ConfigError: As `complete` does.
@@ -230,10 +222,6 @@ def with_tools(body: Mapping[str, Any], tools: bytes) -> bytes:
 
 def read_variable(model: str, variable: str) -> str:
     """The value of an environment variable that a model cannot do without.
-
-    Args:
-        model: The model's name, for the message.
-        variable: The variable's name.
 
     Raises:
         Unavailable: If it is not set or blank.

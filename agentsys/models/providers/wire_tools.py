@@ -16,13 +16,10 @@ _Key = tuple[tuple[str, str, int], ...]
 
 
 class ToolLists(Generic[T]):
-    """Remembers the conversion of tool lists; usable from many threads.
+    """Remembers the conversion of tool lists, which is pure; usable from many threads.
 
     Schemas are compared by identity (`ToolSpec.parameters` may not be changed in place), since
     comparing or encoding 24 schemas costs as much as the rest of a request.
-
-    Args:
-        convert: Turns a list of tools into the provider's form. Pure.
     """
 
     def __init__(self, convert: Callable[[Sequence[ToolSpec]], T]) -> None:

@@ -104,12 +104,6 @@ class ReplayedCase:
 
     Which one is k-th is read off the request (its assistant messages so far), so the case may be run
     several times over, as AgentDojo does after an empty answer.
-
-    Args:
-        name: The model's name.
-        run: The recorded case.
-        typical: Gives a record with tool calls, of the same suite, for a case that has none of its own.
-        strict: Whether a text that differs from the record is an error.
     """
 
     def __init__(

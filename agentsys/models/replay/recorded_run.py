@@ -86,9 +86,6 @@ def read_run(path: Path) -> RecordedRun:
 def recorded_messages(stored: object) -> tuple[ChatMessage, ...]:
     """A stored list of messages, old form or new, in AgentDojo's types.
 
-    Args:
-        stored: The file's JSON, parsed.
-
     Raises:
         UnreadableRun: If it is not such a list.
     """

@@ -72,13 +72,7 @@ class ServedBatch:
 
 
 class BatchDesk:
-    """Takes batches in and works them through, each on a thread of its own.
-
-    Args:
-        exchange: Answers single requests.
-        delay_s: Seconds until the first line of a batch is answered.
-        stopping: Set when the server ends.
-    """
+    """Takes batches in and works them through, each on a thread of its own."""
 
     def __init__(self, exchange: Exchange, delay_s: float, stopping: threading.Event) -> None:
         self._exchange, self._delay_s, self._stopping = exchange, delay_s, stopping

@@ -84,12 +84,7 @@ class TracedReply(ChatReply):
 
 
 class Refused(Exception):
-    """A request that the model behind a server does not answer; the client sees the problem.
-
-    Args:
-        problem: Status, code and one line.
-        trace: Id of the conversation that it is about; empty where it is about none.
-    """
+    """A request that the model behind a server does not answer; the client sees the problem."""
 
     def __init__(self, problem: Problem, trace: str = "") -> None:
         super().__init__(problem.message)
@@ -108,12 +103,7 @@ class Doorkeeper:
     tokens: tuple[str, ...] = ()
 
     def refusal(self, path: str, headers: Headers) -> Problem | None:
-        """The reason why a request may not be answered; None if it may.
-
-        Args:
-            path: The request's path, its query included.
-            headers: Its headers.
-        """
+        """The reason why a request may not be answered; None if it may."""
         if self.tokens:
             given = key_of(path, headers).encode()
             # Every token is compared, so that the time taken does not say which one was nearly right.

@@ -42,12 +42,7 @@ class _Asked:
 
 
 class Exchange:
-    """Reads a request, asks the model, applies the fault that was drawn.
-
-    Args:
-        model: The model that answers.
-        plan: The plan of which requests fail, and how.
-    """
+    """Reads a request, asks the model, applies the fault that was drawn."""
 
     def __init__(self, model: ChatModel, plan: FaultPlan) -> None:
         self._model = model

@@ -14,12 +14,7 @@ from agentsys.models.odd_reply import is_empty
 
 
 def reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
-    """A reply as plain data.
-
-    Args:
-        reply: The reply.
-        keepsake: What its provider must remember of it, JSON-ready.
-    """
+    """A reply as plain data."""
     kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
     more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
     return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}

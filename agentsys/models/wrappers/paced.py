@@ -217,10 +217,6 @@ class Paced:
     """A model that is asked no faster than its rate allows.
 
     Stands next to the provider: a hit of the cache does not wait.
-
-    Args:
-        model: The model to ask.
-        pacer: Its rate.
     """
 
     def __init__(self, model: ChatModel, pacer: Pacer) -> None:

@@ -53,13 +53,7 @@ class Timing:
 
 
 class Retried:
-    """A model that is asked again where that may help.
-
-    Args:
-        model: The model to ask.
-        policy: The patience to ask with.
-        timing: Clock, sleep and random source.
-    """
+    """A model that is asked again where that may help."""
 
     def __init__(self, model: ChatModel, policy: RetryPolicy, timing: Timing | None = None) -> None:
         self.model = model

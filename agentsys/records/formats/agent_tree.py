@@ -73,11 +73,7 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
 
 
 def gate_counts(spans: Sequence[Any]) -> dict[str, int]:
-    """`filter/outcome/tool` -> calls that a filter ruled on before they ran.
-
-    Args:
-        spans: The spans of a `StoredBlock`.
-    """
+    """`filter/outcome/tool` -> calls that a filter ruled on before they ran."""
     found: Counter[str] = Counter()
     for span in spans:
         decision = span.get("decision") or {}
@@ -87,13 +83,10 @@ def gate_counts(spans: Sequence[Any]) -> dict[str, int]:
 
 
 def guard_counts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
-    """Guard -> its verdicts on tool results, each beside the truth of what was planted.
+    """Guard -> its verdicts on tool results, each beside the truth of what was planted, where that is known.
 
     Counted are results: `found` and `missed` (a planted text stood in them), `false_alarms` and `passed`
     (none did), `unreadable` (no verdict); and the characters of unplanted results, `chars`, of these `cut`.
-
-    Args:
-        spans: The spans of a `StoredBlock`. Verdicts without a truth beside them are not counted.
     """
     found: dict[str, dict[str, int]] = {}
     for span in spans:
@@ -126,11 +119,7 @@ GUARD = (*_VERDICTS.values(), "unreadable", "chars", "cut")
 
 
 def odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
-    """Model id that replies named -> kind of oddity -> replies.
-
-    Args:
-        spans: The spans of a `StoredBlock`.
-    """
+    """Model id that replies named -> kind of oddity -> replies."""
     found: dict[str, dict[str, int]] = {}
     for span in spans:
         for call in span.get("calls") or ():
@@ -142,11 +131,7 @@ def odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
 
 
 def replies(spans: Sequence[Any]) -> dict[str, str]:
-    """Model id that replies named -> the role that was answered first.
-
-    Args:
-        spans: The spans of a `StoredBlock`.
-    """
+    """Model id that replies named -> the role that was answered first."""
     found: dict[str, str] = {}
     for span in spans:
         for call in span.get("calls") or ():

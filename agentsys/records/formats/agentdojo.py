@@ -57,9 +57,6 @@ def benchmark_of(suite: str) -> str:
 def agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
     """A file of AgentDojo's own runner, checked.
 
-    Args:
-        stored: The file's JSON object.
-
     Raises:
         UnfinishedRecord: If it has no scores.
         UnreadableRecord: If this is not AgentDojo's form.
@@ -79,10 +76,6 @@ def agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
 
 def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that AgentDojo's own runner wrote.
-
-    Args:
-        stored: The file's JSON object.
-        source: The file's path.
 
     Raises:
         UnreadableRecord: As `agentdojo_record` does.
@@ -175,11 +168,7 @@ class _RescoredFacts(BaseModel):
 
 
 def rescored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts for `CaseRow.measured`; empty where there are none, or not in this form.
-
-    Args:
-        stored: A foreign file's JSON object.
-    """
+    """The facts for `CaseRow.measured`; empty where there are none, or not in this form."""
     note = stored.get(RESCORED)
     if not isinstance(note, Mapping) or not note.get("measured"):
         return {}

@@ -28,9 +28,6 @@ _KNOWN = CaseRecord.model_fields.keys()
 def stored_block(stored: Mapping[str, Any]) -> StoredBlock:
     """Our block of a stored file, checked.
 
-    Args:
-        stored: The file's JSON object.
-
     Raises:
         UnreadableRecord: If it has no block of ours, something in that is missing or wrong, or a newer
             agentsys wrote it.
@@ -69,10 +66,6 @@ def is_simulated(block: StoredBlock) -> bool:
 
 def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that our runner wrote.
-
-    Args:
-        stored: The file's JSON object.
-        source: The file's path.
 
     Raises:
         UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.

@@ -56,11 +56,7 @@ def is_asb_result(path: str) -> bool:
 
 
 def asb_rows(path: str) -> Iterator[Row]:
-    """Every row of a results file; a bad row does not stop the others.
-
-    Args:
-        path: Path of a file that `is_asb_result`.
-    """
+    """Every row of a results file; a bad row does not stop the others."""
     run, number = _Run.of(Path(path)), 0
     try:
         with _long_fields(), open(path, encoding=_ENCODING, errors="replace", newline="") as file:  # noqa: PTH123

@@ -66,9 +66,6 @@ def is_drift(stored: Mapping[str, Any]) -> bool:
 def drift_record(stored: Mapping[str, Any]) -> DriftRecord:
     """A file that DRIFT's own driver wrote, checked.
 
-    Args:
-        stored: The file's JSON object.
-
     Raises:
         UnfinishedRecord: If it has no scores.
         UnreadableRecord: If a key is missing or wrong.
@@ -83,10 +80,6 @@ def drift_record(stored: Mapping[str, Any]) -> DriftRecord:
 
 def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that DRIFT's own driver wrote.
-
-    Args:
-        stored: The file's JSON object.
-        source: The file's path.
 
     Raises:
         UnreadableRecord: As `drift_record` does.

@@ -63,11 +63,7 @@ class _Followed:
 
 
 class ShardFolder:
-    """The shards of a log folder. Safe to use from many threads.
-
-    Args:
-        logdir: The log folder; it need not hold any.
-    """
+    """The shards of a log folder. Safe to use from many threads."""
 
     def __init__(self, logdir: Path) -> None:
         self.logdir, self.folder = logdir, logdir / SHARDS

@@ -17,11 +17,7 @@ _LARGEST = 1 << 26
 
 
 class ShardWriter:
-    """Shards of this process alone, begun with its first record. Safe to use from many threads.
-
-    Args:
-        logdir: The log folder.
-    """
+    """Shards of this process alone, begun with its first record. Safe to use from many threads."""
 
     def __init__(self, logdir: Path) -> None:
         self._folder = logdir / SHARDS
