@@ -21,7 +21,7 @@ from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
 from baselines.fides.agent import ROLE
-from baselines.fides.own_tools import INSPECT, QUERY
+from baselines.fides.own_tools import QUERY
 from baselines.fides.variables import NAME
 from baselines.flow.quarantine import ROLE as READER
 from baselines.flow.simulated import play_reader, question
@@ -38,23 +38,6 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
     if task is None or obeyed or QUERY not in tools:
         return plain_agent(request, knowledge)
     return _Walk(request, knowledge, task, frozenset(tools), results).next_step()
-
-
-def play_reckless_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The worst planner there is: looks at every value, then does what it reads."""
-    looked = {
-        name
-        for message in request.messages
-        if message["role"] == "tool" and message["tool_call"].function == INSPECT
-        for name in map(str, message["tool_call"].args["variables"])
-    }
-    texts = [_text(message) for message in request.messages if message["role"] == "tool"]
-    seen = dict.fromkeys(f"#{name}#" for text in texts for name in NAME.findall(text))
-    unread = [name for name in seen if name not in looked]
-    if unread and any(tool.name == INSPECT for tool in request.tools):
-        made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
-        return assistant("Looking.", [made])
-    return plain_agent(request, knowledge)
 
 
 def _request(request: ChatRequest) -> str:
@@ -157,5 +140,3 @@ class _Walk:
 
 
 ROLES: dict[str, SimulatedRole] = {ROLE: play_planner, READER: play_reader}
-RECKLESS: dict[str, SimulatedRole] = {ROLE: play_reckless_planner, READER: play_reader}
-"""The same with the worst planner, for checks of what policies alone hold back."""

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentsys.models.simulated.role import SimulatedRole
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.models.chat import ChatRequest, assistant
+from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.conversation import tool_result
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from baselines.fides.agent import ROLE
 from baselines.fides.defense import Fides
-from baselines.fides.simulated import RECKLESS
+from baselines.fides.own_tools import INSPECT
+from baselines.fides.variables import NAME
 
 
 class RecklessFides(Fides):
@@ -14,4 +22,21 @@ class RecklessFides(Fides):
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Planner and quarantined model at their worst."""
-        return RECKLESS
+        return {**self.roles, ROLE: play_reckless_planner}
+
+
+def play_reckless_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The worst planner there is: looks at every value, then does what it reads."""
+    looked = {
+        name
+        for message in request.messages
+        if message["role"] == "tool" and message["tool_call"].function == INSPECT
+        for name in map(str, message["tool_call"].args["variables"])
+    }
+    texts = [tool_result(message).text for message in request.messages if message["role"] == "tool"]
+    seen = dict.fromkeys(f"#{name}#" for text in texts for name in NAME.findall(text))
+    unread = [name for name in seen if name not in looked]
+    if unread and any(tool.name == INSPECT for tool in request.tools):
+        made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
+        return assistant("Looking.", [made])
+    return plain_agent(request, knowledge)
