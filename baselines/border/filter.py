@@ -38,9 +38,7 @@ class CallRuling:
 class EndCase(Exception):
     """A filter ends the case. The message is its last words, and quotes no result.
 
-    Args:
-        words: The last words.
-        results: The results of the turn as the record is to keep them.
+    `results` are those of the turn as the record is to keep them.
     """
 
     def __init__(self, words: str, results: Sequence[ChatToolResultMessage]) -> None:

@@ -42,11 +42,6 @@ class DetectInjections(BorderFilter):
 
     Blocks that are not text (which no detector here can read) stay as they are and are named in the span of
     kind `detector` that each result leaves.
-
-    Args:
-        detector: The detector that reads.
-        options: How.
-        notice: The text in place of every text of a flagged result.
     """
 
     def __init__(self, detector: Detector, options: DetectionOptions, notice: str = NOTICE) -> None:

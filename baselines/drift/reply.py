@@ -40,11 +40,7 @@ class ActorReply:
 
 
 def read_reply(text: str, *, parse_first: bool) -> ActorReply:
-    """The reply a text is.
-
-    Args:
-        text: The actor's words.
-        parse_first: Repair the calls only if they cannot be read as they are.
+    """The reply a text is; with `parse_first`, calls are repaired only if they cannot be read as they are.
 
     Raises:
         CallSyntaxError: If they cannot be read either way.

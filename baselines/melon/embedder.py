@@ -31,11 +31,7 @@ class Embedder(Protocol):
 
 
 def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
-    """The embedder of a config.
-
-    Args:
-        name: One of `EMBEDDERS`, or the dotted path of a class that takes no arguments.
-        openai: Options of `OpenAIEmbeddings`.
+    """The embedder of a config: one of `EMBEDDERS`, or the dotted path of a class that takes no arguments.
 
     Raises:
         ConfigError: If there is none of this name, its options are wrong, or its key is missing.

@@ -31,10 +31,6 @@ class MelonSettings:
 def threshold_for(embedder: str, threshold: float | Mapping[str, float]) -> float:
     """The threshold that belongs to an embedder.
 
-    Args:
-        embedder: Its name.
-        threshold: One number for any embedder, or a number per embedder's name.
-
     Raises:
         ConfigError: If there is none, or it is no cosine.
     """

@@ -183,12 +183,7 @@ _CONTAGION = (
 
 
 def described(settings: GuardSettings, inner: str | None) -> str:
-    """The layers that act, and what they are put around.
-
-    Args:
-        settings: Of the guard.
-        inner: The description of the defense inside; None: the plain agent.
-    """
+    """The layers that act, and what they are put around."""
     limits = settings.thresholds
     scores = {"rewrite": limits.rewrite, "quarantine": limits.quarantine, "block": limits.block}
     held = "the text" if settings.scope == "text" else "what gives instructions in the text"

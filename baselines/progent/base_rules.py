@@ -26,12 +26,7 @@ class BaseRules:
 
 
 def base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
-    """The rules of a suite.
-
-    Args:
-        suite: Its name. A file of that name counts if it names a tool that is on offer.
-        tools: The tools on offer.
-    """
+    """The rules of a suite; a file of its name counts if it names a tool that is on offer."""
     offered = {tool.name for tool in tools}
     listed = tuple(name for name in _listed(suite) if name in offered)
     if listed:

@@ -39,11 +39,7 @@ class FixedCases:
 
 
 def fixed_cases(cases: Iterable[CaseRow]) -> FixedCases:
-    """The same cases with fixed scores.
-
-    Args:
-        cases: Cases of our own runs, or written by `agentsys rescore`; others hold no fixed scores.
-    """
+    """The same cases with fixed scores, which our own runs and what `agentsys rescore` writes hold."""
     listed = list(cases)
     found = [(case, _fixed(case)) for case in listed]
     lists = dict.fromkeys(_fixes(case) for case, fixed in found if fixed is not None and case.status == "ok")

@@ -24,12 +24,7 @@ def acting_tokens(case: CaseRow) -> int | None:
 
 
 def mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resampler) -> Number | None:
-    """Mean tokens per case.
-
-    Args:
-        cases: Errored ones and those without recorded tokens are left out.
-        tokens_of: Which tokens.
-        resampler: Draws the user tasks, all suites together.
+    """Mean tokens per case; cases that errored, or whose tokens are not recorded, are left out.
 
     Returns:
         Tokens (not percent); the interval is the percentile one. None if no case has tokens.

@@ -92,14 +92,7 @@ def pair_up(
 def compared(
     pairs: Sequence[Pair], side: Side, draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
 ) -> dict[str, Compared]:
-    """The difference of a rate per suite, then `overall`, then `pooled`.
-
-    Args:
-        pairs: Pairs of one model and one attack (or benign), at least one.
-        side: Which outcome.
-        draws: Draws the signs of tasks.
-        rule: What errored cases count as.
-    """
+    """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
     suites = sorted({pair.baseline.suite for pair in pairs})
     grouped = {suite: [pair for pair in pairs if pair.baseline.suite == suite] for suite in suites}
     first = [tally(suite, [pair.baseline for pair in found], rule) for suite, found in grouped.items()]
@@ -108,13 +101,7 @@ def compared(
 
 
 def from_zero(counted: Sequence[Tally], side: Side, draws: SignDraws) -> dict[str, Compared]:
-    """The same for one defense's cases against a rate of 0 on each of them.
-
-    Args:
-        counted: The suites' cases, sorted by suite, each with a counted case.
-        side: Which outcome.
-        draws: Draws the signs of tasks.
-    """
+    """The same for one defense's cases, sorted by suite, against a rate of 0 on each of them."""
     none = [
         replace(found, solved=np.zeros_like(found.cases), hijacked=np.zeros_like(found.cases))
         for found in counted

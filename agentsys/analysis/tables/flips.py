@@ -85,14 +85,7 @@ def flip_groups(
 
 
 def flip_grid(groups: Sequence[FlipGroup], baseline: str, compared: str, pages: ReportPages) -> Grid:
-    """All groups in one table: how many flips of a kind there are, and the first of them.
-
-    Args:
-        groups: From `flip_groups`.
-        baseline: Name of the baseline, over its ids.
-        compared: Word for the other side, over its ids.
-        pages: Where the ids lead.
-    """
+    """All groups in one table: how many flips of a kind there are, and the first of them."""
     rows, breaks = [], set()
     for group, where in zip(groups, _places(groups), strict=True):
         told = (GridCell(group.contest.compared, where), GridCell(group.heading), GridCell(group.signed))

@@ -98,13 +98,7 @@ def forecast_notes(cases: Iterable[CaseRow]) -> Iterator[str]:
 
 
 def with_kinds(output: Output, cases: Iterable[CaseRow], outlooks: Iterable[Outlook] = ()) -> Output:
-    """The output whose records say what kind of forecast each number is; as it was without a victim.
-
-    Args:
-        output: Its records have columns `model` and `defense`, as a rule.
-        cases: The cases behind it.
-        outlooks: What is said of cases that were not run, as far as it is in the output.
-    """
+    """The output whose records say what kind of forecast each number is; as it was without a victim."""
     kinds = kinds_of(cases, outlooks)
     if not kinds:
         return output

@@ -20,13 +20,7 @@ from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 def several_tries_notes(
     lines: Mapping[tuple[str, str], Sequence[CaseRow]], rule: ErrorRule, resampler: Resampler
 ) -> Iterator[str]:
-    """A line per defense and attack that was run several times, and per defense with several attacks.
-
-    Args:
-        lines: (defense, attack) -> cases of one model.
-        rule: What errored cases count as.
-        resampler: Draws the tasks.
-    """
+    """A line per defense and attack that was run several times, and per defense with several attacks."""
     for (defense, attack), cases in lines.items():
         k = repeats(cases, rule)
         if k > 1:

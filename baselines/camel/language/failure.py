@@ -35,12 +35,7 @@ class ProgramError(Exception):
 
 
 class CallDenied(Exception):
-    """A policy does not allow a call. The program ends here, and its writer is not told.
-
-    Args:
-        tool: The tool.
-        reason: The rule, without any value.
-    """
+    """A policy does not allow a call: the rule, without a value. The program ends; its writer is not told."""
 
     def __init__(self, tool: str, reason: str) -> None:
         super().__init__(f"{tool}: {reason}")
