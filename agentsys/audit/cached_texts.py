@@ -149,12 +149,12 @@ def _row(
         without_data=100 * lacking / len(distinct),
         fingerprint=CacheTexts(texts, ()).fingerprint,
     )
-    return row, texts, frozenset(_identity(key, text) for key, text in texts.items())
-
-
-def _identity(key: Key, text: str) -> tuple[str, ...]:
-    """What a text is for, whatever its number is."""
-    return key.suite, key.user_task or "", key.injection_task, key.vector or "", text
+    # What each text is for, whatever its number is.
+    identities = (
+        (key.suite, key.user_task or "", key.injection_task, key.vector or "", text)
+        for key, text in texts.items()
+    )
+    return row, texts, frozenset(identities)
 
 
 def _goal(benchmark: Benchmark, suite: str, task: str) -> str:

@@ -71,7 +71,8 @@ def explain(trajectory: Trajectory, version: str, which: Score) -> Explanation:
         name for name in _versions_to_try(trajectory, version) if _scored(trajectory, name, which) == recorded
     ]
     if agreeing:
-        return Explanation(Reason.CHECKER, _agreeing(agreeing) + _prompt_changed(trajectory, version))
+        changed = _prompt_changed(trajectory, version)
+        return Explanation(Reason.CHECKER, f"as recorded under {', '.join(agreeing)}{changed}")
     if _with_the_records_clock(trajectory, version, which) == recorded:
         return Explanation(Reason.CLOCK, "as recorded with the record's own time stamps")
     suite = suite_for(trajectory, version)
@@ -96,10 +97,6 @@ def _scored(trajectory: Trajectory, version: str, which: Score) -> bool | None:
     except (Unusable, ConfigError):
         return None
     return found
-
-
-def _agreeing(names: list[str]) -> str:
-    return f"as recorded under {', '.join(names)}"
 
 
 def _prompt_changed(trajectory: Trajectory, version: str) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentdojo.base_tasks import BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.benchmarks.fixes.catalog import ALL, CHECKER_ONLY, FIXES, expanded
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.fixes.repeats import repeats
+from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.tools import as_executed
 from agentsys.models.trace import Tracer
@@ -73,7 +73,7 @@ def fixes_of_checks(wanted: Iterable[str]) -> tuple[str, ...]:
 def fixed_verdict(
     trajectory: Trajectory,
     tasks: Tasks,
-    suite: TaskSuite[Any],
+    suite: Suite,
     done: Reexecution,
     official: Scores,
     fixes: tuple[str, ...],

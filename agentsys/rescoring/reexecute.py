@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
+from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.tool_text import tool_text
 from agentsys.models.tools import as_executed
 from agentsys.payload_lines import squeeze
@@ -35,7 +35,7 @@ class Reexecution:
 
 
 def reexecute(
-    trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], clock: datetime | None = None
+    trajectory: Trajectory, tasks: Tasks, suite: Suite, clock: datetime | None = None
 ) -> Reexecution:
     """Do again what was done.
 
@@ -60,20 +60,17 @@ def reexecute(
     return Reexecution(before, after, failed, len(unknown))
 
 
-def retold(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
+def retold(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
     """Collect what tools return to a record's calls today: errors in place of contents, as models see them.
 
-    Args:
-        trajectory: A record from `read_trajectory`.
-        tasks: The record's tasks in the suite's version.
-        suite: The suite, as `reexecute` takes it, which raises the same.
+    It takes and raises what `reexecute` does.
     """
     numbers = drawn_then(trajectory, tasks, suite)
     with reading(_clock(trajectory)), drawing(CaseRandom(("again",), numbers)):
         return _texts(trajectory, tasks, suite)
 
 
-def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> Sequence[str | None]:
+def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> Sequence[str | None]:
     """What the tools of a recorded case drew at random; None for a number that the record does not tell."""
     if not draws(suite) or trajectory.drawn:
         return trajectory.drawn
@@ -81,7 +78,7 @@ def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> S
     return recorded_draws(lambda: _texts(trajectory, tasks, suite), recorded)
 
 
-def _texts(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> list[str]:
+def _texts(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
     results = results_again(suite, _fresh(trajectory, tasks, suite), _calls(trajectory))
     # At once: a later call may change the very object that an earlier one returned.
     return [error or tool_text(value) for value, error in results]
@@ -95,9 +92,9 @@ def _clock(trajectory: Trajectory) -> datetime | None:
     return trajectory.clock or parsed_clock(DEFAULT)
 
 
-def _fresh(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any]) -> TaskEnvironment:
+def _fresh(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> TaskEnvironment:
     loaded = suite.load_and_inject_default_environment(dict(trajectory.injections or {}))
-    user_task: BaseUserTask[Any] | BaseInjectionTask[Any] = tasks.user
+    user_task: UserTask | InjectionTask = tasks.user
     # An injection task run alone is no user task, and AgentDojo then leaves the environment as it is.
     return user_task.init_environment(loaded) if isinstance(user_task, BaseUserTask) else loaded
 

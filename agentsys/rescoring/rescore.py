@@ -122,15 +122,11 @@ def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: s
         found.skipped.append(record)
     else:
         try:
-            found.cases.append(rescored(record, _version_for(record, version), found.fixes))
+            dyn = is_agentdyn(record.benchmark)
+            now = version_of_checkout(record) if dyn else version or recorded_version(record)
+            found.cases.append(rescored(record, now, found.fixes))
         except Unusable as fault:
             found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
-
-
-def _version_for(record: Trajectory, version: str | None) -> str:
-    if is_agentdyn(record.benchmark):
-        return version_of_checkout(record)
-    return version or recorded_version(record)
 
 
 def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:

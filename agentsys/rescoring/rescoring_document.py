@@ -7,6 +7,7 @@ from itertools import groupby
 
 from agentsys.analysis.metrics.repaired_scores import described
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.rescoring.agreement import (
     ALL,
@@ -19,7 +20,6 @@ from agentsys.rescoring.agreement import (
 )
 from agentsys.rescoring.explain import Reason, ScoreFlip
 from agentsys.rescoring.rescore import RescoredCase, Rescoring
-from agentsys.rescoring.trajectories.read import SkippedRecord
 from agentsys.rescoring.trajectories.unusable import RecordFault
 
 _NAMED = 3
@@ -39,11 +39,7 @@ _REASONS = {
 
 
 def rescoring_document(found: Rescoring) -> Document:
-    """Tables and notes for every writer.
-
-    Args:
-        found: The outcome, from `agentsys.rescoring.rescore.rescore`.
-    """
+    """Tables and notes for every writer."""
     fixed = fixed_grids(found.cases)
     sections = [
         (
@@ -114,26 +110,16 @@ def _notes(found: Rescoring, flips: Sequence[ScoreFlip]) -> Iterator[str]:
     for obstacle in RecordFault:
         skipped = [record for record in found.skipped if record.obstacle is obstacle]
         if skipped:
-            yield _skipped_note(obstacle, skipped)
-
-
-def _skipped_note(obstacle: RecordFault, skipped: Sequence[SkippedRecord]) -> str:
-    named = "; ".join(f"{record.source}: {record.reason}" for record in skipped[:_NAMED])
-    rest = len(skipped) - _NAMED
-    more = f"; and {rest} more" if rest > 0 else ""
-    return f"Skipped, {obstacle.value}: {len(skipped)} ({named}{more})."
+            named = "; ".join(f"{record.source}: {record.reason}" for record in skipped[:_NAMED])
+            rest = len(skipped) - _NAMED
+            more = f"; and {rest} more" if rest > 0 else ""
+            yield f"Skipped, {obstacle.value}: {len(skipped)} ({named}{more})."
 
 
 def fixed_grids(cases: Sequence[RescoredCase]) -> dict[tuple[str, str], Grid]:
-    """(Pipeline, version) -> official and fixed scores side by side.
-
-    Args:
-        cases: The re-scored records, from `agentsys.rescoring.rescore.rescore`.
-    """
-    grouped: dict[tuple[str, str], list[FixedRow]] = {}
-    for row in fixed_rows(cases):
-        grouped.setdefault((row.pipeline, row.version), []).append(row)
-    return {key: _side_by_side(rows) for key, rows in grouped.items()}
+    """(Pipeline, version) -> official and fixed scores side by side."""
+    groups = grouped(fixed_rows(cases), lambda row: (row.pipeline, row.version))
+    return {key: _side_by_side(rows) for key, rows in groups.items()}
 
 
 def _side_by_side(rows: Sequence[FixedRow]) -> Grid:
@@ -166,11 +152,7 @@ def _counted(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
 
 
 def changed_grid(cases: Sequence[RescoredCase]) -> Grid:
-    """Every record of which a fix turned a score.
-
-    Args:
-        cases: The re-scored records, from `agentsys.rescoring.rescore.rescore`.
-    """
+    """Every record of which a fix turned a score."""
     tasks = ("Pipeline", "Suite", "User task", "Injection task", "Attack")
     header = (*tasks, "Utility", "Attack success", "Fixes")
     lines = [_changed(case) for case in changed_cases(cases)]

@@ -10,6 +10,7 @@ from agentsys.rescoring.agreement import agreements, changed_cases, fixed_rows
 from agentsys.rescoring.explain import ScoreFlip
 from agentsys.rescoring.rescore import RescoredCase, Rescoring
 from agentsys.rescoring.rescoring_document import rescoring_document
+from agentsys.rescoring.trajectories.trajectory import Trajectory
 
 COLUMNS = {
     "pipeline": "str",
@@ -35,11 +36,7 @@ COLUMNS = {
 
 
 def rescoring_output(found: Rescoring) -> Output:
-    """Make a re-scoring ready to be written in any form.
-
-    Args:
-        found: From `agentsys.rescoring.rescore.rescore`.
-    """
+    """Make a re-scoring ready to be written in any form."""
     records = LongForm(COLUMNS, [_line(case) for case in found.cases])
     return Output("agentsys rescore", rescoring_document(found), records, _data(found))
 
@@ -65,11 +62,7 @@ def _line(case: RescoredCase) -> dict[str, Any]:
     done = case.trajectory
     reasons = {flip.score: flip.reason.value for flip in case.flips}
     return {
-        "pipeline": done.shown_pipeline,
-        "suite": done.suite,
-        "user_task_id": done.user_task_id,
-        "injection_task_id": done.injection_task_id,
-        "attack": done.attack,
+        **_named(done),
         "recorded_version": done.version,
         "version": case.version,
         "recorded_utility": done.utility,
@@ -81,6 +74,16 @@ def _line(case: RescoredCase) -> dict[str, Any]:
         **_fixed(case),
         "utility_of_answer": case.utility_of_answer,
         "source": done.source,
+    }
+
+
+def _named(done: Trajectory) -> dict[str, str | None]:
+    return {
+        "pipeline": done.shown_pipeline,
+        "suite": done.suite,
+        "user_task_id": done.user_task_id,
+        "injection_task_id": done.injection_task_id,
+        "attack": done.attack,
     }
 
 
@@ -102,18 +105,13 @@ def _changed(case: RescoredCase) -> dict[str, Any]:
 
 
 def _flip(flip: ScoreFlip) -> dict[str, Any]:
-    done = flip.trajectory
     return {
-        "pipeline": done.shown_pipeline,
-        "suite": done.suite,
-        "user_task_id": done.user_task_id,
-        "injection_task_id": done.injection_task_id,
-        "attack": done.attack,
+        **_named(flip.trajectory),
         "version": flip.version,
         "score": flip.score,
         "recorded": flip.recorded,
         "rescored": flip.rescored,
         "reason": flip.reason.value,
         "detail": flip.detail,
-        "source": done.source,
+        "source": flip.trajectory.source,
     }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from agentdojo.task_suite.task_suite import TaskSuite
+from typing import NamedTuple
 
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
+from agentsys.contracts import Suite
 from agentsys.rescoring.reexecute import Reexecution, as_calls, reexecute
 from agentsys.rescoring.tasks import Tasks, denies_service, suite_for, tasks_for
 from agentsys.rescoring.trajectories.trajectory import Trajectory
@@ -50,7 +49,7 @@ def score_and_execution(trajectory: Trajectory, version: str) -> tuple[Scores, R
         ) from None
 
 
-def checked(trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: Reexecution) -> Scores:
+def checked(trajectory: Trajectory, tasks: Tasks, suite: Suite, done: Reexecution) -> Scores:
     """The checks' verdicts on an execution.
 
     Args:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.task_suite import load_suites
-from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
+from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.rescoring.trajectories.trajectory import Trajectory
 from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
@@ -26,9 +25,9 @@ _AGENTDYN, _LAST_MESSAGE = "agentdyn", "last_message"
 class Tasks(NamedTuple):
     """The tasks of one record."""
 
-    user: BaseUserTask[Any] | BaseInjectionTask[Any]
+    user: UserTask | InjectionTask
     """An injection task where that was run alone."""
-    injection: BaseInjectionTask[Any] | None
+    injection: InjectionTask | None
 
 
 @lru_cache(maxsize=16)
@@ -103,7 +102,7 @@ def versions() -> list[str]:
     return [name for name, suites in load_suites._SUITES.items() if suites]
 
 
-def suite_for(trajectory: Trajectory, version: str) -> TaskSuite[Any]:
+def suite_for(trajectory: Trajectory, version: str) -> Suite:
     """The suite of a record in a version; of AgentDyn's in its checkout.
 
     Raises:
@@ -112,7 +111,7 @@ def suite_for(trajectory: Trajectory, version: str) -> TaskSuite[Any]:
     """
     if is_agentdyn(trajectory.benchmark):
         version_of_checkout(trajectory)
-        suite: TaskSuite[Any] = agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
+        suite: Suite = agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
         return suite
     benchmark(version)  # an unknown version is the user's slip, an unknown label the record's
     try:
@@ -125,7 +124,7 @@ def suite_for(trajectory: Trajectory, version: str) -> TaskSuite[Any]:
     return bench.suite(trajectory.suite)
 
 
-def tasks_for(trajectory: Trajectory, suite: TaskSuite[Any], version: str) -> Tasks:
+def tasks_for(trajectory: Trajectory, suite: Suite, version: str) -> Tasks:
     """The tasks of a record in a version's suite.
 
     Raises:

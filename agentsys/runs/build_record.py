@@ -11,13 +11,13 @@ from importlib.metadata import version
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 import agentsys
 from agentsys.abilities import DeclaresFacts
 from agentsys.benchmarks.clock import start_of
 from agentsys.benchmarks.data_hash import data_hash
+from agentsys.contracts import Suite
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import (
@@ -85,6 +85,7 @@ def _record(run: CaseRun) -> CaseRecord:
 def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
     """The top level of the stored JSON: AgentDojo's own fields."""
     case = run.job.case
+    task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
     return {
         "suite_name": case.suite,
         "pipeline_name": case.pipeline,
@@ -92,7 +93,8 @@ def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "injection_task_id": case.injection_task_id,
         "attack_type": None if case.injection_task_id is None else case.attack,
         "injections": dict(run.written),
-        "messages": list(run.messages) if len(run.messages) > 1 else _prompt(run),
+        # Of a case that reached no model what it would have asked: AgentDojo's loader wants two messages.
+        "messages": list(run.messages) if len(run.messages) > 1 else [system(""), user(task.PROMPT)],
         "error": run.error,
         "utility": run.utility,
         # AgentDojo marks every benign run as "secure"; ours follow, so that its own loader sees no change.
@@ -104,7 +106,7 @@ def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
     }
 
 
-def _data(suite: TaskSuite[Any]) -> dict[str, str]:
+def _data(suite: Suite) -> dict[str, str]:
     """The data's hash; nothing where a suite from outside has data that cannot be hashed."""
     try:
         return {"data": data_hash(suite)}
@@ -154,14 +156,9 @@ def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
         calls=sum(call.error is None for call in calls),
         requests=sum(0 if call.from_cache else call.attempts for call in calls),
         cache_hits=sum(call.from_cache for call in calls),
-        prompt=usage.prompt,
-        completion=usage.completion,
-        cached=usage.cached,
-        reasoning=usage.reasoning,
         cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
         latency_s=sum(call.latency_s for call in calls),
-        uncounted=usage.uncounted,
-        written=usage.written,
+        **vars(usage),
     )
 
 
@@ -179,38 +176,13 @@ def stored_span(span: Span, scored: int) -> StoredSpan:
     """
     # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
     kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
-    return StoredSpan(
-        id=span.id,
-        parent_id=span.parent_id,
-        kind=span.kind,
-        name=span.name,
-        attempt=span.attempt,
-        messages=[plain(message) for message in kept],
-        calls=[_stored_call(call) for call in span.calls],
-        decision=span.decision,
-        duration_s=span.duration_s,
-    )
+    held = {"messages": [plain(message) for message in kept], "calls": [*map(_stored_call, span.calls)]}
+    return StoredSpan(**{**vars(span), **held})
 
 
 def _stored_call(call: ModelCall) -> StoredCall:
-    usage = _believable(call.usage)
-    return StoredCall(
-        role=call.role,
-        prompt=usage.prompt,
-        completion=usage.completion,
-        cached=usage.cached,
-        reasoning=usage.reasoning,
-        cost_usd=call.cost_usd,
-        latency_s=call.latency_s,
-        model_id=call.model_id,
-        attempts=call.attempts,
-        from_cache=call.from_cache,
-        notes=call.notes,
-        error=call.error,
-        uncounted=usage.uncounted,
-        written=usage.written,
-        odd=dict(call.odd),
-    )
+    own = {name: value for name, value in vars(call).items() if name != "usage"}
+    return StoredCall(**own, **vars(_believable(call.usage)))
 
 
 def plain(message: ChatMessage) -> dict[str, Any]:
@@ -227,13 +199,6 @@ def _plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
     return call if isinstance(call, dict) else call.model_dump()
 
 
-def _prompt(run: CaseRun) -> list[ChatMessage]:
-    """Write what a case that reached no model would have asked; AgentDojo's loader wants two messages."""
-    case = run.job.case
-    task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
-    return [system(""), user(task.PROMPT)]
-
-
 @lru_cache(maxsize=1)
 def package_versions() -> Mapping[str, str]:
     """Versions of the packages whose code runs a case, and Python's."""
@@ -245,12 +210,8 @@ def package_versions() -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def ground_truth_length(suite: TaskSuite[Any], user_task_id: str) -> int | None:
+def ground_truth_length(suite: Suite, user_task_id: str) -> int | None:
     """Calls in a user task's ground truth on a clean environment; worked out once per process.
-
-    Args:
-        suite: The suite the task belongs to.
-        user_task_id: Its id there.
 
     Returns:
         None where the task has no ground truth that can be computed: a label on a record, it must not

@@ -100,11 +100,6 @@ class CellBuilder:
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
 
-    @property
-    def _batch_room(self) -> BatchRoom | None:
-        """None in a rehearsal."""
-        return None if self._books is None else BatchRoom(self._store.own / "batches", self._books.crew)
-
     def _model_lacks(self, settings: Settings) -> Unavailable | None:
         model = model_node(settings)
         key = f"needs:{model!r}"
@@ -149,14 +144,15 @@ class CellBuilder:
         )
         key = f"stack:{model!r}:{plays}"
         if key not in self._built:
+            own, books = self._store.own, self._books
             self._built[key] = build_stack(
                 model,
-                cache_dir=settings.cache.dir or self._store.own / REPLIES,
+                cache_dir=settings.cache.dir or own / REPLIES,
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=scripting(benchmark, [defense, attack]),
-                batches=self._batch_room,
-                rates=None if self._books is None else self._store.own / "rates",
+                batches=None if books is None else BatchRoom(own / "batches", books.crew),
+                rates=None if books is None else own / "rates",
             )
         stack: ModelStack = self._built[key]
         return stack
@@ -229,15 +225,12 @@ def check_conversation(defense: Defense, benchmark: Benchmark) -> None:
     """
     if not (isinstance(defense, WholeProgram) and defense.whole_program):
         return
-    led = [name for name in benchmark.suite_names() if _takes_turns(benchmark.suite(name))]
-    if led:
-        raise Unavailable(
-            f"Defense '{defense.name}' runs a program of its own from request to answer, so it cannot "
-            f"take part in the several turns of {benchmark.name} ({led[0]}); run it where the conversation "
-            "is one user turn (benchmark.mode=react, if the benchmark has modes).",
-            needs="a conversation of one user turn",
-        )
-
-
-def _takes_turns(suite: object) -> bool:
-    return isinstance(suite, TakesTurns) and suite.several_turns
+    for name in benchmark.suite_names():
+        suite = benchmark.suite(name)
+        if isinstance(suite, TakesTurns) and suite.several_turns:
+            raise Unavailable(
+                f"Defense '{defense.name}' runs a program of its own from request to answer, so it cannot "
+                f"take part in the several turns of {benchmark.name} ({name}); run it where the conversation "
+                "is one user turn (benchmark.mode=react, if the benchmark has modes).",
+                needs="a conversation of one user turn",
+            )

@@ -39,9 +39,10 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     Raises:
         ConfigError: For an unknown name or key, a malformed override, or a value of the wrong kind.
     """
-    overrides = [_with_plus(text) for text in overrides]
+    # As Hydra wants it: no preset is chosen by default, so that one is added.
+    overrides = [f"+{text}" if text.startswith("experiment=") else text for text in overrides]
     parsed = _parse(overrides)
-    choices = _choices(config_dirs)
+    choices = {group: known(group, config_dirs) for group in GROUPS}
     fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
     swept = {_key(o): _swept(o, choices) for o in parsed if o.is_sweep_override()}
     for override in parsed:
@@ -54,12 +55,11 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         preset = (
             {k: v for k, v in _sweep_of(resolve(shaping).config).items() if k not in given} if shaping else {}
         )
-        axes = {**preset, **swept}
         for key, values in preset.items():
             for value in values:
                 _known_choice(key, value, choices)
-        combinations = _combinations([_axis(k, v) for k, v in axes.items()])
-        found = [_settings([*fixed, *extra], resolve) for extra in combinations]
+        axes = [[f"{key}={value}" for value in values] for key, values in {**preset, **swept}.items()]
+        found = [_settings([*fixed, *extra], resolve) for extra in itertools.product(*axes)]
     named = [with_held(with_base(one, config_dirs), config_dirs) for one in found]
     return with_content(named, config_dirs)
 
@@ -80,23 +80,6 @@ def _key(override: Override) -> str:
 def _shapes_sweep(override: Override) -> bool:
     """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
     return not override.is_sweep_override() and _key(override).split(".")[0] in {"experiment", "sweep"}
-
-
-def _axis(key: str, values: Sequence[str]) -> list[str]:
-    return [f"{key}={value}" for value in values]
-
-
-def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [list(choice) for choice in itertools.product(*axes)]
-
-
-def _choices(config_dirs: Sequence[Path]) -> dict[str, list[str]]:
-    return {group: known(group, config_dirs) for group in GROUPS}
-
-
-def _with_plus(override: str) -> str:
-    """`experiment=NAME` as Hydra wants it: no preset is chosen by default, so that one is added."""
-    return f"+{override}" if override.startswith("experiment=") else override
 
 
 def _swept(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:

@@ -22,10 +22,10 @@ from agentsys.models.price import cost_usd
 from agentsys.models.trace import Tracer, tracing
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import usage_by_role
-from agentsys.runs.cell import Cell, CellBuilder, model_node
+from agentsys.runs.cell import CellBuilder, model_node
 from agentsys.runs.plan import Job, Jobs
 from agentsys.runs.planning.jobs import Block
-from agentsys.runs.run_case import CaseRun, run_case, scene_of
+from agentsys.runs.run_case import run_case, scene_of
 from agentsys.runs.search.search_job import needs_search, search_homes, search_key, searched_attack, searching
 from agentsys.runs.search.search_task import quest_of
 from agentsys.runs.store import Store
@@ -63,11 +63,11 @@ _MOST = Usage(prompt=200_000, completion=5_000)
 def can_exceed(jobs: Jobs, usd: float) -> bool:
     """Say whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
     by_cell = [(cell, Jobs(block for block in jobs.blocks if block.cell is cell)) for cell in jobs.cells]
-    return sum((len(some) + queries_of(some)) * _dearest(cell) for cell, some in by_cell) > usd
-
-
-def _dearest(cell: Cell) -> float:
-    return max(cost_usd(_MOST, card.price) or 0.0 for card in cell.stack.cards)
+    most = 0.0
+    for cell, some in by_cell:
+        dearest = max(cost_usd(_MOST, card.price) or 0.0 for card in cell.stack.cards)
+        most += (len(some) + queries_of(some)) * dearest
+    return most > usd
 
 
 def estimate(jobs: Jobs, cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
@@ -92,7 +92,7 @@ def _cell(suites: Sequence[Jobs], cards: Mapping[str, ModelCard]) -> CostEstimat
         for run in played:
             if run.ends_cell:
                 return CostEstimate(0, None, run.error)
-        samples = [_usage(run) for run in played]
+        samples = [_usage(run.tracer) for run in played]
         # Queries of searches are runs of the same agent; what their attacker costs comes on top.
         runs = (len(jobs) + queries_of(jobs)) / len(samples)
         weighed = [(runs, *item) for sample in samples for item in sample.items()]
@@ -105,8 +105,8 @@ def _cell(suites: Sequence[Jobs], cards: Mapping[str, ModelCard]) -> CostEstimat
     return CostEstimate(round(tokens), cost if known else None)
 
 
-def _usage(run: CaseRun) -> Mapping[str, RoleUsage]:
-    return usage_by_role([call for span in run.tracer.spans for call in span.calls])
+def _usage(tracer: Tracer) -> Mapping[str, RoleUsage]:
+    return usage_by_role([call for span in tracer.spans for call in span.calls])
 
 
 _FEEDBACK = "x" * 450
@@ -142,7 +142,7 @@ def _one_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
     with tracing(tracer):
         quest = quest_of(homes)
         searched_attack(job).search(quest, _Unmoved(job.cell.stack.for_scene(scene_of(job))))
-    return usage_by_role([call for span in tracer.spans for call in span.calls])
+    return _usage(tracer)
 
 
 @dataclass

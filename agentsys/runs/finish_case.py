@@ -88,9 +88,11 @@ def _searched(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
     if not found:
         return _of_run(run)
     run.search = found[0].facts
-    stored = _own_attempt(job, store, found[0])
-    if stored is not None:
-        return FinishedJob(final_record(stored, found[0].facts), stored.fields)
+    if found[0].attempt is not None and found[0].facts.mode == PER_CASE:
+        # The attempt that was this very case with the text the search chose; it need not be run again.
+        stored = stored_attempt(store, job, found[0].attempt)
+        if stored is not None:
+            return FinishedJob(final_record(stored, found[0].facts), stored.fields)
     guarded(run, lambda: _play(run, found[0]))
     return _of_run(run)
 
@@ -105,13 +107,6 @@ def _play(run: CaseRun, found: Found) -> None:
         raise SearchFailed(str(found.facts.fault), found.none, ends_run=False)
     again = 1 if found.facts.made_on(run.job.case) else 0
     play(run, texts_for(run.job, found.text), again)
-
-
-def _own_attempt(job: Job, store: Store, found: Found) -> StoredAttempt | None:
-    """The attempt that was this very case with the text the search chose; it need not be run again."""
-    if found.attempt is None or found.facts.mode != PER_CASE:
-        return None
-    return stored_attempt(store, job, found.attempt)
 
 
 def final_record(stored: StoredAttempt, facts: SearchFacts) -> CaseRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -127,31 +127,22 @@ def check_abilities(kind: str, made: object, called: str) -> None:
     if required is None or not isinstance(made, required):
         return
     known = {name: ability for ability in _ABILITIES[kind] for name in members(ability)}
-    own = _public_names(made)
+    own = {name for name in (*dir(type(made)), *getattr(made, "__dict__", {})) if not name.startswith("_")}
     _check_shapes(made, {name: known[name] for name in own & known.keys()}, called)
     absent = known.keys() - own
     for name in sorted(own - known.keys() - {*dir(required), *members(required)}):
-        near = [one for one in _near(name, absent) if one[0] == name[0]]
-        if near:
+        near = difflib.get_close_matches(name, absent, n=1, cutoff=_ALIKE)
+        if near and near[0][0] == name[0]:
             raise ConfigError(
                 f"{called} has `{name}`; did you mean `{near[0]}`? (If not, call it something else, or"
                 f" `_{name}`.)"
             )
 
 
-def _near(name: str, names: Collection[str]) -> list[str]:
-    return difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE)
-
-
 def members(protocol: type) -> Iterator[str]:
     """The names that a protocol asks for."""
     yield from (name for name in vars(protocol) if not name.startswith("_"))
     yield from (name for name in vars(protocol).get("__annotations__", {}) if name not in vars(protocol))
-
-
-def _public_names(made: object) -> set[str]:
-    names = {*dir(type(made)), *getattr(made, "__dict__", {})}
-    return {name for name in names if not name.startswith("_")}
 
 
 def _check_shapes(made: object, offered: Mapping[str, type], called: str) -> None:

@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.logging import LOGGER_STACK
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 from agentsys.abilities import LeadsUsers, MeasuresCases, WrapsModels
@@ -28,7 +26,15 @@ from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.benchmarks.shared_copies import alike
-from agentsys.contracts import AttackKind, Defense, FinishedCase, NotInjectable
+from agentsys.contracts import (
+    AttackKind,
+    Defense,
+    FinishedCase,
+    InjectionTask,
+    NotInjectable,
+    Suite,
+    UserTask,
+)
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
@@ -99,6 +105,9 @@ class SearchFailed(Exception):
         self.kind, self.ends_run, self.ends_cell = kind, ends_run, ends_cell
 
 
+_BROKEN = {ModelCodeFailed: "model", PipelineFailed: "defense", AttackFailed: "attack"}
+
+
 class SearchStopped(Exception):
     """The run is ending; the search goes on from here in the next one."""
 
@@ -144,12 +153,8 @@ def guarded(run: CaseRun, action: Callable[[], None]) -> None:
             _failed(run, "not_injectable", str(error))
         except InjectionBreaksEnvironment as error:
             _failed(run, "injection_breaks_environment", str(error))
-        except ModelCodeFailed as error:
-            _broke(run, "model", error.__cause__)
-        except PipelineFailed as error:
-            _broke(run, "defense", error.__cause__)
-        except AttackFailed as error:
-            _broke(run, "attack", error.__cause__)
+        except (ModelCodeFailed, PipelineFailed, AttackFailed) as error:
+            _broke(run, _BROKEN[type(error)], error.__cause__)
         except Exception as error:  # noqa: BLE001 - a checker's bug must not lose the other cases
             _broke(run, "scorer", error)
     run.duration_s = time.perf_counter() - start
@@ -188,7 +193,9 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
-    generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
+    # The same numbers under every defense, model and attack.
+    key = (cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
+    generator = CaseRandom(key, _recorded_draws(run, scene, suite, user_task))
     try:
         with reading(start_of(cell.benchmark)), drawing(generator):
             run.utility, run.security = suite.run_task_with_pipeline(
@@ -217,9 +224,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 
-def _written(
-    job: Job, suite: TaskSuite[Any], user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-) -> dict[str, str]:
+def _written(job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
     try:
         return dict(job.cell.attack.injections(suite, user_task, injection_task, job.cell.victim))
     except (NotInjectable, ModelError, ModelCodeFailed, ConfigError):
@@ -228,7 +233,7 @@ def _written(
         raise AttackFailed from error
 
 
-def _pipeline(defense: Defense, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+def _pipeline(defense: Defense, model: ChatModel, suite: Suite) -> BasePipelineElement:
     try:
         return defense.pipeline(model, suite)
     except (ModelError, ModelCodeFailed, ConfigError):
@@ -237,9 +242,7 @@ def _pipeline(defense: Defense, model: ChatModel, suite: TaskSuite[Any]) -> Base
         raise PipelineFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _by_wording(
-    scene: Scene, run: CaseRun, user_task: BaseUserTask[Any], injection_task: BaseInjectionTask[Any]
-) -> Scene:
+def _by_wording(scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask) -> Scene:
     """The scene of a searched text.
 
     What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases. With the
@@ -250,7 +253,8 @@ def _by_wording(
     suite = cell.benchmark.suite(run.job.case.suite)
     if run.written == plain.injections(suite, user_task, injection_task, cell.victim):
         return replace(scene, attack=plain.name)
-    return replace(scene, attack="", payload=_digest(run.written))
+    text = json.dumps(dict(run.written), sort_keys=True)
+    return replace(scene, attack="", payload=hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def scene_of(job: Job) -> Scene:
@@ -260,15 +264,7 @@ def scene_of(job: Job) -> Scene:
     return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
 
 
-def _draws_key(job: Job) -> tuple[object, ...]:
-    """What a case's random numbers depend on: the same under every defense, model and attack."""
-    case = job.case
-    return (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
-
-
-def _recorded_draws(
-    run: CaseRun, scene: Scene, suite: TaskSuite[Any], user_task: BaseUserTask[Any]
-) -> Sequence[str | None]:
+def _recorded_draws(run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask) -> Sequence[str | None]:
     """What the tools drew when the case was recorded, where a recorded run is replayed."""
     results = run.job.cell.stack.recorded_results(scene) if draws(suite) else ()
     calls = [(result.function, result.args) for result in results]
@@ -279,10 +275,6 @@ def _recorded_draws(
         return [error or tool_text(value) for value, error in again]
 
     return recorded_draws(execute, [result.text for result in results]) if results else ()
-
-
-def _digest(written: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(written), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _failed(run: CaseRun, kind: str, message: str) -> None:

@@ -118,7 +118,9 @@ class _Sources:
         tree = _parsed(path)
         for beside in _files_named(tree, path.parent):
             self._keep(beside, place.parent)
-        yield from _imported(tree, _package_of(path, place))
+        # The dotted parts that a relative import in the file starts from.
+        package = [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
+        yield from _imported(tree, package)
 
     def _keep(self, path: Path, root: Path) -> None:
         if path not in self.shown:
@@ -150,11 +152,6 @@ def _files_of(module: str, place: Path) -> Iterator[Path]:
     for part in ["", *module.split(".")[1:]]:
         here = here / part
         yield from (path for path in (here / "__init__.py", here.with_suffix(".py")) if path.is_file())
-
-
-def _package_of(path: Path, place: Path) -> list[str]:
-    """The dotted parts that a relative import in a file starts from."""
-    return [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
 
 
 def _parsed(path: Path) -> ast.Module:

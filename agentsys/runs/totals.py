@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentsys.amounts import duration, short_count
+from agentsys.attacks.search_options import PER_CASE
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
@@ -86,7 +87,9 @@ class RunningTotals:
     def add(self, record: CaseRecord) -> None:
         """Count one finished case."""
         self.done += 1
-        if not _was_an_attempt(record):
+        search = record.search
+        # The record of a search's best attempt has its cost counted already.
+        if search is None or search.mode != PER_CASE or search.attempts <= search.refused:
             self._spend(record)
         case = record.case
         self.cells.setdefault(CellName(case.model, case.defense, case.attack), CellTotals(1)).add(record)
@@ -168,12 +171,6 @@ class RunningTotals:
                 both = sums[f"{name.model} / {name.defense}" if several else name.defense]
                 both[0], both[1] = both[0] + cell.hit, both[1] + cell.rated
         return {name: share(hit, rated) for name, (hit, rated) in sums.items()}
-
-
-def _was_an_attempt(record: CaseRecord) -> bool:
-    """Say whether the case's record is that of its search's best attempt, whose cost is counted already."""
-    search = record.search
-    return search is not None and search.mode == "per_case" and search.attempts > search.refused
 
 
 def share(part: int, whole: int) -> str:

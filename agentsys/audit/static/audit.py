@@ -57,25 +57,21 @@ def static_audit(build: Build, *, workers: int = 2) -> StaticAudit:
         ConfigError: If the benchmark cannot be made.
     """
     benchmark = build()
-    tasks = [(name, task) for name in benchmark.suite_names() for task in _task_ids(benchmark, name)]
+    suites_in = {name: benchmark.suite(name) for name in benchmark.suite_names()}
+    tasks = [(name, task) for name, of in suites_in.items() for task in (*of.user_tasks, *of.injection_tasks)]
     workers = min(workers, os.cpu_count() or 1)
     if workers < 2 or len(tasks) < WORTH_A_PROCESS:
         rows = _audited(benchmark, tasks)
     else:
         rows = _in_processes(build, tasks, workers)
     found = dict(zip(tasks, rows, strict=True))
-    suites = tuple(_suite(benchmark, name, found) for name in benchmark.suite_names())
+    suites = tuple(_suite(benchmark, name, found) for name in suites_in)
     return StaticAudit(benchmark.name, benchmark.version, package(), suites)
 
 
 def package() -> str:
     """The benchmark's package and its version, e.g. `agentdojo 0.1.35`."""
     return f"agentdojo {installed_version('agentdojo')}"
-
-
-def _task_ids(benchmark: Benchmark, suite: str) -> list[str]:
-    of = benchmark.suite(suite)
-    return [*of.user_tasks, *of.injection_tasks]
 
 
 def _suite(
@@ -99,25 +95,24 @@ def _audited(benchmark: Benchmark, tasks: Sequence[tuple[str, str]]) -> Rows:
     # Some of AgentDojo's checks print, and some of its texts make a parser warn.
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(_row(auditors[suite], suite, task) for suite, task in tasks)
-
-
-def _row(auditor: _Auditor, suite: str, task: str) -> UserTaskAudit | InjectionTaskAudit:
-    # The same codes in every audit, whichever process a task falls to.
-    with drawing(CaseRandom(("audit", suite, task))):
-        return auditor.row(task)
+        return tuple(auditors[suite].row(task) for suite, task in tasks)
 
 
 class _Auditor:
     """Audits tasks of one suite; what they share is worked out once."""
 
     def __init__(self, benchmark: Benchmark, suite: str) -> None:
-        self._suite = benchmark.suite(suite)
+        self._name, self._suite = suite, benchmark.suite(suite)
         self._stage = Stage(self._suite)
         self._words = VectorWords(self._suite)
         self._attacks: tuple[Subject, ...] | None = None
 
     def row(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
+        # The same codes in every audit, whichever process a task falls to.
+        with drawing(CaseRandom(("audit", self._name, task_id))):
+            return self._row(task_id)
+
+    def _row(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
         if task_id in self._suite.injection_tasks:
             return audit_injection_task(subject_of(self._stage, self._suite.injection_tasks[task_id]))
         if self._attacks is None:

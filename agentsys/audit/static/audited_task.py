@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
+from agentsys.benchmarks.scoring import Task
 from agentsys.benchmarks.shared_copies import alike, deep_copy
-
-Task: TypeAlias = BaseUserTask[Any] | BaseInjectionTask[Any]
+from agentsys.contracts import Suite
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Stage:
         suite: A suite as a benchmark gives it: environments load fast, checks see copies.
     """
 
-    def __init__(self, suite: TaskSuite[Any]) -> None:
+    def __init__(self, suite: Suite) -> None:
         self.suite = suite
         self._runtime = FunctionsRuntime(suite.tools)
 
@@ -85,15 +83,6 @@ class Stage:
             if error and strict:
                 raise GroundTruthFailed(f"{call.function}: {error}")
         return Played(start, after, tuple(calls), answer)
-
-    def own(self, task: Task) -> Played:
-        """A task's ground truth, with its answer, played on the environment it begins in.
-
-        Raises:
-            GroundTruthFailed: If that is not possible.
-        """
-        start = self.start(task)
-        return self.play(start, self.ground_truth(task, start), task.GROUND_TRUTH_OUTPUT)
 
     def passes(self, task: Task, played: Played) -> bool:
         """The benchmark's verdict: utility of a user task, success of an injection task.

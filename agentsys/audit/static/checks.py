@@ -62,12 +62,12 @@ def reads_that_break(subject: Subject) -> tuple[str, ...]:
     if not subject.passes:
         return ()
     free = [tool.name for tool in subject.stage.suite.tools if not tool.parameters.model_fields]
-    return tuple(name for name in free if not _passes_after(subject, name))
-
-
-def _passes_after(subject: Subject, tool: str) -> bool:
-    first = FunctionCall(function=tool, args={})
-    return subject.accepts([first, *subject.calls], strict=False) is True
+    reads = {name: FunctionCall(function=name, args={}) for name in free}
+    return tuple(
+        name
+        for name, read in reads.items()
+        if subject.accepts([read, *subject.calls], strict=False) is not True
+    )
 
 
 def attacks_satisfied(user: Subject, attacks: Sequence[Subject]) -> tuple[str, ...]:

@@ -29,7 +29,9 @@ def static_sections(audit: StaticAudit, *, every_task: bool = False) -> list[Sec
         every_task: Whether the tasks follow one by one, also those of which nothing was found.
     """
     sections = ((suite.suite, _suite(suite, every_task)) for suite in audit.suites)
-    return [("Summary", _summary(audit)), *(section for section in sections if section[1])]
+    starts = range(0, len(audit.suites), _ABREAST)
+    summary = [_summary(audit.suites[start : start + _ABREAST]) for start in starts]
+    return [("Summary", summary), *(section for section in sections if section[1])]
 
 
 _SUMMARY: dict[str, Callable[[SuiteAudit], str]] = {
@@ -47,12 +49,7 @@ _SUMMARY: dict[str, Callable[[SuiteAudit], str]] = {
 }
 
 
-def _summary(audit: StaticAudit) -> list[Grid]:
-    starts = range(0, len(audit.suites), _ABREAST)
-    return [_summary_of(audit.suites[start : start + _ABREAST]) for start in starts]
-
-
-def _summary_of(suites: Sequence[SuiteAudit]) -> Grid:
+def _summary(suites: Sequence[SuiteAudit]) -> Grid:
     rows = [cells(title, *map(cell, suites)) for title, cell in _SUMMARY.items()]
     header = ("", *(suite.suite for suite in suites))
     return Grid("findings per suite", header, rows, names=1, wraps=frozenset(range(1, len(header))))

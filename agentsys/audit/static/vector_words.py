@@ -6,20 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentdojo.task_suite.task_suite import TaskSuite
+from agentsys.contracts import Suite
 
 _WORD = re.compile(r"[^\W_]+(?:[.@_'-]+[^\W_]+)*")
 """Letters and digits, joined by what joins them in numbers, addresses and names: `98.70`, `External_0`."""
 
 
 class VectorWords:
-    """Looks at a suite's environment once per vector.
+    """Looks at a suite's environment once per vector."""
 
-    Args:
-        suite: The suite.
-    """
-
-    def __init__(self, suite: TaskSuite[Any]) -> None:
+    def __init__(self, suite: Suite) -> None:
         self._suite = suite
         self._all = self._words({})
         self._only: dict[str, frozenset[str]] = {}

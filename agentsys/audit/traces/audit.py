@@ -161,7 +161,11 @@ def _found(looked: _Looked) -> TraceAudit:
         alone=alone,
         exposure=exposure_rows(attacked),
         asr=asr_rows(attacked),
-        successes_without_exposure=tuple(trace.case for trace in attacked if _unprovoked(trace)),
+        successes_without_exposure=tuple(
+            trace.case
+            for trace in attacked
+            if trace.targeted and trace.success and not trace.errored and trace.exposed is False
+        ),
         benign_hits=benign_hits(benign),
         never_solved=tuple(row for row in solved if row.recorded == 0),
         always_solved=tuple(row for row in solved if row.recorded == row.runs),
@@ -173,10 +177,6 @@ def _found(looked: _Looked) -> TraceAudit:
         destroyed=destroyed_rows(attacked),
         answer_text=answer_rows(looked.answers),
     )
-
-
-def _unprovoked(trace: AttackedTrace) -> bool:
-    return trace.targeted and trace.success and not trace.errored and trace.exposed is False
 
 
 def _errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:

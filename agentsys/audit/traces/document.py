@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from agentsys.analysis.tables.document import Grid, GridCell, cells
+from agentsys.audit.static.document import Section
 from agentsys.audit.static.task_numbers import numbers
 from agentsys.audit.traces.audit import TraceAudit
-from agentsys.audit.traces.rows import AsrRow, ExposureRow, SolvedRow, TraceCase
+from agentsys.audit.traces.rows import AsrRow, DestroyedRow, ExposureRow, SolvedRow, TraceCase
 
-Section = tuple[str, Sequence[Grid]]
 _LONG = frozenset({0, 1, 2})
 """Columns of names, which are as long as whoever wrote the files made them."""
 SHOWN = 40
@@ -70,15 +70,10 @@ def _success_sentences(found: TraceAudit) -> Iterator[str]:
 
 def _destroyed_sentences(found: TraceAudit) -> Iterator[str]:
     if found.destroyed:
-        suites = dict.fromkeys(row.suite for row in found.destroyed)
-        tasks = "; ".join(
-            f"{suite} {numbers(row.user_task_id for row in found.destroyed if row.suite == suite)}"
-            for suite in suites
-        )
         solved, cases = (sum(getattr(row, name) for row in found.destroyed) for name in ("solved", "cases"))
         yield (
             f"The user task was solved in {solved} of {cases} attacked records of tasks whose injection "
-            f"overwrites what they need ({tasks})."
+            f"overwrites what they need ({_by_suite(found.destroyed)})."
         )
 
 
@@ -104,7 +99,7 @@ def _runs(rows: Sequence[SolvedRow]) -> str:
     return f"{counts[0]} records" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} records"
 
 
-def _by_suite(rows: Sequence[SolvedRow]) -> str:
+def _by_suite(rows: Sequence[SolvedRow | DestroyedRow]) -> str:
     suites = dict.fromkeys(row.suite for row in rows)
     return "; ".join(f"{s} {numbers(row.user_task_id for row in rows if row.suite == s)}" for s in suites)
 
@@ -137,16 +132,13 @@ def _exposed(row: ExposureRow) -> tuple[str, ...]:
 
 
 def _unexposed(found: TraceAudit) -> Grid:
-    rows = [_case(case) for case in found.successes_without_exposure[:SHOWN]]
+    header = ("pipeline", "suite", "user task", "attack", "injection task")
+    rows = [
+        cells(case.pipeline, case.suite, case.user_task_id, case.attack, case.injection_task_id or "-")
+        for case in found.successes_without_exposure[:SHOWN]
+    ]
     caption = _first("successes without exposure", found.successes_without_exposure)
-    return Grid(caption, _CASE, rows, names=5, wraps=frozenset(range(5)))
-
-
-_CASE = ("pipeline", "suite", "user task", "attack", "injection task")
-
-
-def _case(case: TraceCase) -> tuple[GridCell, ...]:
-    return cells(case.pipeline, case.suite, case.user_task_id, case.attack, case.injection_task_id or "-")
+    return Grid(caption, header, rows, names=5, wraps=frozenset(range(5)))
 
 
 def _hits(found: TraceAudit) -> Grid:

@@ -6,11 +6,9 @@ that message (DRIFT does) has them judged along with the answer, and may owe a u
 
 from __future__ import annotations
 
-from typing import Any
-
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
+from agentsys.contracts import Suite
 from agentsys.models.tagged_calls import ANSWER
 from agentsys.rescoring.reexecute import Reexecution, as_calls
 from agentsys.rescoring.tasks import Tasks
@@ -30,15 +28,9 @@ def final_answer(trajectory: Trajectory) -> str | None:
 
 
 def utility_of_final_answer(
-    trajectory: Trajectory, tasks: Tasks, suite: TaskSuite[Any], done: Reexecution
+    trajectory: Trajectory, tasks: Tasks, suite: Suite, done: Reexecution
 ) -> bool | None:
-    """The utility had only the answer section been judged.
-
-    Args:
-        trajectory: The record that was executed.
-        tasks: The record's tasks in the suite's version.
-        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
-        done: The environments before and after.
+    """The utility had only the answer section been judged; it takes what `checked` does.
 
     Returns:
         None where there is no such section, or the check fails on it.

@@ -20,11 +20,7 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 def agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
-    """Read what a record of AgentDojo's own runner did.
-
-    Args:
-        stored: The file's JSON object.
-        source: The file's path.
+    """Read what a record of AgentDojo's own runner did, from the JSON object of the file `source`.
 
     Raises:
         UnreadableRecord: If the run was not finished, or the file is not of this form.
@@ -40,10 +36,6 @@ def agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
 
 def drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     """Read what a record of DRIFT's own driver did; it does not say what was injected.
-
-    Args:
-        stored: The file's JSON object.
-        source: The file's path.
 
     Raises:
         UnreadableRecord: If the run was not finished, or the file is not of this form.

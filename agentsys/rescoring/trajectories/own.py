@@ -23,10 +23,6 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     The environment saw the calls of every run of the pipeline (AgentDojo makes up to three), checks
     only see those of the last.
 
-    Args:
-        stored: The file's JSON object.
-        source: The file's path.
-
     Raises:
         UnreadableRecord: If the file is not of this form.
         Unusable: If the run was not finished, or its spans or messages cannot be used.

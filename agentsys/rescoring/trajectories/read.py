@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.records.case_row import UNRECORDED
-from agentsys.records.listing import Listing, Skipped, listed
+from agentsys.records.listing import Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.published_name import NO_DEFENSE, victim_of
 from agentsys.records.reading import files_once, files_read, told_of
@@ -26,9 +26,6 @@ from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 def read_trajectory(path: str) -> Trajectory | None:
     """Read what the case in a file did.
 
-    Args:
-        path: The file's path.
-
     Returns:
         None for JSON that is no case (a plan, a cache).
 
@@ -36,18 +33,14 @@ def read_trajectory(path: str) -> Trajectory | None:
         Unusable: If it should hold a finished (or errored) case and does not.
     """
     try:
-        return _read(path)
+        found = case_in(path)
+        return None if found is None else _TRAJECTORIES[found.producer](found.stored, path)
     except UnfinishedRecord:
         raise Unusable(RecordFault.UNFINISHED, "no scores in it") from None
     except UnreadableRecord as fault:
         raise Unusable(RecordFault.UNREADABLE, str(fault)) from None
     except RecursionError:
         raise Unusable(RecordFault.UNREADABLE, "nested too deeply") from None
-
-
-def _read(path: str) -> Trajectory | None:
-    found = case_in(path)
-    return None if found is None else _TRAJECTORIES[found.producer](found.stored, path)
 
 
 _TRAJECTORIES: dict[Producer, Callable[[Mapping[str, Any], str], Trajectory]] = {
@@ -125,16 +118,12 @@ def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None)
     rows = [row for read in files_read(listings) for row in read.rows]
     settled = settle([told_of(row) for row in rows], names or Names())
     return Records(
-        _unlisted(listings),
+        [folder for listing in listings for folder in listing.unlisted],
         list(files_once(listings)),
         dict(zip((row.source for row in rows), settled.told, strict=True)),
         {file.source: file.counted for file in settled.repeated},
         settled.notes,
     )
-
-
-def _unlisted(listings: Iterable[Listing]) -> list[Skipped]:
-    return [folder for listing in listings for folder in listing.unlisted]
 
 
 def _named(record: Trajectory, told: Told) -> Trajectory:

@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, cast
-
-from agentdojo.base_tasks import BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
+from typing import NamedTuple, cast
 
 from agentsys.attacks.literal import written_for
 from agentsys.attacks.search import SearchedAttack, is_searched
 from agentsys.attacks.search_options import TEMPLATE, TRANSFER
 from agentsys.attacks.template import filled
 from agentsys.attacks.vectors import injectable_vectors
-from agentsys.contracts import NotInjectable
+from agentsys.contracts import NotInjectable, Suite, UserTask
 from agentsys.runs.plan import Job, Jobs
 
 
@@ -72,7 +69,7 @@ def search_homes(job: Job) -> list[Job]:
     if attack.mode not in (TRANSFER, TEMPLATE):
         return [job]
     suite = job.cell.benchmark.suite(case.suite)
-    able = _injectable(suite)
+    able = [str(task_id) for task_id, task in suite.user_tasks.items() if _shows(suite, task)]
     if not able:
         raise NotInjectable(f"No user task of {case.suite} shows an injection vector.")
     # The same in every run: searches under another seed are then comparable, and found to be another's.
@@ -145,11 +142,7 @@ def texts_for(job: Job, text: str) -> dict[str, str]:
     return dict.fromkeys(injectable_vectors(suite, user_task), text)
 
 
-def _injectable(suite: TaskSuite[Any]) -> list[str]:
-    return [str(task_id) for task_id, task in suite.user_tasks.items() if _shows(suite, task)]
-
-
-def _shows(suite: TaskSuite[Any], task: BaseUserTask[Any]) -> bool:
+def _shows(suite: Suite, task: UserTask) -> bool:
     try:
         return bool(injectable_vectors(suite, task))
     except NotInjectable:

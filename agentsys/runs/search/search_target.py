@@ -218,27 +218,16 @@ class _Heard:
 
 
 def _facts(number: int, place: Place, proposal: Proposal, judgement: Judgement) -> AttemptFacts:
-    first = proposal.ahead
     return AttemptFacts(
         number=number,
-        stream=place.stream,
-        depth=place.depth,
-        parent=place.parent,
+        **vars(place),
         text=proposal.text,
         proposed=proposal.proposed,
         why=proposal.why,
         strategy=proposal.strategy,
         refused=proposal.refused,
         fault=proposal.fault,
-        ahead=None
-        if first is None
-        else Ahead(
-            text=first.text,
-            why=first.why,
-            strategy=first.strategy,
-            refused=first.refused,
-            proposed=first.proposed,
-        ),
+        ahead=proposal.ahead and Ahead.model_validate(proposal.ahead, from_attributes=True),
         score=judgement.score,
         feedback=judgement.feedback,
     )

@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.task_suite.task_suite import TaskSuite
-
 from agentsys.abilities import Described, NamesPrompts
 from agentsys.attacks.evolve.templates import seed_templates
 from agentsys.attacks.knowledge import Surroundings, signatures, situation
 from agentsys.attacks.search import QueryFacts, Quest, ToolCall
 from agentsys.attacks.search_options import TEMPLATE
 from agentsys.benchmarks.loading.double_quoted import mended
+from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Span, Tracer
 from agentsys.runs.plan import Job
@@ -68,7 +66,7 @@ def search_id(lead: Job) -> str:
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:8]
 
 
-def _surroundings(suite: TaskSuite[Any], jobs: Sequence[Job], calls: Sequence[ToolCall]) -> Surroundings:
+def _surroundings(suite: Suite, jobs: Sequence[Job], calls: Sequence[ToolCall]) -> Surroundings:
     victim, wanted = jobs[0].cell.victim, {call.function for call in calls}
     return Surroundings(
         user_name=victim.user_name,
@@ -79,9 +77,7 @@ def _surroundings(suite: TaskSuite[Any], jobs: Sequence[Job], calls: Sequence[To
     )
 
 
-def ground_truth(
-    suite: TaskSuite[Any], task: BaseInjectionTask[Any] | BaseUserTask[Any]
-) -> tuple[ToolCall, ...]:
+def ground_truth(suite: Suite, task: InjectionTask | UserTask) -> tuple[ToolCall, ...]:
     """The calls of a task's ground truth in the clean environment; empty where none can be worked out."""
     try:
         calls = task.ground_truth(suite.load_and_inject_default_environment({}))

@@ -93,23 +93,15 @@ class CellSearches:
         attempts = attack.search(quest, target)
         kept = settled_on(attack, attempts)
         facts = _facts(homes, attempts)
-        self._note_end(target.lead, facts)
+        # In the last attempt's file, too: its case may not be in this run.
+        last = stored_attempt(self._store, target.lead, facts.attempts)
+        if last is not None and last.record.search != facts:
+            self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
         if not kept:
             why = attempts[0].proposal.refused if attempts else "it made no attempt"
             return Found(None, None, facts, f"The search for a text tried none: {why}.")
         self._artefacts.add(lead, _entries(lead, facts, kept))
         return Found(kept[0].proposal.text, kept[0].number, facts)
-
-    def _note_end(self, lead: Job, facts: SearchFacts) -> None:
-        """Say in the last attempt's file what the search came to: its case may not be in this run.
-
-        Args:
-            lead: The case that the last attempt was made on.
-            facts: The result.
-        """
-        last = stored_attempt(self._store, lead, facts.attempts)
-        if last is not None and last.record.search != facts:
-            self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
 
 
 def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:

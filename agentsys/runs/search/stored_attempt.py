@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
@@ -76,36 +76,10 @@ def proposal_of(facts: AttemptFacts) -> Proposal:
 
 def span_of(stored: StoredSpan) -> Span:
     """A stored span as part of a trace that goes on."""
-    return Span(
-        id=stored.id,
-        parent_id=stored.parent_id,
-        kind=stored.kind,
-        name=stored.name,
-        attempt=stored.attempt,
-        messages=stored.messages,
-        calls=[_call(call) for call in stored.calls],
-        decision=stored.decision,
-        duration_s=stored.duration_s,
-    )
+    return Span(**{**dict(stored), "calls": [_call(call) for call in stored.calls]})
 
 
 def _call(stored: StoredCall) -> ModelCall:
-    return ModelCall(
-        role=stored.role,
-        usage=Usage(
-            stored.prompt,
-            stored.completion,
-            stored.cached,
-            stored.reasoning,
-            stored.uncounted,
-            stored.written,
-        ),
-        cost_usd=stored.cost_usd,
-        latency_s=stored.latency_s,
-        model_id=stored.model_id,
-        attempts=stored.attempts,
-        from_cache=stored.from_cache,
-        notes=stored.notes,
-        error=stored.error,
-        odd=stored.odd,
-    )
+    own = dict(stored)
+    usage = Usage(**{count.name: own.pop(count.name) for count in fields(Usage)})
+    return ModelCall(usage=usage, **own)
