@@ -23,71 +23,41 @@ _VARIABLE = "PYTHONHASHSEED"
 
 SECTIONS = {
     "Run": {
-        "run": CommandSource("agentsys.cli.run:run", "Run cases: models x defenses x attacks x benchmarks."),
-        "list": CommandSource(
-            "agentsys.cli.list:list_configs", "List what can be run, with one line on each."
-        ),
-        "show": CommandSource(
-            "agentsys.cli.show:app", "Show a config, a defense's prompts, an attack's text."
-        ),
-        "fetch": CommandSource("agentsys.cli.fetch:fetch", "Download public runs and data, checked."),
-        "doctor": CommandSource(
-            "agentsys.cli.doctor.command:doctor", "Check the installation, keys and a sample case."
-        ),
+        "run": CommandSource("run:run", "Run cases: models x defenses x attacks x benchmarks."),
+        "list": CommandSource("list:list_configs", "List what can be run, with one line on each."),
+        "show": CommandSource("show:app", "Show a config, a defense's prompts, an attack's text."),
+        "fetch": CommandSource("fetch:fetch", "Download public runs and data, checked."),
+        "doctor": CommandSource("doctor.command:doctor", "Check the installation, keys and a sample case."),
     },
     "Read what was run": {
-        "results": CommandSource(
-            "agentsys.cli.results:results", "Tabulate stored runs, ours or AgentDojo's."
-        ),
-        "compare": CommandSource(
-            "agentsys.cli.compare:compare", "Compare defenses, models, attacks or runs."
-        ),
-        "report": CommandSource(
-            "agentsys.cli.report:report", "Write one HTML file: numbers and trajectories."
-        ),
-        "view": CommandSource("agentsys.cli.view:view", "Show runs live in the browser, on loopback."),
-        "measures": CommandSource(
-            "agentsys.cli.measures:measures", "Cost and untrusted text of stored runs."
-        ),
-        "budget": CommandSource(
-            "agentsys.cli.budget:budget", "Attack success by the queries a search may make."
-        ),
-        "table": CommandSource(
-            "agentsys.cli.table:table", "A table of the paper, ours beside the printed one."
-        ),
-        "figure": CommandSource("agentsys.cli.figure:figure", "A figure of the paper: PDF, PNG and numbers."),
+        "results": CommandSource("results:results", "Tabulate stored runs, ours or AgentDojo's."),
+        "compare": CommandSource("compare:compare", "Compare defenses, models, attacks or runs."),
+        "report": CommandSource("report:report", "Write one HTML file: numbers and trajectories."),
+        "view": CommandSource("view:view", "Show runs live in the browser, on loopback."),
+        "measures": CommandSource("measures:measures", "Cost and untrusted text of stored runs."),
+        "budget": CommandSource("budget:budget", "Attack success by the queries a search may make."),
+        "table": CommandSource("table:table", "A table of the paper, ours beside the printed one."),
+        "figure": CommandSource("figure:figure", "A figure of the paper: PDF, PNG and numbers."),
     },
     "Doubt a benchmark": {
-        "audit": CommandSource("agentsys.cli.audit:audit", "Audit a benchmark: what its own flaws decide."),
-        "rescore": CommandSource(
-            "agentsys.cli.rescore:rescore", "Score recorded runs again under any version."
-        ),
+        "audit": CommandSource("audit:audit", "Audit a benchmark: what its own flaws decide."),
+        "rescore": CommandSource("rescore:rescore", "Score recorded runs again under any version."),
     },
     "Plan an experiment": {
-        "plan-size": CommandSource(
-            "agentsys.cli.victims.plan_size:plan_size", "How many cases a difference takes."
-        ),
-        "fit": CommandSource("agentsys.cli.victims.fit:fit", "Fit a simulated victim to published runs."),
+        "plan-size": CommandSource("victims.plan_size:plan_size", "How many cases a difference takes."),
+        "fit": CommandSource("victims.fit:fit", "Fit a simulated victim to published runs."),
     },
     "Guard an agent": {
-        "serve": CommandSource("agentsys.cli.serve:serve", "Serve a defended agent, or the simulated model."),
-        "guard": CommandSource(
-            "agentsys.cli.guard:guard", "Scan a text for attacks and explain each finding."
-        ),
+        "serve": CommandSource("serve:serve", "Serve a defended agent, or the simulated model."),
+        "guard": CommandSource("guard:guard", "Scan a text for attacks and explain each finding."),
     },
     "Keep and publish": {
-        "bundle": CommandSource("agentsys.cli.bundles.pack:bundle", "Pack runs into one file for reviewers."),
-        "verify": CommandSource(
-            "agentsys.cli.bundles.check:verify", "Run a bundle again, offline, and compare."
-        ),
-        "export": CommandSource(
-            "agentsys.cli.export:export", "Write runs as logs of Inspect (inspect view)."
-        ),
-        "cache": CommandSource(
-            "agentsys.cli.replies.command:app", "Count, export and import kept replies of models."
-        ),
-        "pack": CommandSource("agentsys.cli.pack:pack", "Put a run's records into one file (a shard)."),
-        "unpack": CommandSource("agentsys.cli.pack:unpack", "Give every record in a shard its file again."),
+        "bundle": CommandSource("bundles.pack:bundle", "Pack runs into one file for reviewers."),
+        "verify": CommandSource("bundles.check:verify", "Run a bundle again, offline, and compare."),
+        "export": CommandSource("export:export", "Write runs as logs of Inspect (inspect view)."),
+        "cache": CommandSource("replies.command:app", "Count, export and import kept replies of models."),
+        "pack": CommandSource("pack:pack", "Put a run's records into one file (a shard)."),
+        "unpack": CommandSource("pack:unpack", "Give every record in a shard its file again."),
     },
 }
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""

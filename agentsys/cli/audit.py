@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentsys.analysis.tables.output import OutputFormat
-from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.stored_runs import ConfigDirOption, NamesOption, PluginPathOption, read_stored
+from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, put
+from agentsys.cli.stored_runs import NamesOption, read_stored
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
 from agentsys.named_module import import_from

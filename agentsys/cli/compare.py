@@ -20,19 +20,17 @@ from agentsys.analysis.tables.compare_document import compare_output, count_note
 from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.output import OutputFormat
-from agentsys.cli.output import FormatOption, OutOption, put
+from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, put
 from agentsys.cli.report import default_page
 from agentsys.cli.stored_runs import (
-    ConfigDirOption,
     ErrorsOption,
     NamesOption,
-    PluginPathOption,
     own_metrics,
     read_stored,
     say_unfinished,
-    shown_names,
 )
 from agentsys.cli.terminal import one_line
+from agentsys.records.names_file import Names
 
 
 def compare(
@@ -84,7 +82,7 @@ def compare(
         for note in (*found.notes, *count_notes(found)):
             print(one_line(note), file=sys.stderr)
     shown = compare_output(found, None if full else flips, _pages(chosen, folders))
-    put(with_kinds(shown, chain.from_iterable(chosen.sides.cases.values())), form, out, shown_names(names))
+    put(with_kinds(shown, chain.from_iterable(chosen.sides.cases.values())), form, out, Names(names).shown)
 
 
 def _pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:

@@ -11,11 +11,9 @@ from rich.console import Console
 
 from agentsys.analysis.statistics.planning import PlannedSuite, cases_needed, epochs_needed
 from agentsys.analysis.tables.document import Grid, cells
-from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.write_terminal import FittedGrid
 from agentsys.catalog import node
-from agentsys.cli.output import known_width
-from agentsys.cli.terminal import printable
+from agentsys.cli.output import tell
 from agentsys.errors import ConfigError
 from agentsys.models.card import ModelCard, model_card
 from agentsys.records.case import Case
@@ -41,11 +39,11 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     rows = [cells(*key, str(count), *_told(estimates[key], needs.get(key))) for key, count in counts.items()]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(FittedGrid(Grid("the plan", header, rows, names=3)), crop=False)
-    _print(console, _in_all(sum(counts.values()), estimates))
+    tell(console, _in_all(sum(counts.values()), estimates))
     for names, why in by_cause(session.obstacles):
-        _print(console, f"Cannot run here: {names}. {why}")
+        tell(console, f"Cannot run here: {names}. {why}")
     if session.obstacles:
-        _print(console, "So the run will be refused; --skip-unavailable runs what can run.")
+        tell(console, "So the run will be refused; --skip-unavailable runs what can run.")
 
 
 _RATES = (5.0, 10.0, 30.0, 50.0)
@@ -55,7 +53,7 @@ _RATES = (5.0, 10.0, 30.0, 50.0)
 def show_power(session: Session, points: float, console: Console) -> None:
     """Print how many cases a true difference needs to be found with 80% power."""
     for line in power_lines((job.case for job in session.plan.jobs), points):
-        _print(console, line)
+        tell(console, line)
 
 
 def power_lines(cases: Iterable[Case], points: float) -> Iterator[str]:
@@ -182,9 +180,3 @@ def _in_all(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
     without = "" if len(able) == len(estimates) else " (without what cannot run here)"
     tokens = sum(guess.tokens for guess in able)
     return f"In all {cases} cases, {tokens:,} tokens, {cost}{without}. {_HOW_ESTIMATED}"
-
-
-def _print(console: Console, line: str) -> None:
-    text = printable(line)
-    for part in word_lines(text, known_width() or len(text)):
-        console.print(part, markup=False, highlight=False, soft_wrap=True)

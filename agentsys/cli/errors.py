@@ -54,12 +54,9 @@ def exit_status(command: Callable[[], object]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _base_of_refusals() -> type[Exception]:
-    """Find what typer raises for a wrong option: of click or its own copy of it, without a public name."""
-    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-
-_REFUSAL = _base_of_refusals()
+# Of click or of typer's own copy of it: without a public name.
+_REFUSAL = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""What typer raises for a wrong option."""
 
 
 def _refused(error: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from agentsys.amounts import counted
 from agentsys.cli.output import say
 from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished
 from agentsys.cli.terminal import one_line
@@ -37,9 +38,5 @@ def export(
 
     done = written(reading.cases, out)
     left = f"; {done.left_out} injection tasks run alone left out" if done.left_out else ""
-    say(one_line(f"{done.folder}: {_count(done.logs, 'log')}, {_count(done.cases, 'case')}{left}."))
+    say(one_line(f"{done.folder}: {counted(done.logs, 'log')}, {counted(done.cases, 'case')}{left}."))
     say(one_line(f"Look at them: inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580"))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

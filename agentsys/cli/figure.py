@@ -16,9 +16,9 @@ from agentsys.cli.stored_runs import (
     given,
     read_stored,
     say_unfinished,
-    shown_names,
 )
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.names_file import Names
 
 
 def figure(
@@ -51,6 +51,6 @@ def figure(
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
     reading = read_stored(given(folders, runs, "figure"), names, whole_names=True)
     say_unfinished(reading)
-    shown = shown_names(names)
+    shown = Names(names).shown
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain, shown=shown), out):
         print(path)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from agentsys.analysis.tables.fit import word_lines
 from agentsys.catalog import GROUPS, description, known
-from agentsys.cli.output import say, shown_width
+from agentsys.cli.output import ConfigDirOption, say, shown_width
 from agentsys.cli.show import defense_text
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
@@ -21,9 +20,7 @@ def list_configs(
         str | None,
         typer.Argument(help=f"One of {', '.join(GROUPS)}. Default: how many there are of each."),
     ] = None,
-    config_dir: Annotated[
-        list[Path] | None, typer.Option(help="A folder with configs of your own; may be repeated.")
-    ] = None,
+    config_dir: ConfigDirOption = None,
     format: Annotated[
         Literal["table", "json", "markdown"], typer.Option(help="How to print; markdown: with --long.")
     ] = "table",
@@ -57,14 +54,11 @@ def list_configs(
     if long:
         for name, text in rows:
             say(f"{one_line(name)}: {one_line(text)}", hang="  ")
-            print(f"{_indented(defense_text(name, dirs, []))}\n")
+            does = f"  {one_line(defense_text(name, dirs, []))}"
+            print("\n".join(word_lines(does, min(shown_width(), 100), "  ")) + "\n")
         return
     for line in aligned(rows):
         say(line, hang="    ")
-
-
-def _indented(text: str) -> str:
-    return "\n".join(word_lines(f"  {one_line(text)}", min(shown_width(), 100), "  "))
 
 
 def aligned(rows: list[tuple[str, str]]) -> list[str]:

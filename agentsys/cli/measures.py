@@ -13,7 +13,8 @@ from agentsys.analysis.tables.measures_document import measures_output
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.cli.output import FormatOption, OutOption, put, say
-from agentsys.cli.stored_runs import NamesOption, paid_lines, read_stored, say_unfinished, shown_names
+from agentsys.cli.stored_runs import NamesOption, paid_lines, read_stored, say_unfinished
+from agentsys.records.names_file import Names
 
 
 def measures(
@@ -26,7 +27,7 @@ def measures(
     reading = read_stored(folders, names, whole_names=form.for_programs)
     say_unfinished(reading)
     shown = measures_output(measured(reading.cases), provenance_notes(reading.cases))
-    put(with_kinds(shown, reading.cases), form, out, shown_names(names))
+    put(with_kinds(shown, reading.cases), form, out, Names(names).shown)
     if form is OutputFormat.TABLE:
         for line in paid_lines(folders):
             say(line)

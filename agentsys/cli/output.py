@@ -16,6 +16,7 @@ from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, wr
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
+from agentsys.models.secrets import without_credentials
 from agentsys.records.shown_names import AS_STORED, ShownNames
 
 FormatOption = Annotated[
@@ -28,6 +29,13 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="File to write instead of the screen.")
 ]
 """The option of every command whose result may go to a file; None as its default."""
+
+ConfigDirOption = Annotated[
+    list[Path] | None, typer.Option("--config-dir", help="Your own config folder; may be repeated.")
+]
+PluginPathOption = Annotated[
+    list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
+]
 
 
 def put(output: Output, form: OutputFormat, out: Path | None = None, shown: ShownNames = AS_STORED) -> None:
@@ -50,7 +58,11 @@ def put(output: Output, form: OutputFormat, out: Path | None = None, shown: Show
         # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
         Console(width=shown_width()).print(terminal_document(output.screen or output.document), crop=False)
     elif form is OutputFormat.PARQUET:
-        _put_bytes(written(output, form))
+        if sys.stdout.isatty():
+            raise ConfigError(
+                "Parquet is no text: say where to write it, --out FILE.parquet or > FILE.parquet."
+            )
+        sys.stdout.buffer.write(written(output, form))
     else:
         sys.stdout.write(written(output, form).decode())
 
@@ -67,6 +79,13 @@ def say(line: str, file: TextIO | None = None, hang: str = "") -> None:
         print(part, file=file or sys.stdout)
 
 
+def tell(console: Console, line: str, hang: str = "") -> None:
+    """`say` on a console, which may be a quiet one; without user and password of an address in the line."""
+    text = without_credentials(printable(line))
+    for part in word_lines(text, known_width() or len(text), hang):
+        console.print(part, markup=False, highlight=False, soft_wrap=True)
+
+
 def known_width() -> int | None:
     """Columns of standard output, as `COLUMNS` or the terminal says; None: a pipe or a file has none."""
     wanted = os.environ.get("COLUMNS", "")
@@ -78,9 +97,3 @@ def known_width() -> int | None:
 def shown_width() -> int:
     """Columns of a table on standard output."""
     return known_width() or FILE_WIDTH
-
-
-def _put_bytes(data: bytes) -> None:
-    if sys.stdout.isatty():
-        raise ConfigError("Parquet is no text: say where to write it, --out FILE.parquet or > FILE.parquet.")
-    sys.stdout.buffer.write(data)

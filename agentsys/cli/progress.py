@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentsys.amounts import counted
-from agentsys.analysis.tables.fit import word_lines
-from agentsys.cli.output import known_width
+from agentsys.cli.output import tell
 from agentsys.cli.terminal import one_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
@@ -33,11 +32,34 @@ def _joined(processes: Sequence[int]) -> str:
     return f"Already at work in this folder: {who}. This run helps: each case is run once, by one of them."
 
 
-class LiveProgress:
-    """A bar per cell and the running figures, redrawn in place."""
+def _stopping(why: str, running: int) -> str:
+    return f"stopping ({one_line(why)}): finishing {counted(running, 'case')}; Ctrl-C again drops them"
+
+
+class _Counting:
+    """Counts what ends, whichever way that is shown."""
 
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
         self._totals, self._console, self._meter = totals, console, meter
+
+    def finished(self, record: CaseRecord) -> None:
+        """Count a case."""
+        self._totals.add(record)
+
+    def attempted(self, record: CaseRecord) -> None:
+        """Count an attempt of a search."""
+        self._totals.add_attempt(record)
+
+    def elsewhere(self) -> None:
+        """One case less to run."""
+        self._totals.planned -= 1
+
+
+class LiveProgress(_Counting):
+    """A bar per cell and the running figures, redrawn in place."""
+
+    def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
+        super().__init__(totals, console, meter)
         # Before `Live`, which draws at once.
         self._note = ""
         self._live = Live(
@@ -55,30 +77,16 @@ class LiveProgress:
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         self._live.stop()
 
-    def finished(self, record: CaseRecord) -> None:
-        """Count a case."""
-        self._totals.add(record)
-
-    def attempted(self, record: CaseRecord) -> None:
-        """Count an attempt of a search."""
-        self._totals.add_attempt(record)
-
     def joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
         self._live.console.print(_joined(processes), markup=False, highlight=False, soft_wrap=True)
-
-    def elsewhere(self) -> None:
-        """One case less to run."""
-        self._totals.planned -= 1
 
     def tick(self) -> None:
         """Nothing to do: the display redraws itself."""
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._note = (
-            f"stopping ({one_line(why)}): finishing {counted(running, 'case')}; Ctrl-C again drops them"
-        )
+        self._note = _stopping(why, running)
 
     def _drawn(self) -> Group:
         head = Text(f"{self._totals.progress}{_patience(self._meter)}")
@@ -155,11 +163,11 @@ def _patience(meter: Meter | None) -> str:
     return f", {counted(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"
 
 
-class PlainProgress:
+class PlainProgress(_Counting):
     """A line of text now and then, for logs and pipes."""
 
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
-        self._totals, self._console, self._meter = totals, console, meter
+        super().__init__(totals, console, meter)
         self._last = time.monotonic()
 
     def __enter__(self) -> PlainProgress:
@@ -168,21 +176,9 @@ class PlainProgress:
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         """Nothing: the run's last lines are said when its table is shown."""
 
-    def finished(self, record: CaseRecord) -> None:
-        """Count a case."""
-        self._totals.add(record)
-
-    def attempted(self, record: CaseRecord) -> None:
-        """Count an attempt of a search."""
-        self._totals.add_attempt(record)
-
     def joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
         self._print(_joined(processes))
-
-    def elsewhere(self) -> None:
-        """One case less to run."""
-        self._totals.planned -= 1
 
     def tick(self) -> None:
         """Print a line if a minute has passed."""
@@ -192,17 +188,14 @@ class PlainProgress:
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._print(
-            f"stopping ({one_line(why)}): finishing {counted(running, 'case')}; Ctrl-C again drops them"
-        )
+        self._print(_stopping(why, running))
 
     def _say(self) -> None:
         totals = self._totals
         self._print(f"{totals.progress}{_patience(self._meter)}; {totals.figures()}")
 
     def _print(self, line: str) -> None:
-        for part in word_lines(line, known_width() or len(line), "  "):
-            self._console.print(part, markup=False, highlight=False, soft_wrap=True)
+        tell(self._console, line, "  ")
 
 
 class ToldProgress(PlainProgress):

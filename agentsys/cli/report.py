@@ -13,13 +13,11 @@ from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
-from agentsys.cli.output import say
+from agentsys.cli.output import ConfigDirOption, PluginPathOption, say
 from agentsys.cli.stored_runs import (
-    ConfigDirOption,
     ErrorsOption,
     MetricOption,
     NamesOption,
-    PluginPathOption,
     own_metrics,
     read_stored,
 )

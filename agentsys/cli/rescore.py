@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from agentsys.amounts import counted
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import FormatOption, put
 from agentsys.cli.stored_runs import NamesOption
@@ -53,5 +54,5 @@ def rescore(
         print(one_line(line), file=sys.stderr)
     put(rescoring_output(found), form)
     if out is not None:
-        written = write_rescored(found.cases, out)
-        print(f"Wrote {written} record{'' if written == 1 else 's'} to {one_line(str(out))}", file=sys.stderr)
+        written = counted(write_rescored(found.cases, out), "record")
+        print(f"Wrote {written} to {one_line(str(out))}", file=sys.stderr)

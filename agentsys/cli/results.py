@@ -21,22 +21,28 @@ from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.results_screen import results_screen, spent_line
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.analysis.tables.write_terminal import BULLET
-from agentsys.cli.output import FormatOption, OutOption, put, say, shown_width
-from agentsys.cli.stored_runs import (
+from agentsys.cli.output import (
     ConfigDirOption,
+    FormatOption,
+    OutOption,
+    PluginPathOption,
+    put,
+    say,
+    shown_width,
+)
+from agentsys.cli.stored_runs import (
     ErrorsOption,
     MetricOption,
     NamesOption,
-    PluginPathOption,
     next_line,
     own_metrics,
     paid_lines,
     read_stored,
     say_unfinished,
-    shown_names,
 )
 from agentsys.cli.terminal import one_line
 from agentsys.records.case_row import CaseRow
+from agentsys.records.names_file import Names
 from agentsys.records.reading import Reading
 from agentsys.records.shown_names import ShownNames
 
@@ -98,9 +104,9 @@ def results(
     if form.for_programs:
         for note in notes_apart:
             print(one_line(note), file=sys.stderr)
-        put(with_kinds(results_output(found), reading.cases, reading.outlooks), form, out, shown_names(names))
+        put(with_kinds(results_output(found), reading.cases, reading.outlooks), form, out, Names(names).shown)
         return
-    _show(found, reading.cases, folders, errors, form, out, shown_names(names), full=full)
+    _show(found, reading.cases, folders, errors, form, out, Names(names).shown, full=full)
 
 
 def _show(

@@ -305,10 +305,6 @@ _HOW_REPLAYED = (
 
 
 def _say(console: Console, line: str) -> None:
-    from agentsys.analysis.tables.fit import word_lines
-    from agentsys.cli.output import known_width
-    from agentsys.models.secrets import without_credentials
+    from agentsys.cli.output import tell  # Here, because what it brings along takes a while to import.
 
-    text = without_credentials(printable(line))
-    for part in word_lines(text, known_width() or len(text)):
-        console.print(part, markup=False, highlight=False, soft_wrap=True)
+    tell(console, line)

@@ -19,7 +19,6 @@ from agentsys.loopback import loopback
 
 if TYPE_CHECKING:
     from agentsys.front.serve import ServedAgent
-    from agentsys.models.chat import ChatModel
     from agentsys.models.serving import FaultKind, Server
 
 Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
@@ -155,14 +154,17 @@ def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
     waits = {name: given[name] for name in ("retry_after_s", "hold_s")}
     planned = Faults(rate, _kinds(given["faults"], rate), seed, **waits)
     options = {name: given[name] for name in _SIMULATED}
-    model = _model(given["version"], options, given["overrides"] or ())
+    from agentsys.runs.served_model import served_model  # Brings AgentDojo along: seconds.
+
+    model = served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
     times = {"latency_s": given["latency_ms"] / 1000, "batch_delay_s": given["batch_delay_ms"] / 1000}
     where = {"host": given["host"], "port": given["port"], "tokens": tokens}
     with start(model, faults=planned, **times, **where) as server:
         say(_banner(server))
         sys.stdout.flush()
         wait_for_interrupt()
-        say(_summary(server))
+        faults = ", ".join(f"{kind.value} {count}" for kind, count in sorted(server.faults.items()))
+        say(f"Served {server.requests} requests; faults: {faults or 'none'}.")
 
 
 def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
@@ -173,12 +175,6 @@ def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
     if fail_rate == 0.0:
         raise ConfigError(f"--faults {faults} without --fail-rate injects nothing; add --fail-rate 0.1, say.")
     return fault_kinds(faults.split(","))
-
-
-def _model(version: str, options: Mapping[str, float], overrides: Sequence[str]) -> ChatModel:
-    from agentsys.runs.served_model import served_model  # Brings AgentDojo along: seconds.
-
-    return served_model(version=version, options=options, overrides=overrides)
 
 
 def _banner(server: Server) -> str:
@@ -205,8 +201,3 @@ def wait_for_interrupt() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()
-
-
-def _summary(server: Server) -> str:
-    faults = ", ".join(f"{kind.value} {count}" for kind, count in sorted(server.faults.items()))
-    return f"Served {server.requests} requests; faults: {faults or 'none'}."

@@ -11,17 +11,9 @@ import typer
 from agentsys.catalog import config_path
 from agentsys.cli.help.completion import names_in, overrides_beginning_with
 from agentsys.cli.help.lazy import LazyCommand
-from agentsys.cli.output import say
+from agentsys.cli.output import ConfigDirOption, PluginPathOption, say
 from agentsys.cli.terminal import one_line, printable
 from agentsys.named_module import import_from
-
-ConfigDir = Annotated[
-    list[Path] | None,
-    typer.Option("--config-dir", help="A folder with configs of your own; may be repeated."),
-]
-PluginPath = Annotated[
-    list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
-]
 
 _DEFENSE = "A defense, as `agentsys list defenses` names it."
 
@@ -42,7 +34,7 @@ def config(
             autocompletion=overrides_beginning_with,
         ),
     ] = None,
-    config_dir: ConfigDir = None,
+    config_dir: ConfigDirOption = None,
 ) -> None:
     """Print as YAML what a command would work with; of a sweep, one document for each combination."""
     from agentsys.cli import COMMANDS
@@ -96,8 +88,8 @@ def _print_document(values: Any) -> None:
 @app.command("defense")
 def defense(
     name: Annotated[str, typer.Argument(help=_DEFENSE, autocompletion=names_in("defense"))],
-    config_dir: ConfigDir = None,
-    plugin_path: PluginPath = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
 ) -> None:
     """Print what a defense does, as its config sets it: what a defense-aware attacker is told."""
     say(defense_text(name, config_dir or [], plugin_path or []))
@@ -113,8 +105,8 @@ def defense_text(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -
 @app.command("prompts")
 def prompts(
     defense: Annotated[str, typer.Argument(help=_DEFENSE, autocompletion=names_in("defense"))],
-    config_dir: ConfigDir = None,
-    plugin_path: PluginPath = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
 ) -> None:
     """Print every prompt of a defense, with the options its config gives."""
     built = _built(defense, config_dir or [], plugin_path or [])
@@ -153,8 +145,8 @@ def attack(
             autocompletion=overrides_beginning_with,
         ),
     ] = None,
-    config_dir: ConfigDir = None,
-    plugin_path: PluginPath = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
 ) -> None:
     """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into.
 

@@ -23,7 +23,6 @@ from agentsys.records.names_file import Names
 from agentsys.records.reading import Reading, read_cases
 from agentsys.records.reading_notes import settled_lines, skipped_lines
 from agentsys.records.short_names import with_short_names
-from agentsys.records.shown_names import ShownNames
 from agentsys.records.unfinished import unfinished_lines
 
 ErrorsOption = Annotated[
@@ -60,12 +59,6 @@ MetricOption = Annotated[
     typer.Option("--metric", help="A metric of your own beside the others; may be repeated."),
 ]
 """The option of commands that show every metric; None as its default."""
-ConfigDirOption = Annotated[
-    list[Path] | None, typer.Option("--config-dir", help="Your own config folder; may be repeated.")
-]
-PluginPathOption = Annotated[
-    list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
-]
 
 
 def read_stored(folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False) -> Reading:
@@ -87,15 +80,6 @@ def read_stored(folders: Iterable[Path], names: Path | None = None, *, whole_nam
     return reading if whole_names else replace(reading, cases=with_short_names(reading.cases))
 
 
-def shown_names(names: Path | None) -> ShownNames:
-    """What a file of names says that tables and figures call defenses and models.
-
-    Raises:
-        ConfigError: If it is not there or not of this form.
-    """
-    return Names(names).shown
-
-
 def given(folders: list[Path] | None, runs: list[Path] | None, command: str) -> list[Path]:
     """The folders of a command that takes them in two ways.
 
@@ -115,12 +99,7 @@ def say_unfinished(reading: Reading) -> None:
 
 
 def next_line(folders: Iterable[Path], *, full: bool = False) -> str:
-    """What to type next, after some results.
-
-    Args:
-        folders: What was shown.
-        full: Whether all of it was.
-    """
+    """What to type next, after some results of these folders; `full`: all of them was shown."""
     names = " ".join(shlex.quote(str(folder)) for folder in folders)
     return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 

@@ -24,9 +24,9 @@ from agentsys.cli.stored_runs import (
     given,
     read_stored,
     say_unfinished,
-    shown_names,
 )
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.names_file import Names
 from agentsys.records.reading import Reading
 
 
@@ -63,7 +63,7 @@ def table(
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         document = with_variants(document, filled, variants, errors)
-    put(with_kinds(table_output(filled, document), reading.cases), form, out, shown_names(names))
+    put(with_kinds(table_output(filled, document), reading.cases), form, out, Names(names).shown)
 
 
 def _logdir(folders: Sequence[Path], reading: Reading) -> str:

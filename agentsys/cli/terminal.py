@@ -13,10 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from typing import Any, TextIO
 
 _NOBODY_READS = frozenset({errno.EPIPE, errno.EIO})
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -27,22 +24,15 @@ def printable(text: str) -> str:
     r"""`text` with everything but newlines and tabs that steers a terminal spelled out (`\x1b`)."""
     if text.isprintable():
         return text
-    return "".join(char if _harmless(char) else _spelled(char) for char in text)
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in _ESCAPED else _spelled(char)
+        for char in text
+    )
 
 
 def one_line(text: str) -> str:
     """`printable`, on a single line: newlines are spelled out too."""
     return printable(text).replace("\n", "\\n").replace("\t", " ")
-
-
-def as_cell(text: str) -> Text:
-    """`one_line` for rich's tables and consoles: square brackets are shown, not obeyed.
-
-    A `Text` and not `rich.markup.escape`, which loses a backslash before a bracket.
-    """
-    from rich.text import Text
-
-    return Text(one_line(text))
 
 
 class _Printable(logging.Formatter):
@@ -106,10 +96,6 @@ def forgive_encoding() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-
-
-def _harmless(char: str) -> bool:
-    return char in "\n\t" or unicodedata.category(char) not in _ESCAPED
 
 
 def _spelled(char: str) -> str:

@@ -20,7 +20,8 @@ def test_help_names_every_command_and_imports_none_of_them() -> None:
     code = (
         "import sys\nfrom agentsys.cli import COMMANDS, app\n"
         "try: app(['--help'])\nexcept SystemExit: pass\n"
-        "print('LOADED', [c for c in COMMANDS.values() if c.target.split(':')[0] in sys.modules])"
+        "modules = ['agentsys.cli.' + c.target.split(':')[0] for c in COMMANDS.values()]\n"
+        "print('LOADED', [name for name in modules if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.stdout.endswith("LOADED []\n"), ran.stdout + ran.stderr
@@ -61,7 +62,7 @@ def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = CommandSource("agentsys.cli.list:list_configs", "List.")
+    source = CommandSource("list:list_configs", "List.")
     monkeypatch.setattr("agentsys.cli.list.list_configs", lambda: _raise(KeyboardInterrupt()))
     group = typer.Typer(cls=lazy_group({"Run": {"list": source}}), add_completion=False)
     group.callback()(lambda: None)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agentsys.cli.terminal import as_cell, one_line, outlive_readers, printable
+from agentsys.cli.terminal import one_line, outlive_readers, printable
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,6 @@ def test_printable_leaves_no_control_character(text: str) -> None:
     left = {unicodedata.category(char) for char in printable(text) if char not in "\n\t"}
     assert not left & {"Cc", "Cf", "Cs", "Zl", "Zp"}
     assert len(one_line(text).splitlines()) <= 1
-
-
-@given(st.text(st.sampled_from("[]/\\bold red=!x")))
-def test_markup_in_a_cell_is_shown_and_not_obeyed(text: str) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=1000, highlight=False)
-    with console.capture() as capture:
-        console.print(as_cell(text))
-    assert capture.get() == f"{text}\n"
 
 
 def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from agentsys.amounts import counted
 from agentsys.audit.static.rows import StaticAudit, SuiteAudit
 from agentsys.audit.static.task_numbers import numbers
 
@@ -48,7 +49,7 @@ def _noop(audit: StaticAudit) -> str:
     return (
         f"On {title(audit)} an agent that does nothing solves {solved} of {_users(audit.suites)} user tasks"
         f"{by_suite}: a benign utility of {floor(audit.suites):.1f}% as the unweighted mean of"
-        f" {_count(len(audit.suites), 'suite')}."
+        f" {counted(len(audit.suites), 'suite')}."
     )
 
 
@@ -125,8 +126,8 @@ def _mutations(suites: tuple[SuiteAudit, ...]) -> str:
     read = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     tasks = len({(suite, task) for suite, task, _ in found})
     return (
-        f"{_count(len(found), 'wrong value')} of a recipient, e-mail, title, file name, amount or flag, put"
-        f" into the ground truths of {_count(tasks, 'user task')}, go unnoticed; by the prompts: {read}."
+        f"{counted(len(found), 'wrong value')} of a recipient, e-mail, title, file name, amount or flag, put"
+        f" into the ground truths of {counted(tasks, 'user task')}, go unnoticed; by the prompts: {read}."
     )
 
 
@@ -148,7 +149,3 @@ def _listed(suites: tuple[SuiteAudit, ...], finding: str) -> str:
 
 def _users(suites: tuple[SuiteAudit, ...]) -> int:
     return sum(len(suite.user_tasks) for suite in suites)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -111,24 +111,17 @@ def model_found(name: str, config_dirs: Sequence[Path] = (), *, ping: bool = Fal
     unset = [key for key, value in values.items() if value == "???"]
     if unset:
         return Finding(name, None, f"needs model.{unset[0]}=...; not checked")
-    wanted = _variables(values)
-    told = ", ".join(f"{variable} is {_state(variable)}" for variable in wanted) or "needs no key"
-    if not all(os.environ.get(variable) for variable in wanted):
+    unused = _UNUSED[bool(values["vertexai"])] if "vertexai" in values else frozenset[str]()
+    named = {v: k for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)}
+    states = {variable: bool(os.environ.get(variable)) for variable in named}
+    told = ", ".join(f"{variable} is {'set' if is_set else 'not set'}" for variable, is_set in states.items())
+    if not all(states.values()):
         return Finding(name, False, told)
     if values.get("simulated") and not values.get("base_url"):
         return Finding(name, True, told)
     if not ping:
         return Finding(name, None, f"{told}; its server was not checked: --ping asks it")
     return _pinged(name, values, config_dirs)
-
-
-def _variables(values: Mapping[str, Any]) -> list[str]:
-    unused = _UNUSED.get(bool(values["vertexai"]), frozenset()) if "vertexai" in values else frozenset()
-    return [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
-
-
-def _state(variable: str) -> str:
-    return "set" if os.environ.get(variable) else "not set"
 
 
 def _pinged(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path]) -> Finding:

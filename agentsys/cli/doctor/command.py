@@ -11,15 +11,13 @@ from typing import Annotated, Literal
 import typer
 
 from agentsys.cli.doctor.checks import CheckReport, Finding, examine
-from agentsys.cli.output import say
+from agentsys.cli.output import ConfigDirOption, say
 from agentsys.cli.terminal import one_line
 
 
 def doctor(
     logdir: Annotated[Path, typer.Option(help="Where records would be stored.")] = Path("results/runs"),
-    config_dir: Annotated[
-        list[Path] | None, typer.Option(help="A folder with configs of your own; may be repeated.")
-    ] = None,
+    config_dir: ConfigDirOption = None,
     ping: Annotated[
         bool, typer.Option("--ping", help="Ask each model that has its key one small question.")
     ] = False,

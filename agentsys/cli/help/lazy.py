@@ -20,7 +20,7 @@ class CommandSource:
     """Where a command is and what the overview says of it."""
 
     target: str
-    """`module:name` of a command function, or of a `typer.Typer` with commands of its own."""
+    """`module:name` (below `agentsys.cli`) of a command function, or of a `typer.Typer` with several."""
     summary: str
     """One line for the list of commands."""
 
@@ -80,7 +80,7 @@ def _add_examples(command: Any, name: str) -> None:
 
 def _load(source: CommandSource, name: str | None) -> Any:
     module, _, attribute = source.target.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
+    found = getattr(importlib.import_module(f"agentsys.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
         return get_command(found)
     single = typer.Typer(add_completion=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,7 +51,9 @@ def plan_size(
             f"An ASR of {before:.1f}% cannot fall by {difference:g} points; give --rate above that, or a "
             "smaller --difference."
         )
-    session = prepare(_with_defaults(overrides or ()), rehearsal=True)
+    given = {one.partition("=")[0] for one in overrides or ()}
+    defaults = [one for one in _DEFAULTS if one.partition("=")[0] not in given]
+    session = prepare([*defaults, *(overrides or ())], rehearsal=True)
     suites = planned_suites(job.case for job in session.plan.jobs)
     tasks = Difficulties(profile.obey.sd["user"], profile.obey.sd["injection"])
     needed = cases_needed(suites, before / 100, (before - difference) / 100, power, tasks)
@@ -72,11 +73,6 @@ def plan_size(
         f"logit sd {tasks.user:.1f} of user tasks, {tasks.injection:.1f} of injection tasks. Where all tasks "
         "agree, fewer cases will do (docs/statistics.md)."
     )
-
-
-def _with_defaults(overrides: Sequence[str]) -> list[str]:
-    given = {one.partition("=")[0] for one in overrides}
-    return [one for one in _DEFAULTS if one.partition("=")[0] not in given] + list(overrides)
 
 
 def _costs(session: Session, needed: float) -> list[str]:
