@@ -316,13 +316,7 @@ def tests_of(mutant: Mutant, called: dict[str, dict[str, float]]) -> dict[str, f
 
 
 def survives(mutant: Mutant, tests: dict[str, float], seconds: float) -> bool:
-    """Whether all tests pass on a mutant; one that takes too long does not survive.
-
-    Args:
-        mutant: The mutant.
-        tests: Test -> seconds it takes; none means that nothing calls the function.
-        seconds: Time limit.
-    """
+    """Whether all tests pass on a mutant; one that takes too long does not survive."""
     quickest = sorted(tests, key=lambda test: tests[test])
 
     def run() -> int:

@@ -79,12 +79,7 @@ AVERAGES = ("avg UA with benign", "avg ASR with benign", "risk with benign")
 
 
 def table(cases: Iterable[CaseRow], *, parsing_averages: bool = False) -> list[str]:
-    """The table, one line of Markdown after the other; one for each model.
-
-    Args:
-        cases: The cases.
-        parsing_averages: Whether the columns of `ParsingAverages` are added.
-    """
+    """The table, one line of Markdown after the other; one for each model."""
     by_model: defaultdict[str, list[CaseRow]] = defaultdict(list)
     for case in cases:
         by_model[case.shown_model].append(case)

@@ -48,13 +48,7 @@ class Found:
 
 
 def look_at(found: Found, record: dict[str, Any], tools: frozenset[str]) -> None:
-    """Count a record's slips.
-
-    Args:
-        found: Is added to.
-        record: A stored case.
-        tools: Names that count as calls where they stand in a text like one.
-    """
+    """Count a record's slips."""
     for message in _replies(record.get("messages")):
         _acting(found, message, tools)
     for span in (record.get("agentsys") or {}).get("spans") or ():

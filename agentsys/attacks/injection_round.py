@@ -106,10 +106,6 @@ def first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
 
     The ground truth is executed once, in an environment whose vectors hold canaries and nothing else.
 
-    Args:
-        suite: The suite.
-        user_task: One of its user tasks.
-
     Returns:
         Numbers from 1. Vectors that no result shows are absent.
     """

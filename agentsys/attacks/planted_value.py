@@ -11,11 +11,7 @@ from agentsys.errors import ConfigError
 
 
 class PlantedValue:
-    """Writes what an injection task of planted data (`benchmark=values`) wants to stand in its vector.
-
-    Args:
-        name: The attack's name.
-    """
+    """Writes what an injection task of planted data (`benchmark=values`) wants to stand in its vector."""
 
     kind = AttackKind.TARGETED
     left_out = "has no value to plant for"

@@ -83,11 +83,7 @@ class CacheAudit:
 
 
 def cache_audit(folder: Path, benchmark: Benchmark) -> CacheAudit:
-    """Compare the files of a folder, and of those in it.
-
-    Args:
-        folder: Where they lie.
-        benchmark: Names the goals.
+    """Compare the files of a folder, and of those in it; the benchmark names the goals.
 
     Raises:
         ConfigError: If there is no file of texts.

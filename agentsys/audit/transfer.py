@@ -75,12 +75,7 @@ class Transfers:
 
 
 def transfers(cases: Iterable[CaseRow], origins: Origins) -> Transfers:
-    """Measure each pipeline under the texts of each origin.
-
-    Args:
-        cases: Stored cases; those of other attacks are left out.
-        origins: What texts were optimised against.
-    """
+    """Measure each pipeline under the texts of each origin; cases of other attacks are left out."""
     found, unknown, models = list[CaseRow](), dict[str, None](), dict[str, set[str]]()
     for case in cases:
         label = _LABEL.fullmatch(case.attack)

@@ -34,11 +34,7 @@ _STEP = datetime.timedelta(seconds=1)
 
 
 class CaseClock:
-    """A clock that moves on by a second each time it is read: what is done later has a later stamp.
-
-    Args:
-        start: The first reading.
-    """
+    """A clock that moves on by a second each time it is read: what is done later has a later stamp."""
 
     def __init__(self, start: datetime.datetime) -> None:
         self._next = start

@@ -29,9 +29,6 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 class NewBundle:
     """A bundle being written; a file of its name that is there is never replaced.
 
-    Args:
-        file: The bundle's place.
-
     Raises:
         ConfigError: If there is such a file, or none can be made.
     """
@@ -72,9 +69,6 @@ class NewBundle:
 
 class OpenBundle:
     """A bundle being read. Use as a context.
-
-    Args:
-        file: The bundle.
 
     Raises:
         ConfigError: If it is none, or holds what no bundle of ours holds: a link, a path that leads out of

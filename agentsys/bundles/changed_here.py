@@ -47,33 +47,25 @@ def listed_names(several: Sequence[str]) -> str:
 
 def changes(manifest: Manifest, rerun: Rerun) -> ChangedHere:
     """Compare what a bundle was made with and what is here."""
-    settings, files = {}, {}
+    settings, files, code = {}, {}, list[str]()
     for config_hash, cell in manifest.cells.items():
         found = differing_entries(cell.identity, rerun.identities[config_hash])
         files[config_hash] = tuple(one for one in found if one.startswith("content of "))
         settings[config_hash] = tuple(
             one for one in found if not one.startswith(("content of ", "version of ", "code of "))
         )
-    code = [one for cell in manifest.cells for one in _code(manifest, rerun, cell)]
+        code += [one for one in found if one.startswith("code of ")]
+    now, files_here = versions(), package_files()
+    other = [name for name, then in sorted(manifest.versions.items()) if then != now.get(name)]
+    # Our files as they differ from the nearest state that cases were run with.
+    own = min((_differing(state, files_here) for state in manifest.code), key=len, default=())
     return ChangedHere(
-        _other_versions(manifest.versions),
-        (*_own_code(manifest.code), *dict.fromkeys(code)),
+        tuple(f"{name} ({manifest.versions[name]} then, {now.get(name, 'none')} now)" for name in other),
+        (*own, *dict.fromkeys(code)),
         _differing(manifest.data, _data(rerun)),
         settings,
         files,
     )
-
-
-def _code(manifest: Manifest, rerun: Rerun, cell: str) -> list[str]:
-    found = differing_entries(manifest.cells[cell].identity, rerun.identities[cell])
-    return [one for one in found if one.startswith("code of ")]
-
-
-def _own_code(states: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """The files that differ from the nearest state that cases were run with."""
-    here = package_files()
-    found = [_differing(state, here) for state in states]
-    return min(found, key=len, default=())
 
 
 def _data(rerun: Rerun) -> dict[str, str]:
@@ -83,12 +75,6 @@ def _data(rerun: Rerun) -> dict[str, str]:
         if not str(cell.settings.benchmark.get("data", "")).startswith("/"):
             found |= data_files(cell.benchmark, cell.settings.benchmark, suites)
     return found
-
-
-def _other_versions(then: Mapping[str, str]) -> tuple[str, ...]:
-    now = versions()
-    different = [name for name in sorted(then) if then[name] != now.get(name)]
-    return tuple(f"{name} ({then[name]} then, {now.get(name, 'none')} now)" for name in different)
 
 
 def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:

@@ -21,12 +21,7 @@ _LONGEST = 60
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Where two records differ: a field and both values, the first few.
-
-    Args:
-        first: The stored JSON of one.
-        second: Of the other.
-    """
+    """Where two records differ: a field and both values, the first few."""
     one, other = _comparable(first), _comparable(second)
     _level_retried(one, other)
     found = list(_differing(one, other))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,17 @@ _SHORTEST_KEY = 12
 
 
 class LeakSearch:
-    """Looks at everything that is packed: for keys, which are refused, and for this machine's folders.
-
-    Args:
-        logdir: The log folder.
-        recipes: Recipes of its cells.
-    """
+    """Looks at everything that is packed: for keys, which are refused, and for this machine's folders."""
 
     def __init__(self, logdir: Path, recipes: Iterable[Recipe]) -> None:
         several = list(recipes)
         places = {str(Path.home()), str(logdir.absolute()), *(recipe.folder for recipe in several)}
         self._places = sorted((place for place in places if place.count("/") > 1), key=len, reverse=True)
         self._found: dict[str, list[str]] = {}
-        named = {str(model.get("api_key_env")) for one in several for model in _every_model(one)}
-        values = {name: os.environ.get(name, "") for name in named | _shipped_keys()}
+        used = [m for one in several for m in (one.settings["model"], *one.settings["others"].values())]
+        shipped = [node("model", path.stem) for path in (shipped_config_dir() / "model").glob("*.yaml")]
+        named = {str(model.get("api_key_env")) for model in (*used, *shipped)}
+        values = {name: os.environ.get(name, "") for name in named}
         self._keys = {name: value.encode() for name, value in values.items() if len(value) >= _SHORTEST_KEY}
 
     def content(self, name: str, path: Path) -> bytes:
@@ -75,28 +72,14 @@ class LeakSearch:
         block = stored[OWN_KEY]
         if not block.get("traceback"):
             return content
-        shorter = {key: self._shorter(text) for key, text in (("error", stored.get("error")),)}
         block["traceback"] = self._shorter(block["traceback"])
-        return as_json(stored | shorter, indent=True)
+        return as_json(stored | {"error": self._shorter(stored.get("error"))}, indent=True)
 
     def _shorter(self, text: Any) -> Any:
         """A traceback whose files begin at their packages."""
         if not isinstance(text, str):
             return text
-        for place in (*_code_places(), *self._places):
+        code_places = sorted((path for path in sys.path if path.count("/") > 1), key=len, reverse=True)
+        for place in (*code_places, *self._places):
             text = text.replace(f"{place}/", "")
         return text
-
-
-def _code_places() -> list[str]:
-    return sorted((path for path in sys.path if path.count("/") > 1), key=len, reverse=True)
-
-
-def _every_model(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
-    yield recipe.settings["model"]
-    yield from recipe.settings["others"].values()
-
-
-def _shipped_keys() -> set[str]:
-    names = [path.stem for path in (shipped_config_dir() / "model").glob("*.yaml")]
-    return {str(node("model", name).get("api_key_env")) for name in names}

@@ -15,6 +15,7 @@ from agentsys.bundles.manifest import KEPT, RECORDS, REPLIES, BundledCell, Manif
 from agentsys.bundles.portable import PortableCell, bundled_settings, portable
 from agentsys.bundles.surroundings import data_files, versions
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.models.card import model_card
 from agentsys.models.chat import SceneModel
 from agentsys.models.provider import find_class
@@ -62,10 +63,6 @@ class _Stored(NamedTuple):
 
 def pack(logdir: Path, file: Path) -> Packed:
     """Write a bundle of a log folder.
-
-    Args:
-        logdir: The log folder of runs of ours.
-        file: The bundle; there must be no such file yet.
 
     Raises:
         ConfigError: If there is nothing to pack, something cannot be packed, or the file cannot be written.
@@ -200,16 +197,9 @@ def _bundled(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:
 
 def _data(cells: Mapping[str, PortableCell], stored: Iterable[_Stored]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for config_hash, suites in _suites(stored).items():
+    for config_hash, cases in grouped(stored, lambda case: case.config_hash).items():
         options = cells[config_hash].settings["benchmark"]
         if str(options.get("data", "")).startswith("bundle:"):
             continue
-        found |= data_files(instantiate("benchmark", options), options, suites)
-    return found
-
-
-def _suites(stored: Iterable[_Stored]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for case in stored:
-        found.setdefault(case.config_hash, set()).add(case.suite)
+        found |= data_files(instantiate("benchmark", options), options, {case.suite for case in cases})
     return found

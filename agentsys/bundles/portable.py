@@ -43,8 +43,10 @@ def portable(recipe: Recipe) -> PortableCell:
     settings, folder = cell.settings, Path(recipe.folder)
     settings["cache"] = {}
     _refuse_folders(settings)
+    victim = str(settings["model"].get("victim"))
+    shipped = "/" not in victim and "." not in victim
     for option, digest in (settings.get("files") or {}).items():
-        if option != "model.victim" or not _is_profile(settings):
+        if option != "model.victim" or not shipped:
             _take(cell, option, folder, digest)
     if settings["benchmark"].get("data") not in (None, "sample", "fetched"):
         _take(cell, "benchmark.data", folder, None)
@@ -68,11 +70,7 @@ def portable(recipe: Recipe) -> PortableCell:
 
 
 def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Settings of a bundle with the paths of what was unpacked.
-
-    Args:
-        settings: As a manifest has them.
-        folder: Folder that the bundle was unpacked to.
+    """Settings of a bundle with the paths of what was unpacked to a folder.
 
     Raises:
         ConfigError: If they name what is not in the bundle.
@@ -124,12 +122,6 @@ def _refuse_folders(settings: Mapping[str, Any]) -> None:
             "model.base_url holds credentials, and replies are found by it: name the key with "
             "model.api_key_env=VARIABLE instead, and run again into another logdir."
         )
-
-
-def _is_profile(settings: Mapping[str, Any]) -> bool:
-    """Whether the victim is one that is shipped, by its name."""
-    victim = str(settings["model"].get("victim"))
-    return "/" not in victim and "." not in victim
 
 
 def _take(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:

@@ -70,11 +70,7 @@ def importing(folder: Path) -> Iterator[None]:
 
 
 def prepared(bundle: OpenBundle, folder: Path) -> Rerun:
-    """Build what the bundle's cases need.
-
-    Args:
-        bundle: The bundle.
-        folder: Folder that it was unpacked to, by `PLACES`.
+    """Build what the cases of a bundle need that was unpacked by `PLACES`.
 
     Raises:
         ConfigError: If its settings are none, or lead out of it, or this machine lacks something.
@@ -89,7 +85,8 @@ def prepared(bundle: OpenBundle, folder: Path) -> Rerun:
     for config_hash, cell in bundle.manifest.cells.items():
         settings = _settings(cell, folder, configs)
         cells[config_hash] = builder.build(settings)
-        identities[config_hash] = _portable_identity(cell, settings)
+        content = {"files": settings.files, "others": settings.others, "code": settings.code}
+        identities[config_hash] = bundled_settings(cell.settings, Path()).model_copy(update=content).identity
     jobs, failed = _jobs(bundle, cells)
     return Rerun(store, tuple(jobs), cells, identities, failed)
 
@@ -98,12 +95,6 @@ def _settings(cell: BundledCell, folder: Path, configs: Path) -> Settings:
     replies = {"mode": CacheMode.READ_ONLY, "dir": folder / PLACES[REPLIES]}
     found = bundled_settings(placed(cell.settings, folder), folder / _RUN, cache=replies, preflight=False)
     return with_content([found], [configs])[0]
-
-
-def _portable_identity(cell: BundledCell, here: Settings) -> Mapping[str, Any]:
-    same = bundled_settings(cell.settings, Path())
-    content = {"files": here.files, "others": here.others, "code": here.code}
-    return same.model_copy(update=content).identity
 
 
 def _write_models(cell: BundledCell, folder: Path) -> None:

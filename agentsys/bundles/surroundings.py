@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.resources import files
 from pathlib import Path
@@ -37,18 +37,11 @@ def versions() -> dict[str, str]:
 
 
 def data_files(benchmark: Benchmark, options: Mapping[str, Any], suites: Collection[str]) -> dict[str, str]:
-    """Data file of some suites -> the beginning of its SHA-256.
-
-    Args:
-        benchmark: The benchmark.
-        options: Its YAML.
-        suites: Names of the suites.
-    """
+    """Data file of some suites -> the beginning of its SHA-256."""
     found: dict[str, str] = {}
     for name in sorted(suites):
-        place = benchmark.suite(name).data_path or _in_agentdojo(name)
-        if place is not None:
-            found |= _digests(place, f"{benchmark.name}/{name}")
+        in_agentdojo = Path(str(files("agentdojo"))) / "data" / "suites" / name
+        found |= _digests(benchmark.suite(name).data_path or in_agentdojo, f"{benchmark.name}/{name}")
     if options.get("data") == FETCHED:
         found |= _digests(fetched_asb(), "fetched asb")
     if options.get("source") == FETCHED:
@@ -56,17 +49,10 @@ def data_files(benchmark: Benchmark, options: Mapping[str, Any], suites: Collect
     return found
 
 
-def _in_agentdojo(suite: str) -> Path | None:
-    place = Path(str(files("agentdojo"))) / "data" / "suites" / suite
-    return place if place.is_dir() else None
-
-
 def _digests(folder: Path, shown: str) -> dict[str, str]:
+    """Digests of the data files in a folder, by what they are called; none where there is no folder."""
     return {
-        f"{shown}/{path.relative_to(folder).as_posix()}": content_digest(path) for path in _data_in(folder)
+        f"{shown}/{path.relative_to(folder).as_posix()}": content_digest(path)
+        for path in (sorted(folder.rglob("*")) if folder.is_dir() else ())
+        if path.suffix in _DATA and path.is_file()
     }
-
-
-def _data_in(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (path for path in sorted(folder.rglob("*")) if path.suffix in _DATA and path.is_file())

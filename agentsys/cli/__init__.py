@@ -89,9 +89,6 @@ def fix_hash_order(arguments: Sequence[str]) -> None:
     The same command gives the same run. What AgentDojo's tools make of sets has an order of its own
     (agentsys.benchmarks.set_order), from Python too. A plug-in that writes a set into a prompt would
     still ask another question in each process, and no reply kept from an earlier run would fit it.
-
-    Args:
-        arguments: The command line after the program's name.
     """
     if _VARIABLE in os.environ or not _RUNS_TOOLS.intersection(arguments[:1]):
         return

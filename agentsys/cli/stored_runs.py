@@ -112,12 +112,7 @@ def paid_lines(folders: Iterable[Path]) -> list[str]:
 def own_metrics(
     names: Sequence[str] | None, config_dirs: Sequence[Path] | None, plugin_paths: Sequence[Path] | None
 ) -> tuple[Metric, ...]:
-    """Make the metrics that were asked for.
-
-    Args:
-        names: Names of configs in the group `metric`; those of the standard ones are passed over.
-        config_dirs: The user's own config folders.
-        plugin_paths: Folders the user's own modules are imported from.
+    """Make the metrics that were asked for by their configs' names; standard ones' are passed over.
 
     Raises:
         ConfigError: If there is no such config, or what it describes is no metric.

@@ -46,11 +46,6 @@ def serve_turn(
 def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
     """Run a call and have a fresh worker read its output.
 
-    Args:
-        session: The session that the case's agents share.
-        call: The call, with its intent among the arguments.
-        agent: The agent that makes it.
-
     Returns:
         What the caller may see: an accepted value or a failure as JSON, or the caller's own mistake.
 

@@ -14,11 +14,7 @@ _ACTED = "status"
 
 
 class Request:
-    """The user's request as a measure of what a worker may have from elsewhere.
-
-    Args:
-        text: The request.
-    """
+    """The user's request as a measure of what a worker may have from elsewhere."""
 
     def __init__(self, text: str) -> None:
         self.text = text

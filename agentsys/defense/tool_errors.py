@@ -25,11 +25,6 @@ _LONGEST = 500
 def shown_error(error: str, function: Function, args: Mapping[str, Any]) -> dict[str, str]:
     """The parts of an error ("ValueError: ...") that the agent which called the tool may read.
 
-    Args:
-        error: The error in the words of AgentDojo's runtime.
-        function: The tool.
-        args: The caller's own arguments.
-
     Returns:
         `exception`, its class, and `message` where it holds nothing but the caller's own words.
     """

@@ -70,13 +70,7 @@ class Task:
 
 
 def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeTurn) -> Accepted | Failure:
-    """Extract the declared fields from an output.
-
-    Args:
-        session: The session that the case's agents share.
-        task: The extraction to be made.
-        trace: The calls that the worker may know of; those it makes are added.
-        serve_turn: Carries out its calls.
+    """Extract the declared fields from an output; the calls this takes are added to the trace.
 
     Raises:
         WorkerCallDenied: If the validator refused a call of this worker.

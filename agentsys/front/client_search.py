@@ -55,10 +55,6 @@ class ClientSearch:
     Numbers are given in the order of the queries. A query that ended in an error, or with its server, leaves
     its number to the next one, so that every number that counts has an outcome.
 
-    Args:
-        job: The case.
-        store: Holds the queries, those of earlier servers included.
-
     Raises:
         NotInjectable: If the user task shows no injection.
         ConfigError: If there are queries that were made under other settings.

@@ -64,11 +64,7 @@ class ClientRuntime(WatchedRuntime):
 
 
 def client_functions(tools: Sequence[ToolSpec], run: Run) -> list[Function]:
-    """The functions behind a client's tools.
-
-    Args:
-        tools: The tools as a request brings them.
-        run: Has the client run one.
+    """The functions behind a client's tools, as a request brings them; `run` has the client run one.
 
     Raises:
         UnusableTool: If two have one name, or a schema is none, or not one of an object's arguments.

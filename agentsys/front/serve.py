@@ -79,10 +79,6 @@ def built_agent(
 ) -> tuple[DefendedAgent, Cell, Store]:
     """The agent of some settings, its cell and its log folder.
 
-    Args:
-        overrides: Settings as for a run; no sweep.
-        config_dirs: The user's own config folders.
-
     Raises:
         ConfigError: If something cannot be built or used here, or there are several of it.
     """

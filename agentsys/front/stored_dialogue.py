@@ -21,12 +21,7 @@ VERSION = "1"
 
 
 def keeper(store: Store, cell: Cell) -> Any:
-    """What stores each conversation of an agent, as it stands.
-
-    Args:
-        store: The log folder.
-        cell: Model and defense behind the agent.
-    """
+    """What stores each conversation of an agent, as it stands."""
     store.remember_config(cell.settings.config_hash, cell.settings.identity)
 
     def keep(dialogue: Dialogue) -> None:

@@ -207,13 +207,7 @@ class _AttackedCase:
             told = f"the payload could not be tried: {found.facts.refused}"
             raise Refused(Problem(400, told, code="not_tried"), found.place)
         record = found.record
-        usage = sum(
-            (
-                Usage(one.prompt, one.completion, one.cached, one.reasoning, one.uncounted, one.written)
-                for one in record.usage.values()
-            ),
-            Usage(),
-        )
+        usage = sum(map(Usage.of, record.usage.values()), Usage())
         ids = [call.model_id for span in record.spans for call in span.calls if call.model_id]
         model_id = ids[-1] if ids else ""
         return TracedReply(assistant(outcome(found)), usage, model_id=model_id, trace=found.place)

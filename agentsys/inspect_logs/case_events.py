@@ -47,12 +47,7 @@ StoredSpans = Sequence[Mapping[str, Any]]
 
 
 class CaseEvents:
-    """Fill it with `run` and `scored`; `events` are in order then.
-
-    Args:
-        model: The model's name, for calls that do not say what answered.
-        began: When the case began.
-    """
+    """Fill it with `run` and `scored`; `events` are in order then."""
 
     def __init__(self, model: str, began: datetime) -> None:
         self.events: list[Event] = []

@@ -55,7 +55,9 @@ def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> Cell
     stored = [stored_json(case.source) for case in cases]
     times = [began(case, held) for case, held in zip(cases, stored, strict=True)]
     samples = [eval_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
-    task = _slug(f"{first.suite}-{first.defense}-{first.attack}")
+    # As listings parse it out of a file's name: without `/` and `_`.
+    named = f"{first.suite}-{first.defense}-{first.attack}"
+    task = "".join(char if char.isalnum() and char.isascii() else "-" for char in named)
     headline = "utility" if first.attack == NO_ATTACK else "injection_success"
     spec = EvalSpec(
         eval_id=f"eval{identity}",
@@ -117,11 +119,6 @@ def _check_ids(cases: Sequence[CaseRow]) -> None:
             f"{times} cases are {name} of epoch {epoch} under {cases[0].defense}: export one folder of runs"
             " at a time."
         )
-
-
-def _slug(text: str) -> str:
-    """A task's name as listings parse it out of a file's name: without `/` and `_`."""
-    return "".join(char if char.isalnum() and char.isascii() else "-" for char in text)
 
 
 def _results(samples: Sequence[EvalSample]) -> EvalResults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
 from agentdojo.functions_runtime import FunctionCall
@@ -53,6 +53,11 @@ class Usage:
     """Replies that came without a count; where there are any, the tokens (and the cost) are not known."""
     written: int = 0
     """Input tokens that the provider wrote to its prompt cache, where it charges for that."""
+
+    @classmethod
+    def of(cls, stored: object) -> Usage:
+        """The tokens that a stored call, or what is stored of a role, tells under the same names."""
+        return cls(**{count.name: getattr(stored, count.name) for count in fields(cls)})
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

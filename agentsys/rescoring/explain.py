@@ -59,13 +59,7 @@ class Explanation(NamedTuple):
 
 
 def explain(trajectory: Trajectory, version: str, which: Score) -> Explanation:
-    """Why a record scores otherwise under a version than its file says.
-
-    Args:
-        trajectory: A record that can be scored under `version`.
-        version: The version.
-        which: The score that flipped.
-    """
+    """Why a record scores otherwise under a version than its file says."""
     recorded = trajectory.utility if which == "utility" else trajectory.security
     agreeing = [
         name for name in _versions_to_try(trajectory, version) if _scored(trajectory, name, which) == recorded

@@ -78,15 +78,7 @@ def fixed_verdict(
     official: Scores,
     fixes: tuple[str, ...],
 ) -> FixedVerdict | None:
-    """Score an execution once more.
-
-    Args:
-        trajectory: The record that was executed.
-        tasks: The record's tasks in the suite's version.
-        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`.
-        done: The environments before and after; they stay as they are.
-        official: The scores without fixes.
-        fixes: Names of fixes, from `fixes_of_checks`.
+    """Score an execution once more, with what `checked` takes; the environments stay as they are.
 
     Returns:
         None for an injection task that was run alone: fixes are of user tasks and attacks; and on suites that

@@ -130,12 +130,7 @@ def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: s
 
 
 def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:
-    """One record's new scores, official and fixed, each flip explained.
-
-    Args:
-        trajectory: The record.
-        version: The benchmark's version.
-        fixes: Names of fixes of checks; empty means all of them.
+    """One record's new scores, official and fixed (no fixes: all of them), each flip explained.
 
     Raises:
         Unusable: If it cannot be scored under this version.

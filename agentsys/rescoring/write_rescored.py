@@ -25,10 +25,6 @@ from agentsys.runs.build_record import plain
 def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:
     """Write one file per re-scored record: `<pipeline>/<suite>/<task>/<attack>/<injection>.json`.
 
-    Args:
-        cases: The re-scored records, from `rescore`.
-        out: The folder; made if it is not there.
-
     Returns:
         How many were written. Nothing is, if any of the files would be in the way of another.
 

@@ -168,12 +168,7 @@ def _believable(usage: Usage) -> Usage:
 
 
 def stored_span(span: Span, scored: int) -> StoredSpan:
-    """A span as it is stored.
-
-    Args:
-        span: The span.
-        scored: Which run of the pipeline the record's own messages are of.
-    """
+    """A span as it is stored; the record's own messages are those of the run of the pipeline `scored`."""
     # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
     kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
     held = {"messages": [plain(message) for message in kept], "calls": [*map(_stored_call, span.calls)]}

@@ -97,12 +97,7 @@ class Claims:
 
     @contextmanager
     def held(self, name: str, give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold a claim inside the block; another run's is waited for.
-
-        Args:
-            name: Name of what is claimed.
-            give_up: Called while waiting; may raise.
-        """
+        """Hold a claim inside the block; while another run has it, call `give_up` (it may raise) and wait."""
         while not self.take(name):
             give_up()
             time.sleep(_POLL_S * (0.5 + random.random()))  # not in step with whoever else is waiting

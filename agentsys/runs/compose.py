@@ -30,11 +30,7 @@ from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, not
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
-    """Every combination that the overrides and the chosen preset ask for.
-
-    Args:
-        overrides: Hydra overrides as typed; comma lists sweep.
-        config_dirs: The user's own config folders, searched besides the shipped one.
+    """Every combination that the overrides (comma lists sweep) and the chosen preset ask for.
 
     Raises:
         ConfigError: For an unknown name or key, a malformed override, or a value of the wrong kind.

@@ -91,11 +91,7 @@ class _KeptFiles(ConfigRepository):
 
 
 class Composer:
-    """Composes combinations of a run, which share the open Hydra session.
-
-    Args:
-        config_dirs: The user's own config folders.
-    """
+    """Composes combinations of a run, which share the open Hydra session."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
         self._folders = [shipped_config_dir(), *config_dirs]

@@ -57,12 +57,7 @@ def lost_case(job: Job, error: BaseException) -> FinishedJob:
 
 
 def deadly_case(job: Job, how: str) -> FinishedJob:
-    """Make what is stored of a case that ended the process it ran in, twice.
-
-    Args:
-        job: The case.
-        how: What became of the second process.
-    """
+    """Make what is stored of a case that ended its process twice; `how` the second one ended."""
     run = new_run(job)
     run.error_kind = "worker_died"
     run.error = f"Two workers ended while they ran this case; the second ran nothing else: {how}"

@@ -26,10 +26,6 @@ from agentsys.runs.source_code import code_of, content_digest, is_file
 def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
     """The same settings, with the content of what they point at.
 
-    Args:
-        cells: Settings of the cells of one run.
-        config_dirs: The user's own config folders, for the models that play roles.
-
     Raises:
         ConfigError: If a file cannot be read, a model is unknown, or there are no recorded runs to replay.
     """
@@ -77,10 +73,6 @@ def replayed_name(name: str, model: Mapping[str, Any]) -> str:
     E.g. `replay:gpt-4o-mini-2024-07-18`; of a victim its own, whatever name the options give it: a forecast
     is not to be taken for a model's number.
 
-    Args:
-        name: The model's own.
-        model: Its options.
-
     Raises:
         ConfigError: As `recorded_folder` does.
     """
@@ -96,10 +88,6 @@ def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
 
     Files of others are all called alike, and a folder is more than its name: these have their texts'
     fingerprint, too.
-
-    Args:
-        choice: The name of the attack's YAML.
-        attack: Its options.
     """
     file = attack.get("file")
     return f"{choice}-{name_of_texts(Path(file))}" if isinstance(file, str) and file else None
@@ -148,10 +136,6 @@ def _digest(key: str, path: Path) -> str:
 def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     """The same settings, with an attack's name under `attack.base` replaced by its config.
 
-    Args:
-        settings: Settings of one cell; without `attack.base` they are returned as they are.
-        config_dirs: The user's own config folders.
-
     Raises:
         ConfigError: If there is no such attack, or it needs a setting that its YAML leaves open.
     """
@@ -184,11 +168,6 @@ def held_by_name(
     defense: Mapping[str, Any], config_dirs: Sequence[Path], inside: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """A defense's config, with each name that it has in place of a defense replaced by that one's config.
-
-    Args:
-        defense: The config.
-        config_dirs: The user's own config folders.
-        inside: Names of the defenses that it is a part of.
 
     Raises:
         ConfigError: If there is no such defense, it needs a setting that its YAML leaves open, or a defense
@@ -260,10 +239,6 @@ _FREE = {"logdir"}
 
 def refuse_environment(value: Any, where: str = "") -> None:
     """See that no setting reads an environment variable but through an option that names one.
-
-    Args:
-        value: A config as written, nothing resolved: dicts, lists and plain values.
-        where: Path of the value in the config.
 
     Raises:
         ConfigError: Naming the setting and the variable.

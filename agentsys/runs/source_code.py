@@ -32,9 +32,6 @@ def code_of(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
     A module that cannot be found has no entry: whoever builds the object says so. If a file changed since
     this process met it, its modules are forgotten, so that the code that runs is the code that was hashed.
-
-    Args:
-        nodes: Configs, with `_target_`s at any depth.
     """
     shown = _shown(nodes)
     digests = {path: _digest(path) for path in shown}

@@ -155,10 +155,6 @@ class Store:
     def write(self, record: CaseRecord, agentdojo: Mapping[str, Any]) -> Path:
         """Store a record; what is there is either the old one or the whole new one, never half.
 
-        Args:
-            record: Our block.
-            agentdojo: The fields AgentDojo's loader wants, `messages` among them.
-
         Raises:
             StoreError: If the disk is full, or the folder cannot be written or is not there any more.
         """

@@ -179,11 +179,7 @@ def share(part: int, whole: int) -> str:
 
 
 class RunSpending:
-    """Watches a run's budget.
-
-    Args:
-        meter: What the run spends, and may spend.
-    """
+    """Watches a run's budget."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter

@@ -62,12 +62,7 @@ class Behaviour:
 
 
 def behaviour(row: CaseRow, ways: Ways) -> Behaviour | None:
-    """Read a counted case's file again; None where its messages are not there.
-
-    Args:
-        row: The case, as `agentsys results` counts it.
-        ways: What the benchmark's solutions call.
-    """
+    """Read a counted case's file again; None where its messages are not there."""
     found = case_in(row.source)
     messages = found.stored.get("messages") if found is not None else None
     if not isinstance(messages, list) or not any(_role(m) == "assistant" for m in messages):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy
 
+from agentsys.grouping import grouped
 from agentsys.models.simulated.victim.predict import linear, logistic
 from agentsys.models.simulated.victim.profile import LogitBlock
 from agentsys.victims.mixed_logit import FloatArray, LogitData, fitted_logit
@@ -32,12 +33,7 @@ class Point:
 
 
 def fitted_block(points: Sequence[Point], sds: Mapping[str, float] | None = None) -> LogitBlock:
-    """Fit a block and solve its offsets.
-
-    Args:
-        points: At least one.
-        sds: Standard deviations of the factors to take as known; None: estimated as well.
-    """
+    """Fit a block to at least one point and solve its offsets; known standard deviations are kept."""
     factors = list(points[0].levels)
     names = list(points[0].covariates)
     table = np.array([[p.covariates[name] for name in names] for p in points]).reshape(len(points), -1)
@@ -80,9 +76,7 @@ def calibrated(block: LogitBlock, points: Sequence[Point]) -> LogitBlock:
     Shrinkage alone makes totals of rare events several points too high.
     """
     first = next(iter(block.sd))
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        groups.setdefault(point.levels[first], []).append(point)
+    groups = grouped(points, lambda point: point.levels[first])
     offset = {level: round(_offset(block, group), 4) for level, group in sorted(groups.items())}
     return block.model_copy(update={"offset": offset})
 

@@ -151,15 +151,7 @@ def fitted_profile(
     version: str,
     source: str = "not stated",
 ) -> VictimProfile:
-    """Fit a profile, without its validation.
-
-    Args:
-        runs: What the model did.
-        ways: What the benchmark's solutions call.
-        name: The profile's name.
-        version: The benchmark's version that the runs were made with.
-        source: Whose runs these are, and their licence.
-    """
+    """Fit a profile, without its validation."""
     by_attack = Counter(case.attack for case in runs.exposed)
     first = by_attack.most_common(1)[0][0]
     points = obey_points([case for case in runs.exposed if case.attack == first], ways)

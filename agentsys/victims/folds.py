@@ -44,17 +44,19 @@ def left_out(points: Sequence[Point], block: LogitBlock, factor: str, folds: int
         factor: What is unseen.
         folds: Parts that the levels are dealt into; 0: each level is one.
     """
+    first = next(iter(block.sd))
     levels = sorted({point.levels[factor] for point in points})
     part = {level: place % folds if folds else place for place, level in enumerate(levels)}
     forecast = np.zeros(len(points))
     for fold in sorted(set(part.values())):
         known = [point for point in points if part[point.levels[factor]] != fold]
         fit = fitted_block(known, block.sd)
-        if factor == next(iter(block.sd)):  # a new suite has no offset of its own
+        if factor == first:  # a new suite has no offset of its own
             fit = fit.model_copy(update={"offset": _global(fit, known)})
         for place, point in enumerate(points):
             if part[point.levels[factor]] == fold:
-                forecast[place] = _forecast(fit, point, factor)
+                levels = point.levels if factor != first else {**point.levels, first: _ANY}
+                forecast[place] = probability(fit, levels, point.covariates)
     return forecast
 
 
@@ -67,12 +69,6 @@ def _global(block: LogitBlock, known: Sequence[Point]) -> Mapping[str, float]:
     bare = block.model_copy(update={"effects": block.effects | {first: {}}, "offset": {}})
     alike = [Point(p.outcome, {**p.levels, first: _ANY}, p.covariates) for p in known]
     return calibrated(bare, alike).offset
-
-
-def _forecast(block: LogitBlock, point: Point, unseen: str) -> float:
-    first = next(iter(block.sd))
-    levels = dict(point.levels) if unseen != first else {**point.levels, first: _ANY}
-    return probability(block, levels, point.covariates)
 
 
 def skill(points: Sequence[Point], forecast: FloatArray, *, seed: int = 0) -> Skill:

@@ -118,14 +118,7 @@ def _of_defense(
 
 
 def chance(profile: VictimProfile, case: Behaviour, ways: Ways, tools: frozenset[str] | None) -> float:
-    """The forecast probability that an attacked case succeeds.
-
-    Args:
-        profile: The victim.
-        case: The case as it went undefended: where no tool returned the payload, nothing is obeyed.
-        ways: What the benchmark's solutions call.
-        tools: The tools that can be called; None: all.
-    """
+    """The probability that an attacked case succeeds where only `tools` (None: all) can be called."""
     if case.met is None or case.injection is None:
         return 0.0
     needs = profile.needs.get(case.injection) or ways.goals.get(case.injection, ())

@@ -54,12 +54,7 @@ class LogitFit:
 
 
 def fitted_logit(data: LogitData, sds: FloatArray | None = None) -> LogitFit:
-    """Fit the model.
-
-    Args:
-        data: Outcomes and what explains them.
-        sds: Standard deviations of the factors' effects to take as known; None: estimated as well.
-    """
+    """Fit the model; standard deviations of the factors' effects that are given are taken as known."""
     design = _design(data)
     found = _estimated(data, design) if sds is None else sds
     mode, hessian = _mode(data, design, found, np.zeros(design.shape[1]))

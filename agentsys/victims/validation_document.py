@@ -39,16 +39,7 @@ def validation_output(
     against: Sequence[ForecastRow] = (),
     took: Writing | None = None,
 ) -> Output:
-    """Make a validation ready to be written.
-
-    Args:
-        profile: The profile, fitted with `validate`.
-        runs: What it was fitted to.
-        ways: What the benchmark's solutions call.
-        recovery: What came of synthetic runs; None: none were drawn.
-        against: Forecasts of other published runs.
-        took: What it took; None: not told.
-    """
+    """Make a validation ready to be written."""
     grids = [_unseen(profile), _offsets(profile, first_points(profile, runs, ways))]
     sections = [(profile.label, [*grids, *([_taken(took, runs)] if took is not None else [])])]
     if recovery is not None:

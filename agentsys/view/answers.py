@@ -47,12 +47,7 @@ class PageAnswers:
     _cases_sent: itertools.count[int] = field(default_factory=itertools.count)
 
     def answer(self, path: str, query: Mapping[str, str]) -> PageAnswer | None:
-        """The answer to a question; None where there is nothing at this path.
-
-        Args:
-            path: Path of the address, beginning with `/`.
-            query: What stands behind `?`.
-        """
+        """The answer to a path (`/...`) and what stands behind `?`; None where there is nothing."""
         first, _, rest = path.removeprefix("/").partition("/")
         if first == "case" and rest:
             return self._case(rest)

@@ -110,11 +110,7 @@ class FollowedRuns:
         return self._version
 
     def rows(self, most: int | None = None) -> Rows:
-        """The rows in the order of the list.
-
-        Args:
-            most: With more cases than this, only the newest so many are given.
-        """
+        """The rows in the order of the list; of more than `most` the newest."""
         with self._news:
             version, shown = self._version, list(self._shown.values())
         whole = most is None or len(shown) <= most

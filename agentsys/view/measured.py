@@ -42,11 +42,7 @@ class ShownNumbers(NamedTuple):
 
 
 class MeasuredRuns:
-    """Measures from a thread of its own, from `start` to `stop`.
-
-    Args:
-        runs: Whose numbers; it is told when there are new ones.
-    """
+    """Measures from a thread of its own, from `start` to `stop`."""
 
     def __init__(self, runs: FollowedRuns) -> None:
         self._runs = runs
@@ -94,12 +90,7 @@ class MeasuredRuns:
 
 
 def shown_numbers(reading: Reading, folders: Sequence[Path], so_far: bool) -> ShownNumbers:
-    """Measure.
-
-    Args:
-        reading: The cases.
-        folders: Where they lie, for what is planned there.
-        so_far: Whether there are more that have not been read yet, which the notes then say.
+    """Measure what lies in some folders; `so_far`: there are more cases to read, which the notes then say.
 
     Raises:
         ConfigError: If a stored plan is none.

@@ -12,9 +12,10 @@ from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from pydantic import Field
 
 from agentsys.audit.static.audit import audit_injection_task, audit_user_task
-from agentsys.audit.static.audited_task import Stage, Task, subject_of
+from agentsys.audit.static.audited_task import Stage, subject_of
 from agentsys.audit.static.rows import InjectionTaskAudit, UserTaskAudit
 from agentsys.audit.static.vector_words import VectorWords
+from agentsys.benchmarks.scoring import Task
 
 
 class Shop(TaskEnvironment):

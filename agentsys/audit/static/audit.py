@@ -123,13 +123,7 @@ class _Auditor:
 
 
 def audit_user_task(user: Subject, attacks: Sequence[Subject], words: VectorWords) -> UserTaskAudit:
-    """Put every check to a user task.
-
-    Args:
-        user: The user task.
-        attacks: The injection tasks of its suite.
-        words: The words of its suite's vectors.
-    """
+    """Put every check to a user task."""
     path = vectors_on_path(user)
     return UserTaskAudit(
         task=user.task.ID,

@@ -78,15 +78,11 @@ def attacks_satisfied(user: Subject, attacks: Sequence[Subject]) -> tuple[str, .
 
 
 def compatible_attacks(user: Subject, attacks: Sequence[Subject]) -> tuple[str, ...]:
-    """Ids of the injection tasks that leave the user task solvable.
+    """Ids of the injection tasks, of those with a ground truth, that leave the user task solvable.
 
     Both ground truths are played on one environment, the attack's first, and the user task is
     checked. Where it fails, a defense that lets the attack through loses utility as well: one
     success excludes the other.
-
-    Args:
-        user: The user task.
-        attacks: Injection tasks; those without a ground truth are in no pair.
     """
     return tuple(attack.task.ID for attack in attacks if attack.calls and _compatible(user, attack))
 
@@ -143,11 +139,6 @@ def overwritten(subject: Subject, on_path: Iterable[str], words: VectorWords) ->
 
     Needed is what stands in an argument of a call that changes the environment, or in the answer, and
     neither in the prompt nor anywhere else in the data.
-
-    Args:
-        subject: A user task.
-        on_path: Vectors that an attack on this task writes into.
-        words: The words that each vector's default adds to the data.
     """
     if subject.own is None:
         return ()

@@ -22,12 +22,7 @@ _ABREAST = 4
 
 
 def static_sections(audit: StaticAudit, *, every_task: bool = False) -> list[Section]:
-    """The summary, and a section per suite of which something is found.
-
-    Args:
-        audit: The findings.
-        every_task: Whether the tasks follow one by one, also those of which nothing was found.
-    """
+    """The summary, and a section per suite of which something is found, or `every_task` is told."""
     sections = ((suite.suite, _suite(suite, every_task)) for suite in audit.suites)
     starts = range(0, len(audit.suites), _ABREAST)
     summary = [_summary(audit.suites[start : start + _ABREAST]) for start in starts]

@@ -30,12 +30,7 @@ def attack_findings(suite: SuiteAudit) -> list[TaskFinding]:
 
 
 def of_user_task(row: UserTaskAudit, suite: SuiteAudit) -> list[tuple[int, str]]:
-    """(place of the check, what it found), for one user task; none where nothing is remarkable.
-
-    Args:
-        row: The task.
-        suite: The task's suite, which says what the others are like.
-    """
+    """(place of the check, what it found), for one user task; none where nothing is remarkable."""
     attacks = numbers(row.security_on_user_ground_truth)
     found = (
         ["solved by doing nothing"] * row.noop_utility,

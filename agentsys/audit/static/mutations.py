@@ -85,10 +85,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def altered(value: Any) -> list[list[Any]]:
-    """Ways to get an argument wrong.
-
-    Args:
-        value: The value that the ground truth gives.
+    """Ways to get an argument wrong that has this value in the ground truth.
 
     Returns:
         One entry per way (a list can be wrong in each of its items); an entry holds values to

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.audit.static.audited_task import Played, Stage, Subject, Task
+from agentsys.audit.static.audited_task import Played, Stage, Subject
+from agentsys.benchmarks.scoring import Task
 from agentsys.benchmarks.shared_copies import alike, deep_copy, twins
 
 
@@ -53,10 +54,6 @@ def asks_before_to_change(task: Task, environment: TaskEnvironment) -> bool:
     Such a call often stands behind conditions that no ground truth meets, so that it is found by
     reading. Of calls on the environment *after* nothing is said here: Workspace's user task 24 has
     one, at a point where it has been made sure that it does nothing.
-
-    Args:
-        task: The task whose checks are read.
-        environment: An environment that the task begins in; copies are used.
     """
     paths = {path for name in _CHECKS for path in _calls_on_before(task, name)}
     return any(_changes(environment, path) for path in sorted(paths))

@@ -18,12 +18,7 @@ SHOWN = 40
 
 
 def trace_sections(found: TraceAudit, *, every_task: bool = False) -> list[Section]:
-    """One section per finding; findings of nothing are left out. Names are as in the files, unescaped.
-
-    Args:
-        found: The findings.
-        every_task: Whether there is a row per user task, too, where the sentences name the tasks.
-    """
+    """One section per finding of something; `every_task`: a row per user task, too. Names are unescaped."""
     makers = (*_GRIDS, *_BY_TASK) if every_task else _GRIDS
     grids = (grid for make in makers for grid in [make(found)] if grid.rows)
     return [(f"Stored runs: {grid.caption}", [grid]) for grid in grids]

@@ -182,11 +182,7 @@ class AnswerTrace(NamedTuple):
 
 
 def answer_trace(trajectory: Trajectory, version: str) -> AnswerTrace:
-    """Score one record both ways.
-
-    Args:
-        trajectory: Attacked or not; with an answer section (`final_answer`).
-        version: The benchmark's version.
+    """Score one record with an answer section (`final_answer`), attacked or not, both ways.
 
     Raises:
         Unusable: If it cannot be scored under this version.

@@ -88,9 +88,6 @@ class LastAnswer(LoopStep):
 
     AgentDojo refuses to score a conversation that ends on anything else. What the pipeline returned is
     stored as it is: only the scorer sees the repetition, which makes no calls.
-
-    Args:
-        pipeline: The pipeline to run.
     """
 
     def __init__(self, pipeline: BasePipelineElement) -> None:

@@ -38,11 +38,7 @@ _MAILS = {
 
 
 def ways_of(suite: Suite) -> Callable[[Task], Way | None]:
-    """The ways to a suite's tasks, each worked out when it is first asked for.
-
-    Args:
-        suite: A suite of AgentDyn, as the harness runs it.
-    """
+    """The ways to a suite's tasks, each worked out when it is first asked for."""
 
     @cache
     def way(task: Task) -> Way | None:

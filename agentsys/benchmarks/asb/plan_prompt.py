@@ -60,11 +60,7 @@ NO_PLAN = "I could not work out a plan for this task, so I am stopping here."
 
 
 def instruction(tools: Iterable[ToolSpec]) -> str:
-    """The system message that asks for a plan.
-
-    Args:
-        tools: What the planner is told about; of each, name and description are shown.
-    """
+    """The system message that asks for a plan and names and describes the tools."""
     rows = [{"name": tool.name, "description": tool.description} for tool in tools]
     samples = "\n".join(as_json(plan) for plan in _SAMPLES)
     # Not str.format: descriptions are the data's and may hold braces.

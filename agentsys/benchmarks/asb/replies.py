@@ -19,9 +19,6 @@ class CountedReplies:
 
     A worker that one call starts (an isolating defense) replies in between, so a later call of the
     same outer reply counts as decided after it: on doubt, for the injection.
-
-    Args:
-        model: The model that answers.
     """
 
     def __init__(self, model: ChatModel) -> None:

@@ -140,9 +140,6 @@ class FreshEachRun(LoopStep):
 
     AgentDojo runs a pipeline again, up to three times, when its last message is empty, on the
     environment as the run before left it (agentdojo 0.1.35): the calls would be counted anew each time.
-
-    Args:
-        pipeline: The pipeline to run.
     """
 
     def __init__(self, pipeline: BasePipelineElement) -> None:

@@ -59,11 +59,7 @@ class Plant(BaseModel):
         return self
 
     def read(self, default: str) -> str:
-        """What a model reads in the vector.
-
-        Args:
-            default: What it reads there without attack.
-        """
+        """What a model reads in the vector that has `default` without attack."""
         text = default if self.text is None else self.text
         for old, new in self.replace.items():
             text = text.replace(old, new)

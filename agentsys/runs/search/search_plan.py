@@ -48,10 +48,6 @@ def search_plan(jobs: Jobs, store: Store) -> SearchPlan:
 def check_searches(jobs: Jobs, store: Store) -> None:
     """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
 
-    Args:
-        jobs: The cases to run.
-        store: Store that holds the attempts.
-
     Raises:
         ConfigError: If a finished attempt was made under another configuration.
     """

@@ -218,6 +218,7 @@ class _Heard:
 
 
 def _facts(number: int, place: Place, proposal: Proposal, judgement: Judgement) -> AttemptFacts:
+    ahead = proposal.ahead
     return AttemptFacts(
         number=number,
         **vars(place),
@@ -227,7 +228,7 @@ def _facts(number: int, place: Place, proposal: Proposal, judgement: Judgement) 
         strategy=proposal.strategy,
         refused=proposal.refused,
         fault=proposal.fault,
-        ahead=proposal.ahead and Ahead.model_validate(proposal.ahead, from_attributes=True),
+        ahead=None if ahead is None else Ahead.model_validate(ahead, from_attributes=True),
         score=judgement.score,
         feedback=judgement.feedback,
     )

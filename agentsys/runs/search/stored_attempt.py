@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -80,6 +80,6 @@ def span_of(stored: StoredSpan) -> Span:
 
 
 def _call(stored: StoredCall) -> ModelCall:
-    own = dict(stored)
-    usage = Usage(**{count.name: own.pop(count.name) for count in fields(Usage)})
+    usage = Usage.of(stored)
+    own = {name: value for name, value in stored if not hasattr(usage, name)}
     return ModelCall(usage=usage, **own)
