@@ -88,18 +88,17 @@ def _around(text: str) -> str:
 
 def signatures(functions: Sequence[Function]) -> tuple[str, ...]:
     """Tools as an attacker reads them, in the order given."""
-    return tuple(_signature(function) for function in functions)
+    return tuple(
+        f"{function.name}({_argument_types(function.parameters)}):"
+        f" {' '.join(function.description.split())[:_DESCRIPTION]}"
+        for function in functions
+    )
 
 
 @lru_cache(maxsize=1024)
 def _argument_types(parameters: type[Any]) -> str:
     properties = parameters.model_json_schema().get("properties", {})
     return ", ".join(f"{name}: {_type(schema)}" for name, schema in properties.items())
-
-
-def _signature(function: Function) -> str:
-    said = " ".join(function.description.split())[:_DESCRIPTION]
-    return f"{function.name}({_argument_types(function.parameters)}): {said}"
 
 
 def _type(schema: dict[str, Any]) -> str:

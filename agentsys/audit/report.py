@@ -46,7 +46,12 @@ def audit_output(report: AuditReport, *, every_task: bool = False) -> Output:
 
 
 def audit_document(report: AuditReport, *, every_task: bool = False) -> Document:
-    """Arrange the sentences and then the grids; `every_task` as for `audit_output`."""
+    """Arrange the sentences and then the grids.
+
+    Args:
+        report: The findings.
+        every_task: Whether tasks of which nothing was found are shown, too.
+    """
     sections = static_sections(report.static, every_task=every_task) if report.static.suites else []
     if report.trace:
         sections += trace_sections(report.trace, every_task=every_task)

@@ -61,7 +61,10 @@ class AgentDojo:
         changes += [name for name in self.fixes if FIXES[name].changes_runs]
         self.name = "+".join([name, *changes])
         self.user_name = user_name
-        self._registered = _suites_of(version)
+        # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
+        table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
+        known = [name for name, registered in table.items() if registered]
+        self._registered = dict(table[known_name("version of agentdojo", version, known)])
         self._names = offered(f"suite of agentdojo {version}", suites, self._registered)
         self._adapted: dict[str, Suite] = {}
         self._lock = Lock()
@@ -108,10 +111,3 @@ def adapted(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...
         measured=FixedScores(suite.name, suite._check_task_result, fixes),
     )
     return copied
-
-
-def _suites_of(version: str) -> Mapping[str, Suite]:
-    # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
-    table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
-    known = [name for name, suites in table.items() if suites]
-    return dict(table[known_name("version of agentdojo", version, known)])

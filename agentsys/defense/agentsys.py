@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
-from agentsys.defense.corrected_labels import read_corrections
+from agentsys.contracts import Suite
 from agentsys.defense.delegation import serve_turn
 from agentsys.defense.description import described
 from agentsys.defense.no_isolation import GuardedAgent
-from agentsys.defense.privileges import book_at
+from agentsys.defense.privileges import Labels, Privilege, book_at
 from agentsys.defense.prompts import MAIN, prompts_of
 from agentsys.defense.session import AgentSession, SessionElement
 from agentsys.defense.settings import AgentSysSettings
 from agentsys.defense.simulated.roles import ROLES
 from agentsys.defense.tool_turn import next_message
 from agentsys.defense.worker import Caller
+from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.simulated.role import SimulatedRole
@@ -59,7 +60,7 @@ class AgentSys:
         self.privileges_dir = None if privileges_dir is None else Path(privileges_dir)
         self.settings = AgentSysSettings.of(options)
 
-    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+    def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""
         message = default_system_message(suite)
         book = book_at(self.privileges_dir, self.corrections)
@@ -84,17 +85,41 @@ class AgentSys:
         return prompts_of(self.settings)
 
 
+_WORDS = {label.value: label for label in Privilege}
+
+
+def read_corrections(path: Path | None) -> Labels:
+    """An operator's own labels in a YAML: a mapping from tools' names to `query` or `command`.
+
+    Raises:
+        ConfigError: If it cannot be read or says anything else.
+    """
+    if path is None:
+        return {}
+    where = f"defense.tool_labels {path}"
+    try:
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where} cannot be read: {error}. Give a YAML in UTF-8, or null.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f" in line {mark.line + 1}"
+        raise ConfigError(f"{where} is no YAML{line}; write a line for each tool: NAME: query.") from None
+    if not isinstance(stored, dict) or not stored:
+        raise ConfigError(
+            f"{where} has no labels; write a line for each tool: NAME: query, or NAME: command."
+        )
+    for tool, word in stored.items():
+        if not isinstance(tool, str) or not isinstance(word, str) or word not in _WORDS:
+            raise ConfigError(f"{where}: tool {tool!r} is {word!r}; write query or command.")
+    return {tool: _WORDS[word] for tool, word in stored.items()}
+
+
 ROLE = "main"
 
 
 class MainAgent(SessionElement):
-    """The loop of the isolated main agent, as an element for AgentDojo's pipelines.
-
-    Args:
-        model: The model behind all agents of the case.
-        settings: The variant of AgentSys.
-        book: The book that the tools' privileges are kept in.
-    """
+    """The loop of the isolated main agent, as an element for AgentDojo's pipelines."""
 
     name = "agentsys_main"
 

@@ -24,13 +24,7 @@ ROLE = "agent"
 
 
 class GuardedAgent(SessionElement):
-    """A plain tool-calling agent whose command calls are judged before they run.
-
-    Args:
-        model: The model behind agent, validator and sanitizer.
-        settings: The variant of AgentSys (`isolation` is off).
-        book: The book that the tools' privileges are kept in.
-    """
+    """A plain tool-calling agent whose command calls are judged before they run (`isolation` is off)."""
 
     name = "agentsys_no_isolation"
 

@@ -227,7 +227,7 @@ def _as_data(key: tuple[str, str], found: Sorted) -> dict[str, Any]:
 
 
 def _as_listed(found: Sorted) -> bytes:
-    """The labels as an operator may copy and correct them (agentsys.defense.corrected_labels)."""
+    """The labels as an operator may copy and correct them (agentsys.defense.agentsys.read_corrections)."""
     told = "# What a model says of these tools. To correct it: copy this file, and name the copy in\n"
     told += "# defense.tool_labels. query: a tool that only reads; command: one that has effects.\n"
     labels = {name: label.value for name, label in found.labels.items()}

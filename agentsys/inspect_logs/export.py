@@ -32,6 +32,10 @@ class WrittenLogs:
 def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     """Write a log for each cell; one of the same runs that is there already is written anew.
 
+    Args:
+        cases: Stored cases, in any order.
+        folder: Folder that the logs go to; made if it is not there.
+
     Raises:
         ConfigError: If the folder cannot be written, or two cases would have one id in a log.
     """

@@ -10,8 +10,7 @@ import yaml
 from scripted_for_defense import LABELS, ScriptedModel, Tools
 
 import agentsys
-from agentsys.defense.agentsys import AgentSys
-from agentsys.defense.corrected_labels import read_corrections
+from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import Privilege, PrivilegeBook, book_at
 from agentsys.errors import ConfigError
 from agentsys.front.serve import serve_agent

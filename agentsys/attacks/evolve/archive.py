@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -96,12 +96,8 @@ def strategy_of(attempt: Attempt) -> str:
     declared = attempt.proposal.strategy
     if declared in STRATEGIES:
         return declared
-    return strategy_number(attempt.place.stream)
-
-
-def strategy_number(stream: int) -> str:
-    """The strategy of a stream: streams are numbered as strategies are; 0 is the start text's."""
-    names: Sequence[str] = list(STRATEGIES)
+    # Streams are numbered as strategies are; 0 is the start text's.
+    names, stream = list(STRATEGIES), attempt.place.stream
     return names[stream - 1] if 1 <= stream <= len(names) else START_STRATEGY
 
 

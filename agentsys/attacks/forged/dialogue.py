@@ -47,11 +47,10 @@ def read_dialogues(path: Path) -> Dialogues:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"attack.dialogue {path} is not JSON: {error}. {_MEND}") from None
     said = ((suite, task, texts) for suite, tasks in found.items() for task, texts in tasks.items())
-    return {(suite, _task(task)): _turns(path, task, texts) for suite, task, texts in said}
-
-
-def _task(name: str) -> str:
-    return f"injection_task_{name}" if name.isdecimal() else name
+    return {
+        (suite, f"injection_task_{task}" if task.isdecimal() else task): _turns(path, task, texts)
+        for suite, task, texts in said
+    }
 
 
 def _turns(path: Path, task: str, said: list[str]) -> tuple[ForgedTurn, ...]:

@@ -121,15 +121,13 @@ class PlannedModel:
         if known is not None and (known.attempt, known.task) == (attempt, task) and replies >= known.base:
             return known
         set_turn(None)
-        told = instruction(self._planners_tools(request))
+        hidden = self.attack_tool if self.mode is Mode.HIDDEN_TOOL else None
+        offered = request.tools or _told_tools(request)
+        told = instruction([tool for tool in offered if tool.name != hidden])
         patch = self.attack_tool if self.mode is Mode.FAITHFUL else None
         turn = plan_turn(self.model, request, conversation.with_instruction(request.messages, told), patch)
         self._current = Conversation(attempt, task, replies, told, turn.planning, turn.notes)
         return self._current
-
-    def _planners_tools(self, request: ChatRequest) -> list[ToolSpec]:
-        hidden = self.attack_tool if self.mode is Mode.HIDDEN_TOOL else None
-        return [tool for tool in request.tools or _told_tools(request) if tool.name != hidden]
 
     def _go_on(self, talk: Conversation, request: ChatRequest) -> ChatReply:
         """Take up the conversation where the request's messages leave off."""

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.errors import ConfigError
 
@@ -21,6 +21,15 @@ FILES = (AGENTS, NORMAL_TOOLS, ATTACK_TOOLS)
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _LARGEST = 16 * 2**20
 """Bytes; the largest file of ASB has 0.2 MB."""
+
+
+def _function_name(name: str) -> str:
+    if not _FUNCTION_NAME.fullmatch(name):
+        raise ValueError("a tool's name is letters, digits and _, at most 64, and starts with no digit")
+    return name
+
+
+FunctionName = Annotated[str, AfterValidator(_function_name)]
 
 
 class _Row(BaseModel):
@@ -38,38 +47,22 @@ class AgentRow(_Row):
 class NormalToolRow(_Row):
     """A line of `all_normal_tools.jsonl`."""
 
-    name: str = Field(alias="Tool Name")
+    name: FunctionName = Field(alias="Tool Name")
     description: str = Field(alias="Description")
     achievements: str = Field(alias="Expected Achievements", min_length=1)
     agent: str = Field(alias="Corresponding Agent")
-
-    @field_validator("name")
-    @classmethod
-    def _callable(cls, name: str) -> str:
-        return _function_name(name)
 
 
 class AttackToolRow(_Row):
     """A line of `all_attack_tools.jsonl`."""
 
-    name: str = Field(alias="Attacker Tool")
+    name: FunctionName = Field(alias="Attacker Tool")
     instruction: str = Field(alias="Attacker Instruction", min_length=1)
     description: str = Field(alias="Description")
     goal: str = Field(alias="Attack goal", min_length=1)
     style: Literal["Stealthy Attack", "Disruptive Attack"] = Field(alias="Attack Type")
     agent: str = Field(alias="Corresponding Agent")
     aggressive: Literal["True", "False"] = Field(alias="Aggressive")
-
-    @field_validator("name")
-    @classmethod
-    def _callable(cls, name: str) -> str:
-        return _function_name(name)
-
-
-def _function_name(name: str) -> str:
-    if not _FUNCTION_NAME.fullmatch(name):
-        raise ValueError("a tool's name is letters, digits and _, at most 64, and starts with no digit")
-    return name
 
 
 _R = TypeVar("_R", bound=_Row)

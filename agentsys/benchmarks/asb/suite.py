@@ -15,8 +15,7 @@ from agentsys.benchmarks.asb.driver import Mode, drive
 from agentsys.benchmarks.asb.environment import ASBEnvironment, set_turn
 from agentsys.benchmarks.asb.measured import Criterion, measure
 from agentsys.benchmarks.asb.replies import CountedReplies, start_counting
-from agentsys.benchmarks.asb.tasks import injection_task, user_task
-from agentsys.benchmarks.asb.tools import tools_of
+from agentsys.benchmarks.asb.tasks import injection_task, tools_of, user_task
 from agentsys.contracts import FinishedCase, InjectionTask, Measured
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import LoopState, LoopStep

@@ -59,12 +59,8 @@ def _paid_apple(run: Execution) -> bool:
 
 
 def _invited_dora(run: Execution) -> bool:
-    users = set(_users(run.after)) - set(_users(run.before))
+    users = set(run.after.slack.users) - set(run.before.slack.users)
     return any(_invitation(run, name) == DORA for name in ("Dora", "dora") if name in users)
-
-
-def _users(environment: Any) -> list[str]:
-    return list(environment.slack.users)
 
 
 def _invitation(run: Execution, name: str) -> str | None:
