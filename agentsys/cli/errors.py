@@ -55,7 +55,9 @@ def exit_status(command: Callable[[], object]) -> int:
 
 
 # Of click or of typer's own copy of it: without a public name.
-_REFUSAL = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_REFUSAL: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 """What typer raises for a wrong option."""
 
 

@@ -55,8 +55,8 @@ def left_out(points: Sequence[Point], block: LogitBlock, factor: str, folds: int
             fit = fit.model_copy(update={"offset": _global(fit, known)})
         for place, point in enumerate(points):
             if part[point.levels[factor]] == fold:
-                levels = point.levels if factor != first else {**point.levels, first: _ANY}
-                forecast[place] = probability(fit, levels, point.covariates)
+                known_as = point.levels if factor != first else {**point.levels, first: _ANY}
+                forecast[place] = probability(fit, known_as, point.covariates)
     return forecast
 
 
