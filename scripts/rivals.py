@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from agentsys.analysis.metrics.rates import (
     measure,
 )
 from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.reading import read_cases
 
@@ -80,12 +80,9 @@ AVERAGES = ("avg UA with benign", "avg ASR with benign", "risk with benign")
 
 def table(cases: Iterable[CaseRow], *, parsing_averages: bool = False) -> list[str]:
     """The table, one line of Markdown after the other; one for each model."""
-    by_model: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        by_model[case.shown_model].append(case)
     return [
         line
-        for model, mine in by_model.items()
+        for model, mine in grouped(cases, lambda case: case.shown_model).items()
         for line in (f"**{model}**", "", *_of_model(mine, averages=parsing_averages), "")
     ]
 
@@ -93,9 +90,7 @@ def table(cases: Iterable[CaseRow], *, parsing_averages: bool = False) -> list[s
 def _of_model(cases: Sequence[CaseRow], *, averages: bool) -> list[str]:
     attacks = sorted({case.attack for case in cases} - {NO_ATTACK})
     numbers = {(r.defense, r.attack, r.metric): r for r in measure(cases) if r.suite == OVERALL}
-    groups: defaultdict[str, list[CaseRow]] = defaultdict(list)
-    for case in cases:
-        groups[case.defense].append(case)
+    groups = grouped(cases, lambda case: case.defense)
     base = Taken.of(_benign(groups.get(BASELINE, [])))
     header = ["Defense", "Benign", *attacks, "Tokens", "Calls", "Seconds", "Cases", "Errors"]
     order = sorted(groups, key=lambda name: (name != BASELINE, name))

@@ -8,7 +8,9 @@ score are the next leaves.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from agentsys.attacks.search import Attempt, Place, Quest, Target
@@ -76,11 +78,13 @@ class TapAttack(Searched):
         drawn afresh on each level: taken by number, one lineage would soon be all that is left.
         """
         tried = [path for path in grown if path[-1].proposal.refused is None]
-        by_score: dict[int, list[_Path]] = {}
-        for path in draw.sample(tried, len(tried)):
-            by_score.setdefault(path[-1].judgement.score, []).append(path)
-        ranked = [path for score in sorted(by_score, reverse=True) for path in _in_turns(by_score[score])]
-        return ranked[: self.width]
+        turns: defaultdict[tuple[int, int], Iterator[int]] = defaultdict(count)
+
+        def rank(path: _Path) -> tuple[int, int]:
+            score = path[-1].judgement.score
+            return -score, next(turns[score, path[0].place.stream])
+
+        return sorted(draw.sample(tried, len(tried)), key=rank)[: self.width]
 
     def _leaves(self) -> Iterator[int]:
         """Leaves at the beginning of each level, at most."""
@@ -88,14 +92,3 @@ class TapAttack(Searched):
         for _ in range(self.depth):
             yield leaves
             leaves = min(self.width, leaves * self.branching)
-
-
-def _in_turns(paths: Sequence[_Path]) -> list[_Path]:
-    """One of each stream, then a second of each, and so on."""
-    turns: dict[int, int] = {}
-    placed = []
-    for place, path in enumerate(paths):
-        stream = path[0].place.stream
-        placed.append((turns.get(stream, 0), place, path))
-        turns[stream] = turns.get(stream, 0) + 1
-    return [path for _, _, path in sorted(placed, key=lambda item: item[:2])]

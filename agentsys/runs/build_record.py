@@ -18,6 +18,7 @@ from agentsys.abilities import DeclaresFacts
 from agentsys.benchmarks.clock import start_of
 from agentsys.benchmarks.data_hash import data_hash
 from agentsys.contracts import Suite
+from agentsys.grouping import grouped
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import (
@@ -143,10 +144,7 @@ def storable_span(span: Span) -> Span:
 
 def usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
     """Tokens, requests and cost per role. A role with one unpriced call has no known cost."""
-    roles: dict[str, list[ModelCall]] = {}
-    for call in calls:
-        roles.setdefault(call.role, []).append(call)
-    return {role: _sum(of_role) for role, of_role in roles.items()}
+    return {role: _sum(of_role) for role, of_role in grouped(calls, lambda call: call.role).items()}
 
 
 def _sum(calls: Sequence[ModelCall]) -> RoleUsage:

@@ -25,6 +25,7 @@ from agentsys.attacks.template import filled
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
+from agentsys.grouping import grouped
 from agentsys.models.chat import ChatModel, ChatRequest
 
 _SHOWN = 3
@@ -98,10 +99,8 @@ class EvolveTreeAttack(Searched):
 
     def settled_on(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """The best templates: by share of successes, then by score, then the earliest."""
-        tried: dict[str, list[Attempt]] = {}
-        for attempt in attempts:
-            if attempt.proposal.refused is None:
-                tried.setdefault(attempt.proposal.text, []).append(attempt)
+        given = [attempt for attempt in attempts if attempt.proposal.refused is None]
+        tried = grouped(given, lambda attempt: attempt.proposal.text)
         summed = sorted(
             (_summed(found) for found in tried.values()), key=lambda one: (-one[0], -one[1], one[2].number)
         )

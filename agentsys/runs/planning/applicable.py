@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
+from agentsys.grouping import grouped
 from agentsys.models.simulated.victim.profile import NO_RUNS
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
@@ -90,9 +91,7 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
 
 def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
     """Sum up what several cells leave out, one per attack, in the order of the cells."""
-    by_attack: dict[str, list[tuple[Cell, Pairs]]] = {}
-    for cell, pairs in cells:
-        by_attack.setdefault(cell.settings.labels["attack"], []).append((cell, pairs))
+    by_attack = grouped(cells, lambda cell: cell[0].settings.labels["attack"])
     unfit = [_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found)]
     return (*unfit, *_without_runs(cells))
 
