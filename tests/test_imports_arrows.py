@@ -101,6 +101,7 @@ ALLOWED: dict[str, set[str]] = {
     | {
         "agentsys.records",
         "agentsys.models",
+        "agentsys.contracts",
         "agentsys.benchmarks",
         "agentsys.runs",
         "agentsys.analysis",

@@ -55,7 +55,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
             for value in values:
                 _known_choice(key, value, choices)
         axes = [[f"{key}={value}" for value in values] for key, values in {**preset, **swept}.items()]
-        found = [_settings([*fixed, *extra], resolve) for extra in itertools.product(*axes)]
+        found = [_settings([*fixed, *extra], resolve) for extra in _combinations(axes)]
     named = [with_held(with_base(one, config_dirs), config_dirs) for one in found]
     return with_content(named, config_dirs)
 
@@ -76,6 +76,10 @@ def _key(override: Override) -> str:
 def _shapes_sweep(override: Override) -> bool:
     """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
     return not override.is_sweep_override() and _key(override).split(".")[0] in {"experiment", "sweep"}
+
+
+def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [list(choice) for choice in itertools.product(*axes)]
 
 
 def _swept(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:

@@ -193,9 +193,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
-    # The same numbers under every defense, model and attack.
-    key = (cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
-    generator = CaseRandom(key, _recorded_draws(run, scene, suite, user_task))
+    generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
     try:
         with reading(start_of(cell.benchmark)), drawing(generator):
             run.utility, run.security = suite.run_task_with_pipeline(
@@ -262,6 +260,12 @@ def scene_of(job: Job) -> Scene:
     case = job.case
     seed = job.cell.settings.seed
     return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
+
+
+def _draws_key(job: Job) -> tuple[object, ...]:
+    """What a case's random numbers depend on: the same under every defense, model and attack."""
+    case = job.case
+    return (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
 
 
 def _recorded_draws(run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask) -> Sequence[str | None]:

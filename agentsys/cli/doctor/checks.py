@@ -112,9 +112,10 @@ def model_found(name: str, config_dirs: Sequence[Path] = (), *, ping: bool = Fal
     if unset:
         return Finding(name, None, f"needs model.{unset[0]}=...; not checked")
     unused = _UNUSED[bool(values["vertexai"])] if "vertexai" in values else frozenset[str]()
-    named = {v: k for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)}
-    states = {variable: bool(os.environ.get(variable)) for variable in named}
-    told = ", ".join(f"{variable} is {'set' if is_set else 'not set'}" for variable, is_set in states.items())
+    wanted = [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
+    states = {variable: bool(os.environ.get(variable)) for variable in wanted}
+    told = ", ".join(f"{key} is {'set' if is_set else 'not set'}" for key, is_set in states.items())
+    told = told or "needs no key"
     if not all(states.values()):
         return Finding(name, False, told)
     if values.get("simulated") and not values.get("base_url"):
