@@ -1,53 +1,62 @@
-"""Worker processes of this machine: each is started afresh, reads orders from a pipe and writes what it did.
+"""Worker processes of this machine: each reads orders from a pipe and writes what it did to another.
 
-They are in sessions of their own, so that Ctrl-C in a terminal reaches the driver alone; and they end by
-themselves when it is gone. Nothing of the driver's is forked or imported again: a script or a notebook needs
-no `if __name__ == "__main__"`.
+They are copies of one template where the system makes such, or else started afresh. They are not in the
+driver's session, so that Ctrl-C in a terminal reaches the driver alone; and they end by themselves when it is
+gone. Nothing of the driver's is forked or imported again: a script or a notebook needs no
+`if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import queue
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
 from agentsys.runs.executors.messages import Order, Orders, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
+from agentsys.runs.executors.template import CAN_COPY, Copy, Template, copied
 
+_COMMAND = (sys.executable, "-m", __name__)
 _LAST_WORDS_S = 10.0
 """Patience with a worker that was asked to end and has nothing to do any more."""
 
+Popen = subprocess.Popen[bytes]
+Begin = Callable[[int, int], Popen | Copy]
+
 
 class WorkerProcess(Hand):
-    """A worker process as its driver sees it."""
+    """A worker process as its driver sees it.
 
-    def __init__(self, orders: Orders, heard: queue.SimpleQueue[Heard]) -> None:
+    Args:
+        orders: What it is told at its start.
+        heard: Takes what it says.
+        begin: Starts it, given the two ends of pipes that are its own: for orders, and for what it says.
+    """
+
+    def __init__(self, orders: Orders, heard: queue.SimpleQueue[Heard], begin: Begin) -> None:
         super().__init__()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._orders = self._process.stdin
-        self._send(orders)
-        said = self._process.stdout
-        self._ear = threading.Thread(target=self._listen, args=(said, heard), name="ear", daemon=True)
+        theirs, ours = os.pipe()
+        self._orders = os.fdopen(ours, "wb")
+        self._pipes = (theirs, *os.pipe())
+        self._heard, self._begin = heard, begin
+        self._process: Popen | Copy | None = None
+        self._ear = threading.Thread(target=self._attend, name="ear", daemon=True)
         self._ear.start()
+        self._send(orders)
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
-        return f"worker process {self._process.pid}"
+        return "worker process" if self._process is None else f"worker process {self._process.pid}"
 
     def send(self, order: Order) -> None:
         """Give an order; one that is gone hears nothing."""
@@ -55,7 +64,9 @@ class WorkerProcess(Hand):
 
     def kill(self) -> None:
         """End it at once."""
-        self._process.kill()
+        if self._process is not None:
+            self._process.kill()
+        self.dismiss()
 
     def dismiss(self) -> None:
         """Tell it that there is nothing more to do."""
@@ -64,23 +75,33 @@ class WorkerProcess(Hand):
 
     def wait(self, until: float) -> None:
         """Wait for its last word; at a moment of `time.monotonic` it is ended."""
-        try:
-            self._process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._ear.join()
+        self._ear.join(max(0.0, until - time.monotonic()))
+        if self._ear.is_alive():
+            self.kill()
+            self._ear.join()
 
     def _send(self, message: Order | Orders) -> None:
         if self._orders.closed:  # it has been told that there is nothing more
             return
-        with contextlib.suppress(OSError):  # its end is heard of by `_listen`
+        with contextlib.suppress(OSError):  # its end is heard of by `_attend`
             _write(self._orders, message)
 
-    def _listen(self, said: IO[bytes], heard: queue.SimpleQueue[Heard]) -> None:
-        while (told := _read(said)) is not None:
-            heard.put(Heard(self, told))
-        code = self._process.wait()
-        heard.put(Heard(self, Gone(f"{self.name} {_ended(code)}")))
+    def _attend(self) -> None:
+        """Start it, which may take a while, and listen till it ends."""
+        orders, said, told = self._pipes
+        with os.fdopen(said, "rb") as listening:
+            try:
+                self._process = self._begin(orders, told)
+            except OSError as error:
+                how = f"could not be started ({error})"
+            finally:
+                os.close(orders)
+                os.close(told)
+            while (heard := _read(listening)) is not None:
+                self._heard.put(Heard(self, heard))
+        if self._process is not None:
+            how = _ended(self._process)
+        self._heard.put(Heard(self, Gone(f"{self.name} {how}")))
 
 
 class ProcessStaff:
@@ -94,10 +115,11 @@ class ProcessStaff:
         self._orders = orders
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self._hired: list[WorkerProcess] = []
+        self._template: Template | None = None
 
     def hire(self) -> Hand:
         """Start one more."""
-        self._hired.append(WorkerProcess(self._orders, self._heard))
+        self._hired.append(WorkerProcess(self._orders, self._heard, self._beginning()))
         return self._hired[-1]
 
     def heard(self, timeout_s: float) -> list[Heard]:
@@ -111,14 +133,39 @@ class ProcessStaff:
         until = time.monotonic() + _LAST_WORDS_S
         for worker in self._hired:
             worker.wait(until)
+        self._end_template()
 
     def kill(self) -> None:
         """End all of them in the middle of what they do; nobody else's process is touched."""
         for worker in self._hired:
             worker.kill()
+        self._end_template()
+
+    def _beginning(self) -> Begin:
+        if not CAN_COPY:
+            return _started_afresh
+        if self._template is None or self._template.gone:
+            self._template = Template(_COMMAND, _environment())
+        return functools.partial(Copy, self._template)
+
+    def _end_template(self) -> None:
+        if self._template is not None:
+            self._template.end()
 
 
-def _ended(code: int) -> str:
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _started_afresh(orders: int, told: int) -> Popen:
+    return subprocess.Popen(_COMMAND, stdin=orders, stdout=told, env=_environment(), start_new_session=True)
+
+
+def _ended(process: Popen | Copy) -> str:
+    try:
+        code = process.wait()
+    except OSError as error:
+        return f"ended ({error})"
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
@@ -162,12 +209,16 @@ def _serve(orders_pipe: IO[bytes], told_pipe: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """What is started: orders come on standard input, and nothing else may be written to standard output."""
-    orders_pipe, told_pipe = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    """What is started: a worker, or, given a socket's number, the template that workers are copies of.
+
+    Orders come on standard input, and nothing else may be written to standard output.
+    """
+    pipes = copied(socket.socket(fileno=int(sys.argv[1]))) if sys.argv[1:] else (os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)  # some of AgentDojo's checkers print
-    _serve(orders_pipe, told_pipe)
+    with os.fdopen(pipes[0], "rb") as orders, os.fdopen(pipes[1], "wb") as told:
+        _serve(orders, told)
 
 
 if __name__ == "__main__":

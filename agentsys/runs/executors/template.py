@@ -1,0 +1,149 @@
+"""`Template`: a process that has imported everything once, and whose copies (forks) are the workers.
+
+A worker that is started afresh takes seconds of CPU before its first case; a copy takes milliseconds, and
+shares the memory of what it does not change. The template does nothing but wait: no case is run in it, so it
+has no threads, connections, claims or open files whose state a copy could inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+CAN_COPY = sys.platform == "linux"
+"""Elsewhere workers are started afresh: libraries of macOS do not work in a copy, and Windows makes none."""
+_LOOK_AGAIN_S = 0.02
+
+
+class Template:
+    """The template as its driver sees it. Safe to use from several threads.
+
+    Args:
+        command: Starts it, less its last argument: the number of the socket that it takes orders from.
+        environment: Variables it is started with.
+    """
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def ask(self, *order: object, pipes: Sequence[int] = ()) -> Any:
+        """What it answers to an order; the first waits till it has imported everything.
+
+        Raises:
+            OSError: If it has ended.
+        """
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(order).encode()], pipes)
+            answer = self._socket.recv(100)
+        if not answer:
+            raise ConnectionError("the template has ended")
+        return json.loads(answer)
+
+    def end(self) -> None:
+        """End it; copies that it made go on."""
+        self._process.kill()
+        self._process.wait()
+        with self._lock:
+            self._socket.close()
+
+
+class Copy:
+    """A copy of a template, to be ended and waited for as a `subprocess.Popen` is."""
+
+    def __init__(self, template: Template, orders: int, told: int) -> None:
+        self._template = template
+        self.pid: int = template.ask("copy", pipes=(orders, told))
+
+    def kill(self) -> None:
+        """End it at once, if it is there."""
+        with contextlib.suppress(OSError):
+            self._template.ask("kill", self.pid)
+
+    def wait(self) -> int:
+        """Wait till it ends; its exit status, negative where a signal ended it.
+
+        Raises:
+            OSError: If the template, which alone is told the status, has ended.
+        """
+        while (code := self._template.ask("status", self.pid)) is None:
+            time.sleep(_LOOK_AGAIN_S)
+        return int(code)
+
+
+def copied(asked: socket.socket) -> tuple[int, int]:
+    """Be the template till nobody asks any more, which ends the process; returns in each copy.
+
+    Returns:
+        The pipes that the copy gets orders from and answers to.
+    """
+    import agentsys.runs.executors.worker  # noqa: F401 - what this process is for
+
+    # Or a copy's first collection would write to all of the memory that it shares.
+    gc.collect()
+    gc.freeze()
+    living = set[int]()
+    while True:
+        message, pipes, _, _ = socket.recv_fds(asked, 100, 2)
+        if not message:
+            os._exit(0)
+        order, *pid = json.loads(message)
+        answer = None
+        if order == "copy":
+            answer = _fork()
+            if not answer:
+                asked.close()
+                return pipes[0], pipes[1]
+            living.add(answer)
+            for pipe in pipes:
+                os.close(pipe)
+        elif order == "status":
+            answer = _status(pid[0], living)
+        elif pid[0] in living:  # else its number may be another process's by now
+            os.kill(pid[0], signal.SIGKILL)
+        asked.send(json.dumps(answer).encode())
+
+
+def _fork() -> int:
+    """The number of the new process; 0 in it."""
+    with warnings.catch_warnings():
+        # Python 3.12 counts NumPy's threads too, which a fork leaves in order.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid and (numpy := sys.modules.get("numpy")):
+        numpy.random.seed()  # or all copies would draw the same; Python's own generator sees to it itself
+    return pid
+
+
+def _status(pid: int, living: set[int]) -> int | None:
+    """Exit status of a copy; None while it runs."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if not ended:
+        return None
+    living.discard(pid)
+    return os.waitstatus_to_exitcode(status)
