@@ -7,6 +7,7 @@ one ends a second worker is known for certain, and becomes an error.
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections import deque
@@ -41,6 +42,7 @@ from agentsys.runs.finish_case import deadly_case
 from agentsys.runs.plan import Job
 from agentsys.runs.store import Store, StoreError
 
+_log = logging.getLogger(__name__)
 _TICK_S = 0.5
 _STILLBORN = 3
 """Workers in a row that may end before they are up."""
@@ -219,6 +221,7 @@ class _Driver:
         match told:
             case Ready():
                 worker.ready, self._stillborn = True, 0
+                _log.info("%s is ready", worker.hand.name)
             case Ended(task, end):
                 self.tally.book(worker.tasks.pop(task), end, self.running)
             case NotRun():

@@ -13,13 +13,12 @@ import functools
 import os
 import pickle
 import queue
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import IO
+from collections.abc import Callable, Mapping
+from typing import IO, Any
 
 from agentsys.runs.executors.messages import Order, Orders, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
@@ -109,10 +108,14 @@ class ProcessStaff:
 
     Args:
         orders: What each is told at its start.
+        benchmark: Config of a benchmark that is loaded once for all of them, if it is one of ours.
     """
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: Orders, benchmark: Mapping[str, Any]) -> None:
         self._orders = orders
+        # Code of the user's may start threads, or draw: each worker runs it itself.
+        ours = str(benchmark.get("_target_")).startswith("agentsys.") and not benchmark.get("modules")
+        self._benchmark = benchmark if ours else {}
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self._hired: list[WorkerProcess] = []
         self._template: Template | None = None
@@ -145,7 +148,7 @@ class ProcessStaff:
         if not CAN_COPY:
             return _started_afresh
         if self._template is None or self._template.gone:
-            self._template = Template(_COMMAND, _environment())
+            self._template = Template(_COMMAND, _environment(), self._benchmark)
         return functools.partial(Copy, self._template)
 
     def _end_template(self) -> None:
@@ -209,11 +212,11 @@ def _serve(orders_pipe: IO[bytes], told_pipe: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """What is started: a worker, or, given a socket's number, the template that workers are copies of.
+    """What is started: a worker, or, given arguments, the template that workers are copies of.
 
     Orders come on standard input, and nothing else may be written to standard output.
     """
-    pipes = copied(socket.socket(fileno=int(sys.argv[1]))) if sys.argv[1:] else (os.dup(0), os.dup(1))
+    pipes = copied(*sys.argv[1:]) if sys.argv[1:] else (os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)  # some of AgentDojo's checkers print

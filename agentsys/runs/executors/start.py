@@ -103,7 +103,7 @@ def _orders(settings: Settings, places: Places, store: Store) -> Orders:
 
 def _staff(settings: Settings, orders: Orders) -> Staff:
     if settings.executor.kind is ExecutorKind.PROCESSES:
-        return ProcessStaff(orders)
+        return ProcessStaff(orders, settings.benchmark)
     from agentsys.runs.executors.ray_nodes import RayStaff
 
     return RayStaff(orders, settings.executor.address)

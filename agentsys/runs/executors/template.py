@@ -18,8 +18,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentsys.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agentsys.contracts import Benchmark
 
 CAN_COPY = sys.platform == "linux"
 """Elsewhere workers are started afresh: libraries of macOS do not work in a copy, and Windows makes none."""
@@ -30,16 +35,20 @@ class Template:
     """The template as its driver sees it. Safe to use from several threads.
 
     Args:
-        command: Starts it, less its last argument: the number of the socket that it takes orders from.
+        command: Starts it, less its last two arguments: the number of the socket that it takes orders from,
+            and the benchmark's config.
         environment: Variables it is started with.
+        benchmark: Config of the benchmark whose suites it loads; empty: it loads none.
     """
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], benchmark: Mapping[str, Any]
+    ) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
+                [*command, str(theirs.fileno()), json.dumps(benchmark, default=str)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -96,14 +105,20 @@ class Copy:
         return int(code)
 
 
-def copied(asked: socket.socket) -> tuple[int, int]:
+def copied(number: str, benchmark: str) -> tuple[int, int]:
     """Be the template till nobody asks any more, which ends the process; returns in each copy.
+
+    Args:
+        number: That of the socket that it is asked through.
+        benchmark: Config of the benchmark, in JSON.
 
     Returns:
         The pipes that the copy gets orders from and answers to.
     """
     import agentsys.runs.executors.worker  # noqa: F401 - what this process is for
 
+    _load_suites(json.loads(benchmark))
+    asked = socket.socket(fileno=int(number))
     # Or a copy's first collection would write to all of the memory that it shares.
     gc.collect()
     gc.freeze()
@@ -127,6 +142,17 @@ def copied(asked: socket.socket) -> tuple[int, int]:
         elif pid[0] in living:  # else its number may be another process's by now
             os.kill(pid[0], signal.SIGKILL)
         asked.send(json.dumps(answer).encode())
+
+
+def _load_suites(benchmark: Mapping[str, Any]) -> None:
+    """Load what all objects of a benchmark share: the data of its suites."""
+    from agentsys.runs.instantiate import instantiate
+
+    if benchmark:
+        with contextlib.suppress(ConfigError):  # a worker that needs it will say so
+            made: Benchmark = instantiate("benchmark", benchmark)
+            for name in made.suite_names():
+                made.suite(name)
 
 
 def _fork() -> int:
