@@ -1,13 +1,14 @@
 """All figures of the harness's speed in one run, on one machine: `make bench`.
 
-Usage: python perf/bench.py [--quick] [--only throughput records] [--processes 4] [--write]
+Usage: python perf/bench.py [--quick] [--only throughput cpu] [--processes 4] [--workers 64] [--write]
 
-Each part prints a Markdown table as it is measured; `--write` puts them all, with the machine and the time,
-into perf/README.md. What cannot run here is named with the reason. Seconds depend on the machine and on what
-else it does; ratios, shares and CPU seconds do so far less.
+Each part prints a Markdown table as it is measured; `--write` puts each at once, with the machine and the
+date, into its place in perf/README.md. What cannot run here is named with the reason. Seconds depend on the
+machine and on what else it does; ratios, shares and CPU seconds do so far less.
 
-  throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of the
-              latency limit, CPU and memory
+  throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of what
+              the latency and the CPUs allow, CPU and memory
+  cpu         CPU per case of AgentDojo's runner and ours
   ray         one node against two, where Ray is installed
   records     a finished run of 10,000 cases recognised; 1,000 to 50,000 stored records read and tabulated
   tokens      what each defense takes, as a multiple of the undefended agent
@@ -18,20 +19,20 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import bench_ray
 import bench_records
-import bench_throughput
 import bench_tokens
+import throughput
 from bench_table import Table
 
 README = Path(__file__).parent / "README.md"
-BEGIN, END = "<!-- bench: written by `make bench` -->", "<!-- bench ends -->"
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,12 @@ class Options:
     """What was asked for."""
 
     quick: bool
-    processes: int
+    extent: throughput.Extent
 
 
 PARTS: dict[str, Callable[[Options], Iterator[Table]]] = {
-    "throughput": lambda asked: bench_throughput.tables(quick=asked.quick, processes=asked.processes),
+    "throughput": lambda asked: throughput.tables(asked.extent),
+    "cpu": lambda asked: throughput.cpu_tables(asked.extent),
     "ray": lambda asked: bench_ray.tables(quick=asked.quick),
     "records": lambda asked: bench_records.tables(quick=asked.quick),
     "tokens": lambda asked: bench_tokens.tables(quick=asked.quick),
@@ -62,12 +64,21 @@ def machine() -> str:
     return f"{os.cpu_count()} x {name}, {platform.system()}, {versions}; load at the start {load}"
 
 
-def write(text: str) -> None:
-    """Put the tables between the two marks in perf/README.md."""
+def commit() -> str:
+    """The commit that is measured, marked where files differ from it; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, cwd=README.parent, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def write(part: str, text: str) -> None:
+    """Put a part's tables between its two marks in perf/README.md."""
     page = README.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    after = rest.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    begin, end = (f"<!-- bench: {part}{mark} -->" for mark in ("", " ends"))
+    before, rest = page.split(begin)
+    README.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -75,21 +86,26 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few minutes: few cases, workers and records")
     parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
     parser.add_argument("--processes", type=int, default=4, help="of executor=processes")
-    parser.add_argument("--write", action="store_true", help="into perf/README.md, between its two marks")
+    parser.add_argument(
+        "--workers", type=int, nargs="+", help="throughput: only these, at the longest latency"
+    )
+    parser.add_argument("--write", action="store_true", help="into perf/README.md, between each part's marks")
     options = parser.parse_args()
-    start = time.time()
-    said = [machine()]
-    print(said[0], flush=True)
+    extent = throughput.QUICK if options.quick else throughput.FULL
+    extent = replace(extent, processes=options.processes)
+    if options.workers:
+        extent = replace(extent, workers={max(extent.workers): options.workers})
     for part in options.only:
-        for table in PARTS[part](Options(options.quick, options.processes)):
+        begun = time.time()
+        quick = "Quick form. " if options.quick else ""
+        said = [f"{quick}{time.strftime('%Y-%m-%d')}, at {commit()}. {machine()}."]
+        print(f"\n{said[0]}", flush=True)
+        for table in PARTS[part](Options(options.quick, extent)):
             said.append(table.text)
             print(f"\n{table.text}", flush=True)
-    said.append(
-        f"{'Quick form. ' if options.quick else ''}All of it took {(time.time() - start) / 60:.0f} min."
-    )
-    print(f"\n{said[-1]}")
-    if options.write:
-        write("\n\n".join(said))
+            if options.write:
+                write(part, "\n\n".join(said))
+        print(f"\n{part} took {(time.time() - begun) / 60:.0f} min.", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ def tables(*, quick: bool) -> Iterator[Table]:
         return
     pairs = grid(SUITES, 8 if quick else 60)
     rows, before = [], 0.0
-    with served_model(LATENCY_MS) as server:
+    with served_model() as server:
+        apart("ours", server.base_url(), pairs)  # the server learns
         for nodes in (1, 2):
             executor = Executor(WORKERS * nodes, "ray", 2 * nodes)
-            measured = _on_nodes(nodes, server.base_url, pairs, executor)
+            measured = _on_nodes(nodes, server.base_url(LATENCY_MS), pairs, executor)
             middle = measured.middle_calls_per_s
             before = before or middle
             share = f"{limit_share(measured, executor, LATENCY_MS):.0%}"

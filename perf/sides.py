@@ -8,6 +8,7 @@ before the clocks start.
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import subprocess
 import sys
@@ -42,6 +43,8 @@ class Measured:
     """Most memory this process held at a time, and the largest one that it started, in MiB."""
     middle_calls_per_s: float = 0.0
     """Calls a second while the middle eight tenths of the cases ended: without start and end of the run."""
+    start_s: float = 0.0
+    """Seconds until the last worker process was ready; 0 with threads."""
 
     @property
     def calls(self) -> int:
@@ -122,14 +125,31 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     wanted = set(pairs)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
+    ready = _Readiness()
     wall, cpu = time.perf_counter(), _cpu_s()
     outcome = session.execute(Deaf())
-    wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
+    start, wall, cpu = ready.at and ready.at - wall, time.perf_counter() - wall, _cpu_s() - cpu
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
     return Measured(
-        len(jobs), wall, cpu, _calls(logdir), _stored_results(logdir), _peak_mb(), _middle(logdir)
+        len(jobs), wall, cpu, _calls(logdir), _stored_results(logdir), _peak_mb(), _middle(logdir), start
     )
+
+
+class _Readiness(logging.Handler):
+    """When a worker last said that it is ready, as far as the driver's log tells; 0: none did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 0.0
+        log = logging.getLogger("agentsys.runs.executors.driver")
+        log.setLevel(logging.INFO)
+        log.addHandler(self)
+        log.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note the time."""
+        self.at = time.perf_counter()
 
 
 Side = Callable[[str, Sequence[Pair], Path, Executor], Measured]

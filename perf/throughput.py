@@ -1,86 +1,218 @@
-"""How much faster our runner is than AgentDojo's own where each model call takes 200 ms.
+"""Both runners on one server: CPU per case, and cases a second by latency and workers.
 
-Usage: python perf/throughput.py [--subset 12] [--latency-ms 200] [--suites slack banking]
-                                 [--workers 64 --executor processes --processes 4]
-
-Both run the same cases against one server. Ours, 32 workers by default: every attacked case of Slack and
-Banking, then of all four suites. AgentDojo's, one case at a time, would take half an hour: it
-runs a subset, evenly spread over each suite, and its time for the rest is taken to be as long per
-model call. The number of calls is known: on the subset both runners make the same ones.
+AgentDojo's runner does one case at a time, so it does a subset, evenly spread over each suite, and its time
+for the rest is taken to be as long per model call. Both must come to the same results on every case that both
+ran.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bench_table import Table
 from served_model import ServedModel, served_model
 from sides import Executor, Measured, Pair, apart, grid
 
-SUITES = ("slack", "banking", "travel", "workspace")
-GRIDS = ((("slack", "banking"), 20.0), (SUITES, 14.0))
-"""Suites, and how many times AgentDojo's throughput is wanted there."""
+SUITES = ("workspace", "travel", "banking", "slack")
+KINDS = ("threads", "processes")
+MOST = 949
+"""Attacked cases of all four suites."""
+EIGHT = Executor(workers=8)
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
-class Subset:
-    """AgentDojo's runner on a part of one suite."""
+class Extent:
+    """How much is measured."""
 
-    pairs: list[Pair]
-    measured: Measured
+    workers: dict[float, Sequence[int]]
+    """Latency in milliseconds -> workers."""
+    subset: int
+    """Cases of each suite that AgentDojo's runner does."""
+    per_worker: int
+    """Cases for each of our workers."""
+    short: int
+    """Most cases at other latencies than the longest."""
+    cpu_sample: int
+    """Cases of each suite for the CPU per case of both runners."""
+    processes: int = 4
+    """Of `executor=processes`."""
+    whole: Sequence[int] = ()
+    """Workers that do the whole grid at the longest latency."""
+
+    def cases(self, latency_ms: float, workers: int) -> int:
+        """How many cases so many workers do."""
+        longest = latency_ms == max(self.workers)
+        if longest and workers in self.whole:
+            return MOST
+        return min(MOST if self.whole and longest else self.short, max(12, self.per_worker * workers))
+
+
+FULL = Extent({200.0: (1, 8, 32, 64, 128), 50.0: (32, 64), 0.0: (32,)}, 8, 10, 300, 20, whole=(32, 64, 128))
+QUICK = Extent({200.0: (1, 32), 0.0: (32,)}, 2, 4, 128, 4)
+
+
+def cpu_tables(extent: Extent) -> Iterator[Table]:
+    """CPU of both runners for a case, suite by suite."""
+    rows, sums = [], [0.0, 0.0]
+    with served_model() as server:
+        whole = grid(SUITES, extent.cpu_sample)
+        _learn(server, whole, whole)
+        for suite in SUITES:
+            pairs = [pair for pair in whole if pair[0] == suite]
+            stock, mine = (apart(one, server.base_url(), pairs, EIGHT) for one in ("agentdojo", "ours"))
+            if stock.results != mine.results or stock.calls != mine.calls:
+                raise SystemExit(f"{suite}: the two runners did not do the same.")
+            rows.append(_cpu_row(suite, stock.cases, stock.cpu_s, mine.cpu_s))
+            sums = [sums[0] + stock.cpu_s, sums[1] + mine.cpu_s]
+    rows.append(_cpu_row("all", sum(int(row[1]) for row in rows), *sums))
+    said = (
+        "CPU of the client for a case, no latency, 8 threads. A sample weighs what is done once for a user "
+        "task more than the whole grid does."
+    )
+    yield Table(said, ("Suite", "Cases", "AgentDojo, ms", "Ours, ms", "Share"), rows)
+
+
+def _learn(server: ServedModel, stock: Sequence[Pair], ours: Sequence[Pair]) -> None:
+    """Let the server learn what each side is going to ask, off the clock."""
+    apart("agentdojo", server.base_url(), stock)
+    apart("ours", server.base_url(), ours, EIGHT)
+
+
+def _cpu_row(name: str, cases: int, theirs_s: float, ours_s: float) -> tuple[str, ...]:
+    theirs, ours = (f"{1000 * used / cases:.1f}" for used in (theirs_s, ours_s))
+    return name, str(cases), theirs, ours, f"{ours_s / theirs_s:.1%}"
+
+
+def tables(extent: Extent) -> Iterator[Table]:
+    """A table for each latency, on one server."""
+    with served_model() as server:
+        _learn(server, grid(SUITES, extent.subset), _all_cases(extent))
+        for latency_ms in extent.workers:
+            yield _by_workers(server, latency_ms, extent)
+
+
+def _by_workers(server: ServedModel, latency_ms: float, extent: Extent) -> Table:
+    passed_on = server.passed_on()
+    stock = Stock(
+        {
+            suite: apart("agentdojo", server.base_url(latency_ms), grid([suite], extent.subset))
+            for suite in SUITES
+        }
+    )
+    rows, missing = [], ""
+    for executor in _executors(extent, latency_ms):
+        pairs = _cases(extent.cases(latency_ms, executor.workers))
+        used = server.cpu_s()
+        try:
+            mine = apart("ours", server.base_url(latency_ms), pairs, executor)
+        except subprocess.CalledProcessError as error:
+            missing += f" {executor.kind} with {executor.workers} workers: exit code {error.returncode}."
+            continue
+        seen = Row(mine, executor, latency_ms, stock.seconds_for(mine), server.cpu_s() - used)
+        rows.append(seen.cells)
+        print(" | ".join(seen.cells), flush=True)
+    said = (
+        f"{latency_ms:.0f} ms for each call. AgentDojo's runner: {extent.subset} cases of each suite, "
+        f"{stock.calls} calls, {stock.ms_per_call:.0f} ms per call, extrapolated by suite and call. Of all "
+        f"requests {server.passed_on() - passed_on} were not known to the server and were passed on to the "
+        f"model.{missing}"
+    )
+    return Table(said, HEAD, rows)
+
+
+def _executors(extent: Extent, latency_ms: float) -> Iterator[Executor]:
+    for kind in KINDS:
+        for workers in extent.workers[latency_ms]:
+            if kind == "threads" or workers > 1:
+                yield Executor(workers, kind, min(extent.processes, workers))
+
+
+@dataclass(frozen=True)
+class Stock:
+    """AgentDojo's runner on a part of each suite."""
+
+    by_suite: dict[str, Measured]
 
     @property
-    def s_per_call(self) -> float:
-        return self.measured.wall_s / self.measured.calls
+    def calls(self) -> int:
+        return sum(one.calls for one in self.by_suite.values())
+
+    @property
+    def ms_per_call(self) -> float:
+        return 1000 * sum(one.wall_s for one in self.by_suite.values()) / self.calls
+
+    def seconds_for(self, mine: Measured) -> float:
+        """Seconds that it would take for all our cases, from its time per call in each suite.
+
+        Raises:
+            SystemExit: If the two came to different results on a case that both ran.
+        """
+        for key, result in ((k, r) for one in self.by_suite.values() for k, r in one.results.items()):
+            if mine.results.get(key, result) != result:
+                raise SystemExit(
+                    f"{key}: agentdojo {result}, ours {mine.results[key]}; this compares nothing."
+                )
+        each = {suite: one.wall_s / one.calls for suite, one in self.by_suite.items()}
+        return sum(calls * each[suite] for suite, calls in mine.calls_by_suite.items())
 
 
-def subset_of(server: ServedModel, suite: str, size: int) -> Subset:
-    """Run AgentDojo's side on at most `size` cases of a suite, and say which."""
-    pairs = grid([suite], size)
-    subset = Subset(pairs, apart("agentdojo", server.base_url, pairs))
-    chosen = ", ".join(f"{_number(user)}x{_number(injection)}" for _, user, injection in pairs)
-    print(f"agentdojo on {len(pairs)} of {suite} (user x injection task: {chosen}):")
-    print(f"  {_speed(subset.measured)}, {1000 * subset.s_per_call:.0f} ms per call", flush=True)
-    return subset
+HEAD = (
+    "Executor",
+    "Workers",
+    "Cases",
+    "Start, s",
+    "Cases/s",
+    "x AgentDojo",
+    "Of the latency's limit",
+    "Middle",
+    "Client's CPU, ms per case",
+    "Server's, ms per call",
+    "Of what the CPUs allow",
+    "MiB",
+)
 
 
-def compare(
-    server: ServedModel,
-    suites: Sequence[str],
-    subsets: dict[str, Subset],
-    wanted: float,
-    executor: Executor,
-    latency_ms: float,
-) -> None:
-    """Our side on all cases of some suites, and the ratio to AgentDojo's extrapolated time."""
-    before = server.cpu_s()
-    mine = apart("ours", server.base_url, grid(suites), executor)
-    used = server.cpu_s() - before
-    stock_s = extrapolated(subsets, mine)
-    ratio = stock_s / mine.wall_s
-    print(
-        f"ours on all of {', '.join(suites)}: {_speed(mine)}; CPU {mine.cpu_s:.1f} s, server's {used:.1f} s"
-    )
-    if latency_ms:
-        share = limit_share(mine, executor, latency_ms)
-        print(f"  {share:.0%} of what so many workers could do, did they only wait")
-    print(f"  agentdojo, extrapolated: {stock_s:.1f} s, {mine.cases / stock_s:.2f} cases/s")
-    print(
-        f"  ratio {ratio:.1f} (at least {wanted:.0f} wanted: {'yes' if ratio >= wanted else 'NO'})",
-        flush=True,
-    )
+@dataclass(frozen=True)
+class Row:
+    """One way to run the cases."""
 
+    mine: Measured
+    executor: Executor
+    latency_ms: float
+    stock_s: float
+    server_cpu_s: float
 
-def extrapolated(subsets: dict[str, Subset], mine: Measured) -> float:
-    """Seconds that AgentDojo would take for all our cases, from its time per call in each suite.
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as it is printed; behind a stroke: without the start of the workers."""
+        mine, executor = self.mine, self.executor
+        processes = f" ({executor.processes})" if executor.kind == "processes" else ""
+        limit = executor.workers / (self.latency_ms / 1000) if self.latency_ms else 0.0
+        return (
+            f"{executor.kind}{processes}",
+            str(executor.workers),
+            str(mine.cases),
+            f"{mine.start_s:.1f}" if processes else "-",
+            self._both(mine.cases, ".1f"),
+            self._both(self.stock_s, ".1f"),
+            self._both(mine.calls / limit, ".0%") if limit else "-",
+            f"{mine.middle_calls_per_s / limit:.0%}" if limit else "-",
+            f"{1000 * mine.cpu_s / mine.cases:.1f}",
+            f"{1000 * self.server_cpu_s / mine.calls:.2f}",
+            f"{cpu_share(mine, self.server_cpu_s):.0%}",
+            f"{mine.peak_mb:.0f}",
+        )
 
-    Raises:
-        SystemExit: If the two came to different results on a case that both ran.
-    """
-    for subset in subsets.values():
-        _same_work(subset, mine)
-    return sum(calls * subsets[suite].s_per_call for suite, calls in mine.calls_by_suite.items())
+    def _both(self, much: float, form: str) -> str:
+        """So much a second, with and without the start."""
+        whole = f"{much / self.mine.wall_s:{form}}"
+        if not self.mine.start_s:
+            return whole
+        return f"{whole} / {much / (self.mine.wall_s - self.mine.start_s):{form}}"
 
 
 def limit_share(mine: Measured, executor: Executor, latency_ms: float) -> float:
@@ -88,38 +220,20 @@ def limit_share(mine: Measured, executor: Executor, latency_ms: float) -> float:
     return mine.calls / mine.wall_s / (executor.workers / (latency_ms / 1000))
 
 
-def _same_work(subset: Subset, mine: Measured) -> None:
-    """Both runners must have come to the same result on every case of the subset."""
-    for key, result in subset.measured.results.items():
-        if mine.results.get(key, result) != result:
-            raise SystemExit(f"{key}: agentdojo {result}, ours {mine.results[key]}; this compares nothing.")
+def cpu_share(mine: Measured, server_cpu_s: float) -> float:
+    """Cases a second as a share of what the cores could do, never idle; client and server share them."""
+    possible = CORES / ((mine.cpu_s + server_cpu_s) / mine.cases)
+    return mine.cases / mine.wall_s / possible
 
 
-def _number(task_id: str) -> str:
-    return task_id.rpartition("_")[2]
+def _all_cases(extent: Extent) -> list[Pair]:
+    """Every case that some row asks for."""
+    counts = {extent.cases(latency, workers) for latency, some in extent.workers.items() for workers in some}
+    return list(dict.fromkeys(pair for count in counts for pair in _cases(count)))
 
 
-def _speed(side: Measured) -> str:
-    rate = side.cases / side.wall_s
-    return f"{side.cases} cases, {side.calls} calls in {side.wall_s:.1f} s, {rate:.2f} cases/s"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--subset", type=int, default=12, help="cases of each suite that AgentDojo runs")
-    parser.add_argument("--latency-ms", type=float, default=200.0)
-    parser.add_argument("--suites", nargs="+", choices=SUITES, help="only these, in one comparison")
-    parser.add_argument("--workers", type=int, default=32)
-    parser.add_argument("--executor", default="threads", choices=("threads", "processes"))
-    parser.add_argument("--processes", type=int, default=4)
-    options = parser.parse_args()
-    executor = Executor(options.workers, options.executor, options.processes)
-    grids = GRIDS if options.suites is None else ((tuple(options.suites), 14.0),)
-    with served_model(options.latency_ms) as server:
-        subsets = {suite: subset_of(server, suite, options.subset) for suite in grids[-1][0]}
-        for suites, wanted in grids:
-            compare(server, suites, subsets, wanted, executor, options.latency_ms)
-
-
-if __name__ == "__main__":
-    main()
+def _cases(wanted: int) -> list[Pair]:
+    """About so many cases, evenly spread over the suites and their tasks; from `MOST` on all of them."""
+    if wanted >= MOST:
+        return grid(SUITES)
+    return grid(SUITES, -(-wanted // len(SUITES)))

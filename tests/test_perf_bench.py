@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from pathlib import Path
 from typing import Any
@@ -31,16 +32,26 @@ def test_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(
     page = tmp_path / "README.md"
     page.write_text(bench.README.read_text())
     monkeypatch.setattr(bench, "README", page)
-    before, after = page.read_text().split(bench.BEGIN)[0], page.read_text().split(bench.END)[1]
+    before, rest = page.read_text().split("<!-- bench: cpu -->")
+    after = rest.split("<!-- bench: cpu ends -->")[1]
     for text in ("first figures", "second figures"):
-        bench.write(text)
-    assert page.read_text() == f"{before}{bench.BEGIN}\n\nsecond figures\n\n{bench.END}{after}"
+        bench.write("cpu", text)
+    expected = "<!-- bench: cpu -->\n\nsecond figures\n\n<!-- bench: cpu ends -->"
+    assert page.read_text() == f"{before}{expected}{after}"
+
+
+def test_each_part_has_its_place_in_the_page(perf: Any) -> None:
+    bench = perf("bench")
+    page = bench.README.read_text()
+    assert all(
+        page.count(f"<!-- bench: {part}{end} -->") == 1 for part in bench.PARTS for end in ("", " ends")
+    )
 
 
 def test_every_way_to_run_that_is_measured_composes(perf: Any) -> None:
     from agentsys.runs.compose import compose
 
-    kinds = perf("bench_throughput").KINDS
+    kinds = perf("throughput").KINDS
     assert kinds[0] == "threads"
     for kind in kinds:
         (found,) = compose(["model=simulated", *perf("sides").Executor(64, kind, 4).overrides])
@@ -51,6 +62,40 @@ def test_the_share_of_the_limit_is_of_workers_that_only_wait(perf: Any) -> None:
     sides = perf("sides")
     measured = sides.Measured(10, 2.0, 1.0, {"slack": 60, "banking": 20}, {})
     assert perf("throughput").limit_share(measured, sides.Executor(16), 200.0) == 0.5
+
+
+def test_the_share_of_the_cpus_counts_client_and_server(perf: Any) -> None:
+    throughput = perf("throughput")
+    measured = perf("sides").Measured(10, 2.0, 1.0 * throughput.CORES, {"slack": 60}, {})
+    assert throughput.cpu_share(measured, 0.5 * throughput.CORES) == pytest.approx(0.75)
+
+
+def test_figures_stand_with_the_start_of_the_workers_and_without(perf: Any) -> None:
+    throughput, sides = perf("throughput"), perf("sides")
+    measured = sides.Measured(100, 10.0, 8.0, {"slack": 640}, {}, start_s=2.0)
+    row = dict(
+        zip(
+            throughput.HEAD,
+            throughput.Row(measured, sides.Executor(64, "processes", 4), 200.0, 400.0, 2.0).cells,
+            strict=True,
+        )
+    )
+    assert (row["Executor"], row["Start, s"]) == ("processes (4)", "2.0")
+    assert (row["Cases/s"], row["x AgentDojo"]) == ("10.0 / 12.5", "40.0 / 50.0")
+    assert row["Of the latency's limit"] == "20% / 25%"
+
+
+def test_the_server_answers_what_it_has_learnt_without_the_model(perf: Any) -> None:
+    served_model = perf("served_model")
+
+    async def asked() -> list[bytes]:
+        replies = served_model.Replies(port=0)
+        replies._asked = lambda path, body: (200, b"reply " + body)
+        return [await replies.reply("/v1/x", body) for body in (b"a", b"b", b"a")] + [
+            str(replies.passed_on).encode()
+        ]
+
+    assert asyncio.run(asked()) == [b"reply a", b"reply b", b"reply a", b"2"]
 
 
 def test_make_knows_the_command() -> None:

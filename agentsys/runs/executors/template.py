@@ -146,13 +146,14 @@ def copied(number: str, benchmark: str) -> tuple[int, int]:
 
 def _load_suites(benchmark: Mapping[str, Any]) -> None:
     """Load what all objects of a benchmark share: the data of its suites."""
+    if not benchmark:
+        return
     from agentsys.runs.instantiate import instantiate
 
-    if benchmark:
-        with contextlib.suppress(ConfigError):  # a worker that needs it will say so
-            made: Benchmark = instantiate("benchmark", benchmark)
-            for name in made.suite_names():
-                made.suite(name)
+    with contextlib.suppress(ConfigError):  # a worker that needs it will say so
+        made: Benchmark = instantiate("benchmark", benchmark)
+        for name in made.suite_names():
+            made.suite(name)
 
 
 def _fork() -> int:

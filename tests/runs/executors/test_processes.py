@@ -18,6 +18,7 @@ from small_runs import Silent, errors_in, records_in
 from worker_model import asked, own_model
 
 from agentsys.records.shards.pack import unpack
+from agentsys.runs.executors import processes
 from agentsys.runs.session import prepare
 
 TWO = ["executor=processes", "executor.processes=2", "executor.workers=6"]
@@ -54,6 +55,16 @@ def test_records_do_not_depend_on_threads_processes_or_layout(tmp_path: Path) ->
         found.append(records_in(logdir))
     assert len(found[0]) == 32
     assert all(one == found[0] for one in found[1:])
+
+
+@pytest.mark.slow
+def test_workers_are_started_afresh_where_no_copies_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "CAN_COPY", False)
+    one = ["executor=processes", "executor.processes=1", "executor.workers=2"]
+    outcome, _ = ran(tmp_path, "model=simulated", *SLACK, *one, "limit=2")
+    assert (outcome.errors, outcome.fatal, outcome.finished) == (0, None, 2)
 
 
 class Killing(Silent):

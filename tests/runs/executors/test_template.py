@@ -1,0 +1,115 @@
+"""The template of worker processes, with a worker that only answers lines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import pytest
+
+from agentsys.runs.executors.template import CAN_COPY, Copy, Template
+
+pytestmark = pytest.mark.skipif(not CAN_COPY, reason="workers are started afresh here")
+
+ANSWERS = """
+import os, random, sys, types
+sys.modules["agentsys.runs.executors.worker"] = types.ModuleType("worker")  # takes seconds to import
+import numpy
+from agentsys.runs.executors.template import copied
+orders, told = copied(*sys.argv[1:])
+with os.fdopen(orders) as heard, os.fdopen(told, "w") as said:
+    for line in heard:
+        if line.startswith("leave"):
+            sys.exit(3)
+        print(os.getpid(), os.getsid(0), random.random(), numpy.random.random(), file=said, flush=True)
+"""
+
+
+@dataclass
+class Answerer:
+    """A copy and our ends of its pipes."""
+
+    copy: Copy
+    orders: IO[str]
+    told: IO[str]
+
+    def asked(self, line: str = "who") -> list[str]:
+        print(line, file=self.orders, flush=True)
+        return self.told.readline().split()
+
+
+def made(template: Template) -> Answerer:
+    theirs, ours = os.pipe()
+    said, told = os.pipe()
+    copy = Copy(template, theirs, told)
+    os.close(theirs)
+    os.close(told)
+    return Answerer(copy, os.fdopen(ours, "w"), os.fdopen(said))
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[Template]:
+    found = started()
+    yield found
+    found.end()
+
+
+def started() -> Template:
+    return Template([sys.executable, "-c", ANSWERS], {**os.environ}, {})
+
+
+def test_copies_are_processes_of_another_session_that_draw_each_for_itself(template: Template) -> None:
+    one, two = made(template), made(template)
+    (pid, session, *drawn), (other, _, *others) = one.asked(), two.asked()
+    assert (int(pid), int(other)) == (one.copy.pid, two.copy.pid) and pid != other
+    assert int(session) != os.getsid(0)
+    assert not set(drawn) & set(others)
+
+
+def test_a_copy_ends_when_told_or_killed_and_its_status_is_known(template: Template) -> None:
+    leaving, killed, left_alone, staying = (made(template) for _ in range(4))
+    assert leaving.asked("leave") == []
+    left_alone.orders.close()  # as by a driver that is gone
+    killed.copy.kill()
+    assert [one.copy.wait() for one in (leaving, killed, left_alone)] == [3, -signal.SIGKILL, 0]
+    killed.copy.kill()  # nobody's any more: nothing happens
+    assert staying.asked()[0] == str(staying.copy.pid)
+
+
+def test_copies_go_on_without_their_template_which_ends_with_its_driver() -> None:
+    template = started()
+    copy = made(template)
+    template._socket.close()
+    assert template._process.wait(60) == 0 and template.gone
+    assert copy.asked()[0] == str(copy.copy.pid)
+    with pytest.raises(OSError):
+        copy.copy.wait()
+    copy.copy.kill()  # cannot be told any more
+    copy.orders.close()
+    assert copy.told.readline() == ""
+
+
+def test_what_cannot_be_started_says_so() -> None:
+    template = Template([sys.executable, "-c", "raise SystemExit"], {**os.environ}, {})
+    with pytest.raises(OSError):
+        made(template)
+    assert template._process.wait(60) == 0
+
+
+def test_the_suites_of_a_benchmark_are_loaded_and_a_broken_one_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from agentsys.benchmarks.agentdojo import AgentDojo
+    from agentsys.runs.executors import template
+
+    loaded = list[str]()
+    monkeypatch.setattr(AgentDojo, "suite", lambda self, name: loaded.append(name))
+    target = {"_target_": "agentsys.benchmarks.agentdojo.AgentDojo", "version": "v1.2.2"}
+    template._load_suites({**target, "suites": ["slack", "banking"]})
+    template._load_suites({**target, "suites": ["no such"]})
+    template._load_suites({})
+    assert sorted(loaded) == ["banking", "slack"]
