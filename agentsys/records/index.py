@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from platformdirs import user_cache_path
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import ROW_FIELDS, row_arrays, rows_of
+from agentsys.records.columns import ROW_FIELDS, plain_list, row_arrays, rows_of
 from agentsys.records.listing import Listing, listed
 from agentsys.records.shards.either import stamp_of
 from agentsys.records.stored_file import read_stored
@@ -93,7 +93,9 @@ def indexed(listing: Listing) -> pa.Table:
     stamps = stamps_of(files, listing.root)
     index = _read(root)
     known = index.lines
-    known_stamps = Stamps(*(known.column(name).to_pylist() for name in Stamps._fields))
+    known_stamps = Stamps(
+        known.column("file").to_pylist(), *(plain_list(known.column(name)) for name in Stamps._fields[1:])
+    )
     if known_stamps == stamps:
         return known
     places = {stamp: at for at, stamp in enumerate(zip(*known_stamps, strict=True))}

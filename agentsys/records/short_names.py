@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from agentsys.records.case_row import CaseRow
@@ -41,13 +42,14 @@ def short_name(name: str) -> str:
 
 def with_short_names(cases: Iterable[CaseRow]) -> tuple[CaseRow, ...]:
     """The cases as tables name them; what is written for other programs has the whole names."""
-    return tuple(map(_shortened, cases))
+    listed = tuple(cases)
+    for name in _NAMES:  # one column at a time: hardly any has a long one
+        long = {value for value in set(map(attrgetter(name), listed)) if value and len(value) > LONGEST}
+        if long:
+            listed = tuple(_shortened(case, name) if getattr(case, name) in long else case for case in listed)
+    return listed
 
 
-def _shortened(case: CaseRow) -> CaseRow:
-    long: dict[str, Any] = {
-        name: short_name(value)
-        for name in _NAMES
-        if (value := getattr(case, name)) is not None and len(value) > LONGEST
-    }
-    return replace(case, **long) if long else case
+def _shortened(case: CaseRow, name: str) -> CaseRow:
+    changed: dict[str, Any] = {name: short_name(getattr(case, name))}
+    return replace(case, **changed)

@@ -15,7 +15,14 @@ from statistics import mean
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, metric_rows, number_of, percent
+from agentsys.analysis.metrics.rates import (
+    MeasuredCell,
+    MetricRow,
+    metric_rows,
+    number_of,
+    percent,
+    scored_cells,
+)
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
@@ -82,7 +89,7 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[M
         cell that counts holds the fact.
     """
     resampler = Resampler(replicates)
-    scored = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    scored = scored_cells(cases)
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):

@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, metric_rows
+from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, metric_rows, scored_cells
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import Side, levels
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import Pair, compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
-from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
@@ -53,7 +52,7 @@ def denials(
 ) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
     resampler = Resampler(replicates)
-    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    cells = scored_cells(cases)
     found = []
     for cell in sorted(cells, key=MeasuredCell.order):
         benign = cells.get(cell._replace(attack=NO_ATTACK), [])

@@ -169,5 +169,5 @@ def _share(
 def mean_of_suites(counted: Sequence[tuple[str, bool]]) -> Share:
     """The share of hits among (suite, whether it is one)."""
     by_suite = grouped(counted, itemgetter(0))
-    shares = [np.mean([hit for _, hit in hits]) for hits in by_suite.values()]
+    shares = [sum(hit for _, hit in hits) / len(hits) for hits in by_suite.values()]
     return Share(100.0 * float(np.mean(shares)) if shares else math.nan, len(counted), len(by_suite))

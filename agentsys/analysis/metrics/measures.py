@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.guard_errors import guard_measures
-from agentsys.analysis.metrics.rates import CellRow, MeasuredCell
+from agentsys.analysis.metrics.rates import CellRow, scored_cells
 from agentsys.analysis.statistics.estimate import POOLED
 from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -169,7 +169,7 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
-    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    cells = scored_cells(cases)
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
         suites = grouped(cells[cell], lambda case: case.suite)

@@ -11,6 +11,7 @@ underestimate the variance (on balanced grids it counts the variance inside a ce
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +41,7 @@ class Resampler:
     replicates: int = 2000
     seed: int = 0
     _drawn: dict[tuple[str, ...], FloatArray] = field(default_factory=dict, repr=False)
+    _case_totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
 
     def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
         """Draw tasks: how often each one.
@@ -56,6 +58,14 @@ class Resampler:
         if key not in self._drawn:
             self._drawn[key] = self._draw(key, len(tasks))
         return self._drawn[key]
+
+    def case_totals(self, counted: Tally, frame: tuple[str, ...] | None = None) -> FloatArray:
+        """`resampled_total` of a tally's cases: made once for all defenses that were run on the same ones."""
+        tasks = (counted.user_tasks, counted.injection_tasks)
+        key = (counted.suite, frame or counted.user_tasks, *tasks, counted.cases.tobytes())
+        if key not in self._case_totals:
+            self._case_totals[key] = resampled_total(counted.cases, counted, self, frame)
+        return self._case_totals[key]
 
     def _draw(self, key: tuple[str, ...], count: int) -> FloatArray:
         if count < 2:

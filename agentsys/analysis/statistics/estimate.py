@@ -75,7 +75,7 @@ def totals(
         hits=float(grid.sum()),
         cases=float(counted.cases.sum()),
         hit_draws=resampled_total(grid, counted, resampler, frame),
-        case_draws=resampled_total(counted.cases, counted, resampler, frame),
+        case_draws=resampler.case_totals(counted, frame),
         errors=counted.errors,
         spread=spread(grid, counted, frame),
         lone=_lone(grid, counted, resampler) if len(frame or counted.user_tasks) <= 1 else None,

@@ -23,7 +23,7 @@ from agentsys.analysis.metrics.exposed_rates import (
     workspace_split,
 )
 from agentsys.analysis.metrics.limits import Bound, cap_of, floor_of, limits_of
-from agentsys.analysis.metrics.rates import MeasuredCell
+from agentsys.analysis.metrics.rates import scored_cells
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
@@ -139,7 +139,7 @@ def _by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
 
 
 def _sheets(cases: Iterable[CaseRow]) -> dict[tuple[str, str, str], dict[tuple[str, str], list[CaseRow]]]:
-    cells = grouped((case for case in cases if case.is_scored), MeasuredCell.of)
+    cells = scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = grouped(ordered, lambda cell: cell[:3])
     return {sheet: {cell[3:]: cells[cell] for cell in of_sheet} for sheet, of_sheet in sheets.items()}

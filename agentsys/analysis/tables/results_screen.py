@@ -60,7 +60,10 @@ def results_screen(
     relative = relative_tokens(cases)
     grids = [(_title(sheet), _grid(sheet, relative, found)) for sheet in sheets(found.rows, found.titles)]
     bare = Document([(title, [grid]) for title, grid in grids], (), dense=True)
-    room = LINES + max(sum(len(grid.rows) for _, grid in grids) - ROWS, 0) - ending - _lines(bare, width)
+    rows = sum(len(grid.rows) for _, grid in grids)
+    room = LINES + max(rows - ROWS, 0) - ending
+    # Tables take more lines than they have rows; where rows alone fill the screen, nothing is laid out.
+    room = room - _lines(bare, width) if room > rows + len(grids) else 0
     notes = [_folded(note, width) for note in found.notes]
     # The first finding and the first note always stand there: without them the numbers mislead.
     told = _fitting(findings[:FINDINGS], width, room - 1)
