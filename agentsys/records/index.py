@@ -196,6 +196,12 @@ def lines_of(rows: Sequence[CaseRow | None], reasons: Sequence[str | None], stam
 
 def _status(file: str) -> tuple[int, int]:
     try:
+        status = os.stat(file)  # noqa: PTH116  most are files: a third less than by `stamp_of`
+    except OSError:
+        pass
+    else:
+        return status.st_size, status.st_mtime_ns
+    try:
         _, size, mtime_ns = stamp_of(file)
     except OSError:
         return -1, -1

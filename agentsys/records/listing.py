@@ -149,7 +149,9 @@ def _visit(folder: str, found: Listing, sharded: _Sharded) -> list[str]:
         entry = entries[name]
         if name[0] == ".":
             continue
-        if _is_folder(entry):
+        if name.endswith(".json") and entry.is_file(follow_symlinks=False):
+            files.append(entry.path)
+        elif _is_folder(entry):
             if not name.endswith(ATTEMPTS):  # a search's attempts are no cases of their own
                 subfolders.append(entry.path)
         elif _endless(entry):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from stored_cases import case_of, store_own, store_published
 
 from agentsys.errors import ConfigError
 from agentsys.records import index, reading
 from agentsys.records.case_row import COLUMNS
+from agentsys.records.columns import plain_list
 from agentsys.records.listing import Skipped
 from agentsys.records.load import case_rows, load_runs
 from agentsys.records.reading import nothing_found, read_cases
@@ -281,6 +285,36 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
     monkeypatch.setattr(reading, "WORTH_AN_INDEX", 10_000)
     assert found == read_cases(paths)
     assert len(found.skipped) == 1
+
+
+def test_numbers_come_out_of_a_column_as_they_went_in() -> None:
+    for kind, values in (
+        (pa.int64(), [1, -(2**62), 3]),
+        (pa.int8(), [0, 1, 2]),
+        (pa.float64(), [0.1, -2.5, 1e300]),
+        (pa.bool_(), [True, False, True]),
+    ):
+        array = pa.array(values, kind)
+        parts = pa.chunked_array([array, array.slice(1)], kind)
+        assert plain_list(parts) == values + values[1:]
+        assert list(map(type, plain_list(array.slice(1)))) == list(map(type, values[1:]))
+        assert plain_list(array[:0]) == []
+
+
+def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
+    code = (
+        "import sys; from agentsys.records import reading; reading.WORTH_AN_INDEX = 1; "
+        "print(len(reading.read_cases(sys.argv[1:]).cases), 'pandas' in sys.modules)"
+    )
+    for suite in ("banking", "slack"):
+        store_own(tmp_path / "runs", case_of(suite=suite))
+    (tmp_path / "runs" / ".agentsys").mkdir()
+    _long_ago(tmp_path)
+    command = [sys.executable, "-c", code, str(tmp_path / "runs")]
+    made, read = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
+    assert made.stdout.startswith("2 ")
+    assert (tmp_path / "runs" / ".agentsys" / "index.parquet").exists()
+    assert read.stdout == "2 False\n"
 
 
 def _long_ago(folder: Path) -> None:

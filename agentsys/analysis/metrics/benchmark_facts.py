@@ -51,7 +51,7 @@ def declared(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
     """
     found: dict[str, DeclaredFact] = {}
     for case in cases:
-        if _has_facts(case):
+        if case.measured and _has_facts(case):
             for name, fact in _declarations(case).items():
                 found.setdefault(name, fact)
     return found

@@ -7,6 +7,7 @@ returned and the acting model was not shown is the defense's work. Both look ali
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
@@ -19,7 +20,6 @@ from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, from_zero, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
-from agentsys.grouping import grouped
 from agentsys.records.case_row import CaseRow
 
 _OLD_INJECTION_TASKS = frozenset(f"injection_task_{number}" for number in range(6))
@@ -168,6 +168,7 @@ def _share(
 
 def mean_of_suites(counted: Sequence[tuple[str, bool]]) -> Share:
     """The share of hits among (suite, whether it is one)."""
-    by_suite = grouped(counted, itemgetter(0))
-    shares = [sum(hit for _, hit in hits) / len(hits) for hits in by_suite.values()]
-    return Share(100.0 * float(np.mean(shares)) if shares else math.nan, len(counted), len(by_suite))
+    sizes = Counter(map(itemgetter(0), counted))
+    hits = Counter(suite for suite, hit in counted if hit)
+    shares = [hits[suite] / size for suite, size in sizes.items()]
+    return Share(100.0 * float(np.mean(shares)) if shares else math.nan, len(counted), len(sizes))

@@ -129,10 +129,14 @@ def _cell(
 
 def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
     """Cell -> those of its cases that metrics are made of; cells and cases in the order met."""
-    listed = [case for case in cases if case.is_scored]
-    alike = grouped(listed, _fields)
+    return in_cells([case for case in cases if case.is_scored])
+
+
+def in_cells(cases: Sequence[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
+    """Cell -> its cases; cells and cases in the order met."""
+    alike = grouped(cases, _fields)
     cells = {_cell(*fields): found for fields, found in alike.items()}
-    return cells if len(cells) == len(alike) else grouped(listed, MeasuredCell.of)
+    return cells if len(cells) == len(alike) else grouped(cases, MeasuredCell.of)
 
 
 def measure(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 import scipy
@@ -23,12 +24,11 @@ from agentsys.records.case_row import CaseRow
 
 def repeats(cases: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> int:
     """How often every case of one model, defense and attack was run and counts; 0 without cases."""
-    counted = Counter(
-        (case.suite, case.user_task_id, case.injection_task_id)
-        for case in cases
-        if outcome(case, rule) is not None
-    )
+    counted = Counter(map(_tasks, (case for case in cases if outcome(case, rule) is not None)))
     return min(counted.values(), default=0)
+
+
+_tasks = attrgetter("suite", "user_task_id", "injection_task_id")
 
 
 def at_least_once(

@@ -11,7 +11,7 @@ from agentsys.amounts import counted
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.rates import METRIC_TITLES, MeasuredCell, MetricRow, measure
+from agentsys.analysis.metrics.rates import METRIC_TITLES, MeasuredCell, MetricRow, in_cells, measure
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
@@ -20,7 +20,6 @@ from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.forecast_kinds import HEADING, Kinds, marked_kinds, outlook_notes, outlook_rows
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
-from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
 from agentsys.records.reading import Reading
 from agentsys.records.reading_notes import repeated_lines
@@ -134,7 +133,7 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     ]
     return {
         cell: 100.0 * sum(not case.exposed_raw for case in found) / len(found)
-        for cell, found in grouped(known, MeasuredCell.of).items()
+        for cell, found in in_cells(known).items()
     }
 
 

@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_cases import row
 
-from agentsys.analysis.metrics.rates import MetricRow, measure
+from agentsys.analysis.metrics.rates import MetricRow, measure, number_of
+from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.estimate import Side, defense_quality, levels
+from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.records.case_row import CaseRow
 
 Numbers = dict[tuple[str, str, str], MetricRow]
@@ -44,6 +47,36 @@ def test_defense_quality_is_benign_utility_times_what_the_attack_left() -> None:
     numbers = _numbers(benign + attacked)
     assert numbers["defense_quality", "banking", "agentsys"].value == pytest.approx(75 * 0.75)
     assert numbers["defense_quality", "overall", "agentsys"].n == 8
+
+
+@pytest.mark.parametrize("benign_tasks", [4, 3, 5])
+@pytest.mark.parametrize(
+    "benign_suites", [("banking",), ("banking", "slack"), ("banking", "slack", "travel")]
+)
+def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
+    benign_tasks: int, benign_suites: tuple[str, ...]
+) -> None:
+    pairs = [*_grid("banking", 4, 3), *_grid("slack", 4, 3)]
+    attacked = [replace(case, injection_success=place % 5 < 2) for place, case in enumerate(pairs)]
+    benign = [
+        row(suite=suite, attack="none", user_task_id=f"user_task_{u}", utility=u % 2 == 0)
+        for suite in benign_suites
+        for u in range(benign_tasks)
+    ]
+    sampler, both = Resampler(200), [suite for suite in benign_suites if suite != "travel"]
+    frames = {suite: tuple(f"user_task_{u}" for u in range(max(4, benign_tasks))) for suite in both}
+    counted = tallies(benign, ErrorRule.REPORT)
+    utility = levels({suite: counted[suite] for suite in both}, Side.SOLVED, sampler, frames)
+    asr = levels(tallies(attacked, ErrorRule.REPORT), Side.INJECTED, sampler, frames)
+    numbers = {
+        r.suite: (r.value, r.ci_low, r.ci_high)
+        for r in measure([*benign, *attacked], replicates=200)
+        if r.metric == "defense_quality"
+    }
+    for suite in both:
+        expected = number_of(defense_quality(utility[suite], asr[suite]))
+        assert numbers[suite] == (expected.value, expected.ci_low, expected.ci_high)
+    assert math.isnan(numbers["overall"][0]) == (len(both) == 1)
 
 
 def test_overall_defense_quality_is_the_product_of_the_overall_rates() -> None:

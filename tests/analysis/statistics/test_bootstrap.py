@@ -111,3 +111,17 @@ def test_a_task_whose_cases_all_errored_is_no_cluster() -> None:
     counted = tally("banking", [row(), lost], ErrorRule.REPORT)
     assert (counted.user_tasks, counted.errors) == (("user_task_0",), 1)
     assert np.isnan(_rates(counted, 50)).all()
+
+
+def test_totals_of_cases_are_made_once_for_the_same_cases_and_anew_for_others() -> None:
+    sampler, hits = Resampler(50), _two_way_grid(4, 3)
+    gaps = np.ones_like(hits)
+    gaps[0, 0] = 0
+    first = sampler.case_totals(_tally(hits))
+    assert sampler.case_totals(_tally(1 - hits)) is first
+    assert np.array_equal(first, resampled_total(np.ones_like(hits), _tally(hits), Resampler(50)))
+    fewer, wider = _tally(hits * gaps, gaps), tuple(f"user_task_{i:02d}" for i in range(6))
+    for counted, frame in ((fewer, None), (_tally(hits), wider), (_tally(hits[:, :2]), None)):
+        expected = resampled_total(counted.cases, counted, Resampler(50), frame)
+        assert np.array_equal(sampler.case_totals(counted, frame), expected)
+        assert not np.array_equal(expected, first)

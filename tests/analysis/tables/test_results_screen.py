@@ -189,6 +189,15 @@ def test_the_screen_has_three_notes_and_says_where_the_others_are(tmp_path: Path
     assert len(shown.splitlines()) <= 15
 
 
+def test_tables_that_fill_the_screen_by_themselves_leave_room_for_the_first_note_alone() -> None:
+    cases = [case for name in range(9) for case in grid("none", hit=True, model=f"gpt-{name}")]
+    found = replace(report(Reading(tuple(cases)), replicates=20), notes=("One.", "Two.", "Three."))
+    screen = results_screen(found, cases, ["First.", "Second."], 80)
+    assert (screen.notes, screen.quotable) == (["One."], ["First."])
+    few = replace(found, rows=[row for row in found.rows if row.model == "gpt-0"])
+    assert len(results_screen(few, cases, [], 80).notes) == 3
+
+
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
     none = [replace(case, tokens_by_role={"agent": 100}) for case in NONE]
     three = [replace(case, tokens_by_role={"agent": 100, "worker": 200}) for case in STOPS]
