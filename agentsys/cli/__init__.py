@@ -21,10 +21,10 @@ from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 
 _RUNS_TOOLS = {"audit", "fit", "run", "serve", "verify"}
 _VARIABLE = "PYTHONHASHSEED"
-_LOOKED_AT = 50_000
-"""New objects after which Python looks for rings of them that nothing refers to. A command makes many
-objects at a time, modules and records, and keeps nearly all: looked at after every 700, Python's own number,
-they cost a seventh of a table's CPU."""
+_LOOKED_AT = (50_000, 5, 2)
+"""New objects after which Python looks for rings of them that nothing refers to, and how many such looks
+until older objects are looked at too. A command makes many objects at a time, modules and records, and keeps
+nearly all: Python's own numbers, 700, 10 and 10, cost a seventh of the CPU of a table and of a run's start."""
 
 SECTIONS = {
     "Run": {
@@ -82,7 +82,7 @@ app = typer.Typer(
 def main() -> None:
     """Entry point of the `agentsys` command; exits with 2 after a user's slip, 130 after Ctrl-C."""
     fix_hash_order(sys.argv[1:])
-    gc.set_threshold(_LOOKED_AT)
+    gc.set_threshold(*_LOOKED_AT)
     outlive_readers()
     forgive_encoding()
     filter_logs()
