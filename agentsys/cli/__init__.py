@@ -24,7 +24,7 @@ _VARIABLE = "PYTHONHASHSEED"
 _LOOKED_AT = (50_000, 5, 2)
 """New objects after which Python looks for rings of them that nothing refers to, and how many such looks
 until older objects are looked at too. A command makes many objects at a time, modules and records, and keeps
-nearly all: Python's own numbers, 700, 10 and 10, cost a seventh of the CPU of a table and of a run's start."""
+nearly all: Python's own numbers (700, 10, 10) cost a seventh of the CPU of a table and of a run's start."""
 
 SECTIONS = {
     "Run": {
