@@ -12,7 +12,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 FILE = "ledger.jsonl"
@@ -60,7 +60,7 @@ class Ledger:
 
     def add(self, entry: Entry) -> None:
         """Add one line. A disk that does not take it is a warning: the answer must not be lost."""
-        line = json.dumps(asdict(entry), separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(vars(entry), separators=(",", ":")).encode() + b"\n"
         with self._lock:
             try:
                 if self._file is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
@@ -21,7 +22,13 @@ MAX_ROUNDS = 15
 def default_system_message(suite: object) -> str:
     """The system message agents of this suite start from: the suite's own, else AgentDojo's default."""
     own = getattr(suite, "system_message", None)
-    return own if isinstance(own, str) else load_system_message(None)
+    return own if isinstance(own, str) else _default_message()
+
+
+@lru_cache(maxsize=1)
+def _default_message() -> str:
+    """AgentDojo's, which parses a file for it on every call."""
+    return str(load_system_message(None))
 
 
 def tool_loop(

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentdojo.functions_runtime import Function
 from pydantic import BaseModel
 
-from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.chat import ToolSpec
 
 # Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
 # 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
-_SCHEMAS: WeakKeyDictionary[type[BaseModel], JsonSchema] = WeakKeyDictionary()
+_SPECS: WeakKeyDictionary[type[BaseModel], ToolSpec] = WeakKeyDictionary()
 
 
 def tool_spec(function: Function) -> ToolSpec:
     """Describe one function as a model is told about it."""
-    schema = _SCHEMAS.get(function.parameters)
-    if schema is None:
-        schema = _SCHEMAS[function.parameters] = function.parameters.model_json_schema()
-    return ToolSpec(function.name, function.description, schema)
+    spec = _SPECS.get(function.parameters)
+    if spec is None:
+        spec = ToolSpec(function.name, function.description, function.parameters.model_json_schema())
+        _SPECS[function.parameters] = spec
+    if (spec.name, spec.description) == (function.name, function.description):
+        return spec
+    return replace(spec, name=function.name, description=function.description)
 
 
 def tool_specs(functions: Iterable[Function]) -> list[ToolSpec]:

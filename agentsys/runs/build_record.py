@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
@@ -61,7 +61,7 @@ def _record(run: CaseRun) -> CaseRecord:
         utility=run.utility,
         security=run.security,
         scored_attempt=scored,
-        exposure=Exposure(**asdict(run.watch.seen())),
+        exposure=Exposure(**vars(run.watch.seen())),
         usage=usage_by_role(calls),
         spans=[stored_span(span, scored) for span in run.tracer.spans],
         noop=run.noop,
@@ -162,7 +162,7 @@ def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
 
 def _believable(usage: Usage) -> Usage:
     """Counts that every reader can hold; a larger one is a server's nonsense."""
-    return Usage(*(min(count, _MOST_TOKENS) for count in astuple(usage)))
+    return Usage(*(min(count, _MOST_TOKENS) for count in vars(usage).values()))
 
 
 def stored_span(span: Span, scored: int) -> StoredSpan:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.models.tool_text import safe_dump, tool_text
+from agentsys.models.tool_text import _dump_of_one, safe_dump, tool_text
 
 
 class Status(StrEnum):
@@ -91,3 +91,46 @@ def test_one_date_in_two_items_is_referred_to_and_two_equal_dates_are_not() -> N
     day = datetime.datetime(2024, 5, 15)
     assert "*id001" in safe_dump([{"a": day}, {"b": day}])
     assert "*id001" not in safe_dump([{"a": day}, {"b": datetime.datetime(2024, 5, 15)}])
+
+
+ASCII = st.characters(min_codepoint=0x20, max_codepoint=0x7E)
+WORDS = st.text(ASCII, min_size=1, max_size=30) | st.text("-'\"?:#{[,&*!|>%@`=~<.", min_size=1, max_size=4)
+LINES = st.lists(WORDS | st.sampled_from([" ", "  ", "\n", "\n\n", "a b c d e"]), max_size=30).map("".join)
+LEAVES = LINES | st.sampled_from(Status) | st.none() | st.booleans() | st.integers() | st.floats() | MOMENTS
+LETTERS = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LETTERS, min_size=1, max_size=2) | st.dictionaries(WORDS, LETTERS, min_size=1, max_size=3))
+def test_long_lines_are_folded_and_quoted_as_yaml_does(data: Any) -> None:
+    assert safe_dump(data) == yaml.safe_dump(data)
+
+
+LONG = "word " * 30
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        f"{LONG}é",
+        f"{LONG}\t{LONG}",
+        f"{LONG}\n {LONG}",
+        f"{LONG}\n{LONG}",
+        {"k" * 125: 1},
+        {"a\nb": 1},
+        {"": 1},
+    ],
+)
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_libyaml_writes_otherwise_is_left_to_python(
+    odd: Any, quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not quick:
+        monkeypatch.setattr("agentsys.models.tool_text._QUICK", None)
+    _dump_of_one.cache_clear()
+    assert safe_dump([odd]) == yaml.safe_dump([odd])
+    assert safe_dump({"a": odd}) == yaml.safe_dump({"a": odd})

@@ -19,6 +19,7 @@ import pickle
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -63,8 +64,14 @@ class HoledText:
         document = pickle.loads(self.pickled)
         for hole in self.holes:
             if hole.vectors & replaced:
-                _put(document, hole.path, yaml.safe_load(hole.source.format(**values)))
+                _put(document, hole.path, _parsed(hole.source.format(**values)))
         return document
+
+
+@lru_cache(maxsize=1024)
+def _parsed(quoted: str) -> str:
+    """The value of a quoted text; cases with one injection task read the same one in many environments."""
+    return str(yaml.safe_load(quoted))
 
 
 def holed_text(text: str, defaults: Mapping[str, str]) -> HoledText | None:
