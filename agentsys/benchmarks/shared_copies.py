@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import datetime
 import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
+from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic import BaseModel
+
+from agentsys.contracts import Suite, UserTask
 
 _LEAVES = (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
 
@@ -38,6 +44,30 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
     except (pickle.PicklingError, TypeError, AttributeError):
         copied = environment.model_copy(deep=True)
     return copied
+
+
+@contextmanager
+def copied_quickly(suite: Suite, user_task: UserTask, environment: TaskEnvironment) -> Iterator[None]:
+    """Have the copy that AgentDojo makes of a case's environment made by `deep_copy`.
+
+    Its `run_task_with_pipeline` asks the environment for one before anybody else has it, and the answer to
+    that first question is all that changes. Nothing is done where a suite runs its tasks in its own way or
+    a task prepares its environment, since they might ask it for something else.
+    """
+
+    def model_copy(*, update: Mapping[str, Any] | None = None, deep: bool = False) -> TaskEnvironment:
+        del vars(environment)["model_copy"]
+        if deep and not update:
+            return deep_copy(environment)
+        return environment.model_copy(update=update, deep=deep)
+
+    own_way = getattr(suite.run_task_with_pipeline, "__func__", None) is not TaskSuite.run_task_with_pipeline
+    if not own_way and type(user_task).init_environment is BaseUserTask.init_environment:
+        vars(environment)["model_copy"] = model_copy
+    try:
+        yield
+    finally:
+        vars(environment).pop("model_copy", None)
 
 
 def alike(first: object, second: object) -> bool:

@@ -25,7 +25,7 @@ from agentsys.benchmarks.clock import reading, start_of
 from agentsys.benchmarks.exposure import ExposureWatch
 from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
 from agentsys.benchmarks.runtime import WatchedRuntime
-from agentsys.benchmarks.shared_copies import alike
+from agentsys.benchmarks.shared_copies import alike, copied_quickly
 from agentsys.contracts import (
     AttackKind,
     Defense,
@@ -195,7 +195,8 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
     try:
-        with reading(start_of(cell.benchmark)), drawing(generator):
+        copied = copied_quickly(suite, user_task, environment)
+        with reading(start_of(cell.benchmark)), drawing(generator), copied:
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 user_task,

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import ref
 
 import pytest
+from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import TaskEnvironment
 from deepdiff import DeepDiff
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import checked_on_copies
-from agentsys.benchmarks.shared_copies import _alike_parts, alike, deep_copy, twins
+from agentsys.benchmarks.shared_copies import _alike_parts, alike, copied_quickly, deep_copy, twins
 
 
 class Item(BaseModel):
@@ -276,3 +277,46 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
 def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
     for first, second in ((one, other), (one, deep_copy(one))):
         assert _alike_parts(first, second) == (first == second)
+
+
+class Looking(GroundTruthPipeline):  # type: ignore[misc]
+    """Does the task, and keeps the environment as it was given."""
+
+    def query(self, query: str, runtime: Any, env: Any = None, *rest: Any) -> Any:
+        self.given, self.names = deep_copy(env), list(vars(env))
+        return super().query(query, runtime, env, *rest)
+
+
+def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suite = AgentDojo("v1.2.2").suite("workspace")
+    task, loaded = suite.user_tasks["user_task_7"], suite.load_and_inject_default_environment({})
+    compared: list[tuple[Any, Any]] = []
+    check = suite._check_task_result
+    monkeypatch.setitem(vars(suite), "_check_task_result", lambda *a: compared.append(a[2:4]) or check(*a))
+    slow: list[object] = []
+    monkeypatch.setattr(type(loaded), "__deepcopy__", slow.append, raising=False)
+    truth = Looking(task)
+    with copied_quickly(suite, task, loaded):
+        assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
+    [(before, after)] = compared
+    assert not slow
+    assert truth.names == list(type(loaded).model_fields)
+    assert before == truth.given == suite.load_and_inject_default_environment({})
+    assert after is loaded and before is not loaded and before != after
+
+
+def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suite = AgentDojo("v1.2.2").suite("banking")
+    task, loaded = suite.user_tasks["user_task_0"], suite.load_and_inject_default_environment({})
+    with copied_quickly(suite, task, loaded):
+        assert loaded.model_copy(update={"filesystem": None}).filesystem is None
+    with copied_quickly(suite, task, loaded):
+        pass
+    monkeypatch.setattr(type(task), "init_environment", staticmethod(lambda environment: environment))
+    with copied_quickly(suite, task, loaded):
+        assert "model_copy" not in vars(loaded)
+    assert list(vars(loaded)) == list(type(loaded).model_fields)
