@@ -59,7 +59,11 @@ def _quick_dumper() -> type[Any] | None:
 
     None where it is missing or not the release that was compared with PyYAML's, branch by branch.
     """
-    if not yaml.__with_libyaml__ or yaml._yaml.get_version() != (0, 2, 5):
+    if not yaml.__with_libyaml__:
+        return None
+    from yaml import _yaml  # not there otherwise
+
+    if _yaml.get_version() != (0, 2, 5):
         return None
     made: type[Any] = type("QuickDumper", (yaml.CSafeDumper,), {})
     made.add_multi_representer(StrEnum, lambda dumper, text: dumper.represent_str(str.__str__(text)))
