@@ -186,7 +186,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-    environment = suite.load_and_inject_default_environment(dict(run.written))
+    loaded = suite.load_and_inject_default_environment(dict(run.written))
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -195,15 +195,14 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
     try:
-        copied = copied_quickly(suite, user_task, environment)
-        with reading(start_of(cell.benchmark)), drawing(generator), copied:
+        with reading(start_of(cell.benchmark)), drawing(generator), copied_quickly(suite, user_task, loaded):
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 user_task,
                 injection_task,
                 dict(run.written),
                 runtime_class=WatchedRuntime,
-                environment=environment,
+                environment=loaded,
             )
     finally:
         run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn
