@@ -108,7 +108,7 @@ def agentdojo(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Exec
             )
             results |= {f"{name}/{u}/{i}": [utility[u, i], security[u, i]] for u, i in utility}
     wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
-    return Measured(len(results), wall, cpu, _calls(logdir), results, _peak_mb())
+    return Measured(len(results), wall, cpu, Stored.below(logdir).calls(), results, _peak_mb())
 
 
 def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor) -> Measured:
@@ -131,8 +131,9 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     start, wall, cpu = ready.at and ready.at - wall, time.perf_counter() - wall, _cpu_s() - cpu
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
+    peak, stored = _peak_mb(), Stored.below(logdir)
     return Measured(
-        len(jobs), wall, cpu, _calls(logdir), _stored_results(logdir), _peak_mb(), _middle(logdir), start
+        len(jobs), wall, cpu, stored.calls(), stored.results(), peak, stored.middle(), start_s=start
     )
 
 
@@ -225,40 +226,38 @@ def _peak_mb() -> float:
     return sum(one.ru_maxrss for one in used) / 1024
 
 
-def _files(logdir: Path) -> list[Path]:
-    return list(logdir.rglob("injection_task_*.json"))
+@dataclass(frozen=True)
+class Stored:
+    """The records that a side left, in the order in which they were written."""
 
+    records: list[dict[str, Any]]
+    written_s: list[float]
 
-def _records(logdir: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_bytes()) for path in _files(logdir)]
+    @classmethod
+    def below(cls, logdir: Path) -> Stored:
+        """Those of a log folder."""
+        paths = sorted(logdir.rglob("injection_task_*.json"), key=lambda path: path.stat().st_mtime_ns)
+        times = [path.stat().st_mtime_ns / 1e9 for path in paths]
+        return cls([json.loads(path.read_bytes()) for path in paths], times)
 
+    def calls(self, first: int = 0, end: int | None = None) -> dict[str, int]:
+        """Model calls by suite, of all of them or of a stretch."""
+        calls: Counter[str] = Counter()
+        for record in self.records[first:end]:
+            calls[record["suite_name"]] += sum(one["role"] == "assistant" for one in record["messages"])
+        return dict(calls)
 
-def _calls(logdir: Path) -> dict[str, int]:
-    calls: Counter[str] = Counter()
-    for record in _records(logdir):
-        calls[record["suite_name"]] += _calls_of(record)
-    return dict(calls)
+    def middle(self) -> float:
+        """Calls a second between the end of the first tenth of the cases and the begin of the last."""
+        tenth = len(self.records) // 10
+        last = len(self.records) - tenth
+        seconds = self.written_s[last - 1] - self.written_s[tenth]
+        return sum(self.calls(tenth + 1, last).values()) / seconds if seconds > 0 else float("nan")
 
-
-def _calls_of(record: dict[str, Any]) -> int:
-    return sum(message["role"] == "assistant" for message in record["messages"])
-
-
-def _middle(logdir: Path) -> float:
-    """Calls a second between the end of the first tenth of the cases and the begin of the last."""
-    ended = sorted((path.stat().st_mtime_ns, path) for path in _files(logdir))
-    tenth = len(ended) // 10
-    middle = ended[tenth : len(ended) - tenth]
-    seconds = (middle[-1][0] - middle[0][0]) / 1e9
-    calls = sum(_calls_of(json.loads(path.read_bytes())) for _, path in middle[1:])
-    return calls / seconds if seconds > 0 else float("nan")
-
-
-def _stored_results(logdir: Path) -> dict[str, list[bool]]:
-    return {
-        f"{r['suite_name']}/{r['user_task_id']}/{r['injection_task_id']}": [r["utility"], r["security"]]
-        for r in _records(logdir)
-    }
+    def results(self) -> dict[str, list[bool]]:
+        """`suite/user task/injection task` -> utility, security."""
+        names = ("suite_name", "user_task_id", "injection_task_id")
+        return {"/".join(r[n] for n in names): [r["utility"], r["security"]] for r in self.records}
 
 
 def main() -> None:

@@ -7,10 +7,11 @@ ran.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench_table import Table
 from served_model import ServedModel, served_model
@@ -21,6 +22,10 @@ KINDS = ("threads", "processes")
 MOST = 949
 """Attacked cases of all four suites."""
 EIGHT = Executor(workers=8)
+RAY_LATENCY_MS = 500.0
+"""Long enough for the CPU of a machine that both nodes share not to be the limit."""
+RAY_WORKERS = 16
+"""Cases under way at once on each node, in two processes."""
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -237,3 +242,43 @@ def _cases(wanted: int) -> list[Pair]:
     if wanted >= MOST:
         return grid(SUITES)
     return grid(SUITES, -(-wanted // len(SUITES)))
+
+
+def ray_tables(*, quick: bool) -> Iterator[Table]:
+    """One Ray node and two with as many workers each, both on this machine, or why they are not measured."""
+    if importlib.util.find_spec("ray") is None:
+        yield Table("Ray on one and two nodes is not measured: it is not installed (extra `distributed`).")
+        return
+    pairs = grid(SUITES, 8 if quick else 60)
+    rows, before = [], 0.0
+    with served_model() as server:
+        apart("ours", server.base_url(), pairs)  # the server learns
+        for nodes in (1, 2):
+            executor = Executor(RAY_WORKERS * nodes, "ray", 2 * nodes)
+            measured = _on_nodes(nodes, server.base_url(RAY_LATENCY_MS), pairs, executor)
+            middle = measured.middle_calls_per_s
+            before = before or middle
+            share = f"{limit_share(measured, executor, RAY_LATENCY_MS):.0%}"
+            of_limit = middle / (executor.workers / (RAY_LATENCY_MS / 1000))
+            numbers = (f"{measured.cases / measured.wall_s:.1f}", share, f"{middle:.1f}", f"{of_limit:.0%}")
+            rows.append((str(nodes), str(executor.workers), *numbers, f"{middle / before:.2f}"))
+    said = (
+        f"Ray, {len(pairs)} cases, {RAY_LATENCY_MS:.0f} ms for each call, {RAY_WORKERS} cases at a time on a "
+        "node; both nodes are on this machine."
+    )
+    yield Table(
+        said, ("Nodes", "Workers", "Cases/s", "Of the limit", "Middle calls/s", "Of it", "x one node"), rows
+    )
+
+
+def _on_nodes(nodes: int, base_url: str, pairs: list[Pair], executor: Executor) -> Measured:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        for _ in range(nodes - 1):
+            cluster.add_node(num_cpus=2)
+        cluster.wait_for_nodes()
+        return apart("ours", base_url, pairs, replace(executor, address=cluster.address))
+    finally:
+        cluster.shutdown()
