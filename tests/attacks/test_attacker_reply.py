@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
+from agentsys.attacks.attacker import reply as reading
 from agentsys.attacks.attacker.reply import ReplyFault, proposal_in
 from agentsys.attacks.pair import PairAttack
 from agentsys.attacks.search import attackers_fault, chosen
@@ -183,3 +184,16 @@ def test_a_later_reply_without_a_text_costs_an_attempt_and_leaves_no_empty_turn(
     assert [attempt.proposal.fault for attempt in made] == [None, None, "attacker_unreadable", None]
     last = [text_of(message) for message in model.requests[-1].messages]
     assert [json.loads(text)["text"] for text in last[2::2]] == ["one"]
+
+
+@pytest.mark.parametrize("pieces", [200, 1_000])
+def test_how_much_is_read_of_a_broken_reply_grows_with_its_length_and_not_its_square(
+    pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    lenient = reading._lenient
+    monkeypatch.setattr(reading, "_lenient", lambda part: looked_at.append(len(part)) or lenient(part))
+    said = '{"improvement": "x",", "text": "Dear {user}"}\'' * pieces
+    proposal_in(said)
+    assert len(said) < sum(looked_at) <= max(100_000, 15 * len(said))
+    assert proposal_in('{"text": "to {user}, {goal}",} ' + said).text == "to {user}, {goal}"

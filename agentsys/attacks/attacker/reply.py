@@ -36,6 +36,8 @@ _Read = tuple[str, str, str]
 _TEXT_KEYS = ("text", "prompt")
 """`prompt` is PAIR's own key, which attackers know by heart."""
 _READ, _TRIES, _STRATEGY = 200_000, 50, 60
+_ROOM, _TIMES = 100_000, 15
+"""What lenient readings of a reply go over at most: so many characters, or so many times its length."""
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
@@ -103,10 +105,10 @@ def _last_object(said: str) -> _Read | None:
     """The last object that has text and improvement; the last with a text, if none has both."""
     last: _Read | None = None
     whole: _Read | None = None
-    position, tries = said.find("{"), 0
+    position, tries, room = said.find("{"), 0, max(_ROOM, _TIMES * len(said))
     while position >= 0 and tries < _TRIES:
         tries += 1
-        value, end = _object_at(said, position)
+        value, end, room = _object_at(said, position, room)
         fields = _fields(value)
         if fields is not None:
             last = fields
@@ -115,24 +117,27 @@ def _last_object(said: str) -> _Read | None:
     return whole or last
 
 
-def _object_at(said: str, position: int) -> tuple[object, int]:
-    """The object that begins here and where it ends, read leniently where JSON's own rules fail."""
+def _object_at(said: str, position: int, room: int) -> tuple[object, int, int]:
+    """The object that begins here, where it ends, and the room left; lenient where JSON's own rules fail."""
     try:
-        return json.JSONDecoder(strict=False).raw_decode(said, position)
+        return *json.JSONDecoder(strict=False).raw_decode(said, position), room
     except (ValueError, RecursionError):
         pass
     ends = [found.end() for found in re.finditer("}", said[position:])][:_TRIES]
     for end in ends:
+        if end > room:
+            break
+        room -= end
         value = _lenient(said[position : position + end])
         if value is not None:
-            return value, position + end
-    return None, position + 1
+            return value, position + end, room
+    return None, position + 1, room
 
 
 def _lenient(part: str) -> object:
     r"""Read a slip away from JSON: trailing commas, Python's or typographic quotes, `\'`."""
-    for form in (part, part.translate(_TYPOGRAPHIC)):
-        for text in (form, form.replace("\\'", "'")):
+    for form in dict.fromkeys((part, part.translate(_TYPOGRAPHIC))):
+        for text in dict.fromkeys((form, form.replace("\\'", "'"))):
             try:
                 return json.JSONDecoder(strict=False).decode(_TRAILING_COMMA.sub("", text))
             except (ValueError, RecursionError):
