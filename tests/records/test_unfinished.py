@@ -96,6 +96,15 @@ def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path
     assert (found.planned, found.missing) == (10, {("gpt-4o", "agentsys"): (10, 10)})
 
 
+def test_a_folder_whose_name_begins_like_the_one_asked_for_is_another(tmp_path: Path) -> None:
+    cases = planned(tmp_path, ("none", "none2"))
+    folders = {case.defense: tmp_path / case.pipeline for case in cases}
+    (one,) = unfinished_in([folders["none"], tmp_path / cases[0].key])
+    assert one.planned == 10
+    assert unfinished_in([tmp_path / cases[0].pipeline[:-1]], [tmp_path]) == ()
+    assert unfinished_in(folders.values())[0].planned == 20
+
+
 def test_a_frame_is_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store_own(tmp_path, planned(tmp_path)[0])
     with caplog.at_level(logging.WARNING):
