@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from agentsys.cli import serve as command
 from agentsys.errors import ConfigError
+from agentsys.runs import served_model
 
 WAIT = command.wait_for_interrupt
 SEEN: dict[str, Any] = {}
@@ -27,7 +28,7 @@ def _no_benchmark_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         SEEN.update(version=version, options=dict(options), overrides=list(overrides))
         return Scripted(says("x"))
 
-    monkeypatch.setattr(command, "_model", model)
+    monkeypatch.setattr(served_model, "served_model", model)
     monkeypatch.setattr(command, "wait_for_interrupt", lambda: None)
 
 
