@@ -8,6 +8,7 @@ machine and on what else it does; ratios, shares and CPU seconds do so far less.
 
   throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of what
               the latency and the CPUs allow, CPU and memory
+  sdk         what OpenAI's SDK alone reaches of the latency's limit: the most that any runner could
   cpu         CPU per case of AgentDojo's runner and ours
   ray         one node against two, where Ray is installed
   records     a finished run of 10,000 cases recognised; 1,000 to 50,000 stored records read and tabulated
@@ -27,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import bench_records
+import sdk_alone
 import throughput
 from bench_table import Table
 
@@ -44,6 +46,7 @@ class Options:
 
 PARTS: dict[str, Callable[[Options], Iterator[Table]]] = {
     "throughput": lambda asked: throughput.tables(asked.extent),
+    "sdk": lambda asked: sdk_alone.tables(),
     "cpu": lambda asked: throughput.cpu_tables(asked.extent),
     "ray": lambda asked: throughput.ray_tables(quick=asked.quick),
     "records": lambda asked: bench_records.tables(quick=asked.quick),
