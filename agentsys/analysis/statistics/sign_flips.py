@@ -124,9 +124,9 @@ class FlipReference:
         own, other, single = (_at(part, at) for part in (self.own, self.other, self.single))
         # Variance per suite: own + other - single, at least that of either kind of task alone.
         spare = np.maximum(own - single, 0.0)
-        if self.across is None:
-            observed, flipped = own.sum(), own.sum()
-        else:
+        observed = own.sum()
+        flipped: FloatArray | np.float64 = observed
+        if self.across is not None:
             observed = np.maximum(other + spare, own).sum()
             flipped = np.maximum(_at(self.across, at) + spare[:, None], own[:, None]).sum(axis=0)
         reached = (self.change - at * self.cases) ** 2 * observed
