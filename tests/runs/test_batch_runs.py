@@ -89,7 +89,9 @@ def test_failed_expired_missing_and_spoilt_lines_are_asked_for_again(vendor: str
     model = Counting()
     faults = Faults(rate=0.4, kinds=tuple(FAULTS), seed=5, retry_after_s=0.0, hold_s=0.0)
     with serve(model, batch_delay_s=0.02, faults=faults) as server:
-        records = played(tmp_path / "runs", model_for(tmp_path, server, vendor, batch=QUICK))
+        # Which request meets which fault is a matter of order: attempts enough that none meets only faults.
+        patient = {"attempts": 20, "base_s": 0.01}
+        records = played(tmp_path / "runs", model_for(tmp_path, server, vendor, batch=QUICK, retry=patient))
         served = {kind.value for kind in server.faults}
     assert {record.status for record in records} == {"ok"}
     assert len(served) >= 4
