@@ -21,8 +21,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentsys.errors import ConfigError
-
 if TYPE_CHECKING:
     from agentsys.contracts import Benchmark
 
@@ -150,7 +148,7 @@ def _load_suites(benchmark: Mapping[str, Any]) -> None:
         return
     from agentsys.runs.instantiate import instantiate
 
-    with contextlib.suppress(ConfigError):  # a worker that needs it will say so
+    with contextlib.suppress(Exception):  # data damaged or gone: the worker that needs them will say so
         made: Benchmark = instantiate("benchmark", benchmark)
         for name in made.suite_names():
             made.suite(name)
