@@ -7,6 +7,7 @@ before the clocks start.
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 import resource
@@ -45,6 +46,9 @@ class Measured:
     """Calls a second while the middle eight tenths of the cases ended: without start and end of the run."""
     start_s: float = 0.0
     """Seconds until the last worker process was ready; 0 with threads."""
+    schedule: float = 0.0
+    """Share of the workers' time that calls would fill if they alone took time: no worker has a case any more
+    while the last ones end."""
 
     @property
     def calls(self) -> int:
@@ -116,7 +120,7 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     from dataclasses import replace
 
     from agentsys.runs.executors.outcome import Listener
-    from agentsys.runs.planning.jobs import Jobs
+    from agentsys.runs.planning.jobs import Jobs, short_ones_last
 
     class Deaf(Listener):
         """Shows nothing."""
@@ -132,9 +136,26 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
     peak, stored = _peak_mb(), Stored.below(logdir)
+    order = [_pair(job.case) for job in short_ones_last(jobs, executor.workers)]
     return Measured(
-        len(jobs), wall, cpu, stored.calls(), stored.results(), peak, stored.middle(), start_s=start
+        len(jobs),
+        wall,
+        cpu,
+        stored.calls(),
+        stored.results(),
+        peak,
+        stored.middle(),
+        start_s=start,
+        schedule=_filled(list(map(stored.calls_of().__getitem__, order)), executor.workers),
     )
+
+
+def _filled(lengths: Sequence[int], workers: int) -> float:
+    """Share of the workers' time that is filled, each taking the next case as it becomes free."""
+    free_at = [0] * workers
+    for length in lengths:
+        heapq.heapreplace(free_at, free_at[0] + length)
+    return sum(lengths) / (workers * max(free_at))
 
 
 class _Readiness(logging.Handler):
@@ -244,8 +265,12 @@ class Stored:
         """Model calls by suite, of all of them or of a stretch."""
         calls: Counter[str] = Counter()
         for record in self.records[first:end]:
-            calls[record["suite_name"]] += sum(one["role"] == "assistant" for one in record["messages"])
+            calls[record["suite_name"]] += _calls(record)
         return dict(calls)
+
+    def calls_of(self) -> dict[Pair, int]:
+        """Model calls by case."""
+        return {_named(record): _calls(record) for record in self.records}
 
     def middle(self) -> float:
         """Calls a second between the end of the first tenth of the cases and the begin of the last."""
@@ -256,8 +281,15 @@ class Stored:
 
     def results(self) -> dict[str, list[bool]]:
         """`suite/user task/injection task` -> utility, security."""
-        names = ("suite_name", "user_task_id", "injection_task_id")
-        return {"/".join(r[n] for n in names): [r["utility"], r["security"]] for r in self.records}
+        return {"/".join(_named(one)): [one["utility"], one["security"]] for one in self.records}
+
+
+def _named(record: dict[str, Any]) -> Pair:
+    return record["suite_name"], record["user_task_id"], record["injection_task_id"]
+
+
+def _calls(record: dict[str, Any]) -> int:
+    return sum(one["role"] == "assistant" for one in record["messages"])
 
 
 def main() -> None:
