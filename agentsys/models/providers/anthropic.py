@@ -17,6 +17,7 @@ from agentsys.models.providers.anthropic_wire import (
     wire_tools_json,
 )
 from agentsys.models.providers.openai_wire import is_closed
+from agentsys.models.providers.posting_client import PostingClient
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
 from agentsys.models.providers.wire_text import encode, mapping_of, system_text
 
@@ -62,14 +63,12 @@ class AnthropicModel(PostingModel):
 
     def batch_door(self) -> BatchDoor:
         """Anthropic's Message Batches, under the same address."""
-        return AnthropicBatches(self._client, self._key)
+        return AnthropicBatches(self._client.sdk, self._key)
 
-    def _connected(self) -> Any:
+    def _connected(self) -> PostingClient:
         import anthropic  # 1.5 s of CPU: only where a model is really built
 
-        return anthropic.Anthropic(
-            **self._client_options("https://api.anthropic.com", anthropic.DefaultHttpxClient)
-        )
+        return self._posting(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
 
     def _wire_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         return wire_tools_json(tools)

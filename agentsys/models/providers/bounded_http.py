@@ -11,14 +11,14 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.sdk_errors import http_error, redirect_error
+from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
 from agentsys.models.providers.wire_text import malformed, read_json
 
 MOST_REPLY_BYTES = 64_000_000
@@ -54,12 +54,14 @@ class _Bounded:
     def bound(self, timeout_s: float, reply_bytes: int, key: str | None) -> None:
         """Hold every connection made from now on to the deadline of the exchange it serves."""
         self._reply_bytes, self._key, self._clock = reply_bytes, key, _Clock(timeout_s)
+        for transport in self._transports():
+            # httpx 0.28, httpx2 2.16: the pool takes a backend, but the transport does not pass one on.
+            pool = transport._pool
+            pool._network_backend = _Backend(pool._network_backend, self._clock)
+
+    def _transports(self) -> list[Any]:
         mine: Any = self
-        for transport in (mine._transport, *mine._mounts.values()):
-            if transport is not None:
-                # httpx 0.28, httpx2 2.16: the pool takes a backend, but the transport does not pass one on.
-                pool = transport._pool
-                pool._network_backend = _Backend(pool._network_backend, self._clock)
+        return [each for each in (mine._transport, *mine._mounts.values()) if each is not None]
 
     def send(self, request: Any, **options: Any) -> Any:
         """Send a request and read the whole answer.
@@ -71,26 +73,83 @@ class _Bounded:
         request.headers["Accept-Encoding"] = "gzip"
         sender: Any = super()
         with self._clock.running(), closing(sender.send(request, **options)) as response:
-            if 300 <= response.status_code < 400:
-                raise redirect_error(response.status_code, response.headers.get("location"), self._key)
-            body = b"".join(self._decoded(response))
-            if response.status_code >= 400:
-                raise http_error(response.status_code, _error_body(body), response.headers, self._key)
-            if response.status_code < 200:
-                raise malformed(f"the server answered with HTTP {response.status_code}")
+            body = self._body(response.status_code, response.headers, response.iter_raw())
             # With its own headers an SDK would decode the body once more, by whatever charset they name, and
             # not every SDK takes every status below 300 for a success.
             headers = {"Content-Type": "application/json"}
             return type(response)(200, headers=headers, content=body, request=request)
 
-    def _decoded(self, response: Any) -> Iterator[bytes]:
+    def handed_over(self, post: Callable[[], Any]) -> tuple[Any, Any] | None:
+        """The pool and the request of `httpcore` that it is given where an SDK posts; nothing is sent.
+
+        None if there is not exactly one. Not for a client that others use already.
+        """
+        found: list[tuple[Any, Any]] = []
+        pools = [(transport, transport._pool) for transport in self._transports()]
+        for transport, pool in pools:
+            transport._pool = _Noting(pool, found)
+        try:
+            with suppress(Exception):  # each real post ends in the same
+                post()
+        finally:
+            for transport, pool in pools:
+                transport._pool = pool
+        return found[0] if len(found) == 1 else None
+
+    def exchange(self, pool: Any, request: Any) -> bytes:
+        """The body that answers a request of `httpcore`, by one of this client's pools.
+
+        Raises:
+            ModelError: As `send`; of whatever else goes wrong on the way.
+        """
+        mine: Any = self
+        try:
+            with self._clock.running(), closing(pool.handle_request(request)) as response:
+                headers = type(mine.headers)(response.headers)
+                if "set-cookie" in headers:
+                    self._keep_cookies(request.url, headers)
+                return self._body(response.status, headers, response.iter_stream())
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an SDK, too, takes any for the network's
+            raise network_error(error, self._key) from None
+
+    def _keep_cookies(self, url: Any, headers: Any) -> None:
+        mine: Any = self
+        family = import_module(type(headers).__module__.partition(".")[0])
+        address = {"scheme": url.scheme.decode("ascii"), "host": url.host.decode("ascii"), "port": url.port}
+        asked = family.Request("POST", family.URL(**address, raw_path=url.target))
+        mine.cookies.extract_cookies(family.Response(200, headers=headers, request=asked))
+
+    def _body(self, status: int, headers: Any, raw: Iterable[bytes]) -> bytes:
+        if 300 <= status < 400:
+            raise redirect_error(status, headers.get("location"), self._key)
+        body = b"".join(self._decoded(headers.get("content-encoding", ""), raw))
+        if status >= 400:
+            raise http_error(status, _error_body(body), headers, self._key)
+        if status < 200:
+            raise malformed(f"the server answered with HTTP {status}")
+        return body
+
+    def _decoded(self, encoding: str, raw: Iterable[bytes]) -> Iterator[bytes]:
         left = self._reply_bytes
-        for piece in _pieces(response.headers.get("content-encoding", ""), response.iter_raw(), left + 1):
+        for piece in _pieces(encoding, raw, left + 1):
             self._clock.left_s()
             left -= len(piece)
             if left < 0:
                 raise malformed(f"the reply is longer than {self._reply_bytes:,} bytes")
             yield piece
+
+
+class _Noting:
+    """Stands in for a pool of connections and opens none."""
+
+    def __init__(self, pool: Any, found: list[tuple[Any, Any]]) -> None:
+        self._pool, self._found = pool, found
+
+    def handle_request(self, request: Any) -> Any:
+        self._found.append((self._pool, request))
+        raise ModelError(ErrorKind.CONNECTION, "nothing is sent")
 
 
 def _pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:

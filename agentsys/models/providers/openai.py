@@ -13,6 +13,7 @@ from agentsys.models.batches.door import BatchDoor
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
 from agentsys.models.providers import openai_wire, responses_wire
 from agentsys.models.providers.openai_batches import OpenAIBatches
+from agentsys.models.providers.posting_client import PostingClient
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.text_tools import PROTOCOLS, ProtocolName, ToolRole
@@ -71,12 +72,12 @@ class OpenAIModel(PostingModel):
 
     def batch_door(self) -> BatchDoor:
         """OpenAI's Batch API, under the same address."""
-        return OpenAIBatches(self._client, f"/v1{self._path}", self._key)
+        return OpenAIBatches(self._client.sdk, f"/v1{self._path}", self._key)
 
-    def _connected(self) -> Any:
+    def _connected(self) -> PostingClient:
         import openai  # 0.9 s of CPU: only where a model is really built
 
-        return openai.OpenAI(**self._client_options("https://api.openai.com/v1", openai.DefaultHttpxClient))
+        return self._posting(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
 
     def _wire_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         if self.api == "responses":

@@ -193,13 +193,13 @@ def one_line(text: str, key: str | None = None) -> str:
     return " ".join(without_credentials(without_key(text, key)).split())[:_MESSAGE_LENGTH]
 
 
-def transport_error(error: BaseException) -> ModelError | None:
+def transport_error(error: BaseException, key: str | None = None) -> ModelError | None:
     """Translate an SDK's exception; None if it is neither the server's doing nor the network's (a bug).
 
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
-    releases) need not be imported, or even installed.
+    releases) need not be imported, or even installed. `key` is cut from the message.
     """
-    return own_error(error) or _below_http(error)
+    return own_error(error) or _below_http(error, key)
 
 
 @contextmanager
@@ -225,14 +225,29 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _below_http(error: BaseException) -> ModelError | None:
-    names = {base.__name__ for base in type(error).__mro__}
-    where = f"{type(error).__name__}: {one_line(str(error))}"
-    module = type(error).__module__
-    if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}:
-        return ModelError(ErrorKind.TIMEOUT, where)
-    if names & {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}:
-        return ModelError(ErrorKind.CONNECTION, where)
+def network_error(error: BaseException, key: str | None) -> ModelError:
+    """The error for whatever the network raised: a timeout, or no connection.
+
+    Args:
+        error: Often of `httpcore`; it may quote what a server sent.
+        key: The key in use, to be cut from the message.
+    """
+    kind = ErrorKind.TIMEOUT if _names(error) & _TIMEOUTS else ErrorKind.CONNECTION
+    return ModelError(kind, f"{type(error).__name__}: {one_line(str(error), key)}")
+
+
+_TIMEOUTS = {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}
+
+
+def _names(error: BaseException) -> set[str]:
+    return {base.__name__ for base in type(error).__mro__}
+
+
+def _below_http(error: BaseException, key: str | None) -> ModelError | None:
+    names, module = _names(error), type(error).__module__
+    network = {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}
+    if names & (_TIMEOUTS | network):
+        return network_error(error, key)
     if module.startswith("google.auth"):
         return ModelError(ErrorKind.BAD_KEY, f"no usable Google credentials ({type(error).__name__})")
     if names & {"JSONDecodeError", "UnicodeDecodeError", "RecursionError"}:
