@@ -8,7 +8,7 @@ machine and on what else it does; ratios, shares and CPU seconds do so far less.
 
   throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of what
               the latency and the CPUs allow, CPU and memory
-  sdk         what OpenAI's SDK alone reaches of the latency's limit: the most that any runner could
+  sdk         what OpenAI's SDK alone reaches of the latency's limit: the most that any runner on it could
   cpu         CPU per case of AgentDojo's runner and ours
   ray         one node against two, where Ray is installed
   records     a finished run of 10,000 cases recognised; 1,000 to 50,000 stored records read and tabulated

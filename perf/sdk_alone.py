@@ -1,7 +1,8 @@
 """What the vendor's SDK alone reaches: the most that any runner on it could, on this machine.
 
-Threads do nothing but post one request of 10 kB again and again, as our clients do, without a benchmark, a
-store or a record. What is missing from the latency's limit here is missing from everybody's.
+Threads do nothing but post one request of 10 kB again and again, without a benchmark, a store or a record.
+What is missing from the latency's limit here is missing from everybody's who posts through the SDK; our
+clients send what it prepared once (`agentsys.models.providers.posting_client`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def tables() -> Iterator[Table]:
             calls, used = (sum(each) for each in zip(*map(_told, started), strict=True))
             limit = processes * threads / (LATENCY_MS / 1000) * SECONDS
             rows.append((str(processes), str(threads), f"{calls / limit:.0%}", f"{1000 * used / calls:.1f}"))
-    said = f"OpenAI's SDK alone, {LATENCY_MS:.0f} ms for each call: what a runner could reach at most."
+    said = (
+        f"OpenAI's SDK alone, {LATENCY_MS:.0f} ms for each call: "
+        "what a runner that posts through it could reach at most."
+    )
     yield Table(said, ("Processes", "Threads each", "Of the latency's limit", "CPU, ms per call"), rows)
 
 

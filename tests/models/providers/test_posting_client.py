@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hostile_server import Hostile, hostile
-from providers_under_test import model_at
+from providers_under_test import answering, model_at
 
 from agentsys.models.chat import ChatReply, ChatRequest, user
 from agentsys.models.errors import ErrorKind, ModelError
@@ -184,8 +184,6 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(vendor: str) 
 
 
 def test_a_connection_is_used_again() -> None:
-    from providers_under_test import answering
-
     with answering(200, REPLY) as running:
         model: Any = model_at("openai", running.base_url)
         for _ in range(3):
@@ -199,6 +197,12 @@ def test_what_a_server_wrote_into_a_broken_answer_is_told_without_the_key(vendor
         found = error_of(model_at(vendor, seen.base_url, "SOME_KEY"))
     assert found.kind is ErrorKind.CONNECTION
     assert "illegal header line" in str(found) and KEY not in str(found)
+
+
+def test_a_broken_connection_says_how() -> None:
+    assert "refused" in str(error_of(model_at("openai", "http://127.0.0.1:1")))
+    with hostile(lambda _: [answer()[:-1]]) as seen:
+        assert "complete message body" in str(error_of(model_at("openai", seen.base_url)))
 
 
 @pytest.mark.parametrize(
@@ -235,12 +239,12 @@ def test_requests_that_differ_in_more_are_the_sdks_own(family: str, odd: str) ->
         http = bounded_client(base, 10.0, 1_000_000, None)
         client = PostingClient(Made(http, seen.base_url, odd), http, "/there", "X-Own")
         assert (client._pattern is None) is bool(odd)
-        for letter in "xy":
-            assert client.post(b'{"a":"%s"}' % letter.encode(), {"X-Own": letter}) == REPLY
+        for letter in ("x", "y"):
+            assert client.post(f'{{"a":"{letter}"}}'.encode(), {"X-Own": letter}) == REPLY
     posts = [request for request in seen.requests if request.startswith(b"POST /there ")]
     assert len(posts) == 2
-    for letter, request in zip(b"xy", posts, strict=True):
-        assert b'{"a":"%c"' % letter in request and b"X-Own: %c\r\n" % letter in request
+    for letter, request in zip(("x", "y"), posts, strict=True):
+        assert f'{{"a":"{letter}"' in request.decode() and f"X-Own: {letter}\r\n" in request.decode()
     if odd == "a number for each":
         assert posts[0].split(b"X-Number: ")[1][:1] != posts[1].split(b"X-Number: ")[1][:1]
 
