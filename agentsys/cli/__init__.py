@@ -6,6 +6,7 @@ nothing imports this room. Text that we did not write is printed through `termin
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -68,6 +69,10 @@ SECTIONS = {
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""
 COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 
+_SOON_OVER = SECTIONS["Read what was run"].keys() - {"view"}
+"""Commands that read, write and end. What they make is in use until then, so nothing is looked for: in a table
+of many records the looks are a twentieth of the CPU."""
+
 app = typer.Typer(
     cls=lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
@@ -83,9 +88,13 @@ def main() -> None:
     """Entry point of the `agentsys` command; exits with 2 after a user's slip, 130 after Ctrl-C."""
     fix_hash_order(sys.argv[1:])
     gc.set_threshold(*_LOOKED_AT)
+    if _SOON_OVER.intersection(sys.argv[1:2]):
+        gc.disable()
     outlive_readers()
     forgive_encoding()
     filter_logs()
+    # Else the ending Python looks through all that is left, modules for the most part: 0.2 s.
+    atexit.register(gc.freeze)
     sys.exit(exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import subprocess
 import sys
 
@@ -69,6 +70,21 @@ def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit) as end:
         sys.exit(errors.exit_status(lambda: group(["list"])))
     assert end.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("command", "looks"), [("results", False), ("compare", False), ("run", True), ("view", True)]
+)
+def test_only_commands_that_read_and_end_do_without_pythons_collector(
+    command: str, looks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[bool]()
+    monkeypatch.setattr("agentsys.cli.fix_hash_order", lambda _: None)
+    monkeypatch.setattr("agentsys.cli.app", lambda **_: seen.append(gc.isenabled()))
+    monkeypatch.setattr(sys, "argv", ["agentsys", command])
+    with pytest.raises(SystemExit):
+        main()
+    assert seen == [looks]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
