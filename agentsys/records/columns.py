@@ -39,6 +39,9 @@ ROW_FIELDS = [
 """One field per column of `CaseRow`, in order, but for `source`: the path changes when a folder is moved."""
 
 
+_AT_ONCE = 500
+"""Rows whose slots are filled together: so many stay in the processor's cache, in which 50,000 do not."""
+
 _NO_CASE = SimpleNamespace(**dict.fromkeys(_ANNOTATIONS))
 
 
@@ -59,11 +62,17 @@ def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
         table: The rows with at least the fields of `ROW_FIELDS`, and no line of nulls.
         sources: The path of each.
     """
-    rows = [CaseRow.__new__(CaseRow) for _ in sources]
-    for name in _ANNOTATIONS:
-        values = sources if name == "source" else _values(table.column(name), name)
-        # Into its slot, a column at a time: half of what 50,000 calls of `CaseRow` take.
-        deque(map(getattr(CaseRow, name).__set__, rows, values), maxlen=0)
+    columns = [
+        (getattr(CaseRow, name).__set__, iter(sources if name == "source" else _values(table.column(name), name)))
+        for name in _ANNOTATIONS
+    ]
+    rows: list[CaseRow] = []
+    for start in range(0, len(sources), _AT_ONCE):
+        some = [CaseRow.__new__(CaseRow) for _ in sources[start : start + _AT_ONCE]]
+        for put, values in columns:
+            # Into its slot, a column at a time: a quarter of what 50,000 calls of `CaseRow` take.
+            deque(map(put, some, values), maxlen=0)
+        rows += some
     return rows
 
 

@@ -34,13 +34,26 @@ def place_of(source: str, suite: str, user_task_id: str) -> RunPlace:
 
 @lru_cache(maxsize=100_000)
 def _of_folder(folder: str, suite: str, user_task_id: str) -> RunPlace:
-    whole = os.path.abspath(folder)  # noqa: PTH100  names as they were given, links not followed
+    above, *last = folder.rsplit("/", 3)
+    plain = above and len(last) == 3 and _OF_PATHS.isdisjoint(last)
+    home = _whole(above) if plain else "/"  # of thousands of folders, as a rule, one and the same
+    whole = _whole(folder) if home.endswith("/") else "/".join((home, *last))
     parts = whole.split("/")
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     if len(parts) > 4 and _is(parts[-3], suite) and _is(parts[-2], user_task_id):
         pipeline = "/".join(parts[:-3])
         return RunPlace(pipeline.rpartition("/")[0] or "/", pipeline, named=True)
     return RunPlace(whole, whole, named=False)
+
+
+_OF_PATHS = frozenset({"", ".", ".."})
+"""Components that are no folder's name."""
+
+
+@lru_cache(maxsize=10_000)
+def _whole(folder: str) -> str:
+    """The absolute path by the names as they were given, links not followed."""
+    return os.path.abspath(folder)  # noqa: PTH100
 
 
 def _is(component: str, name: str) -> bool:

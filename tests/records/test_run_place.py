@@ -1,0 +1,25 @@
+"""The place of a stored case, by the folders of its file."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsys.records.run_place import RunPlace, place_of
+
+COMPONENTS = st.sampled_from(["", ".", "..", "runs", "gpt-4o", "slack", "user_task_1", "attack"])
+
+
+@given(st.lists(COMPONENTS, max_size=8), st.sampled_from(["", "/", "//", "///"]))
+def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(parts: list[str], start: str) -> None:
+    folder = start + "/".join(["runs", *parts])
+    whole = os.path.abspath(folder)  # noqa: PTH100  links not followed
+    above = whole.split("/")
+    if len(above) > 4 and above[-3:-1] == ["slack", "user_task_1"]:
+        pipeline = "/".join(above[:-3])
+        expected = RunPlace(pipeline.rpartition("/")[0] or "/", pipeline, named=True)
+    else:
+        expected = RunPlace(whole, whole, named=False)
+    assert place_of(f"{folder}/injection_task_1.json", "slack", "user_task_1") == expected
