@@ -70,8 +70,8 @@ SECTIONS = {
 COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 
 _SOON_OVER = SECTIONS["Read what was run"].keys() - {"view"}
-"""Commands that read, write and end. What they make is in use until then, so nothing is looked for: in a table
-of many records the looks are a twentieth of the CPU."""
+"""Commands that read, write and end. What they make is in use until then, so nothing is looked for: the looks
+are a twentieth of the CPU of a table of many records."""
 
 app = typer.Typer(
     cls=lazy_group(SECTIONS),

@@ -63,7 +63,10 @@ def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
         sources: The path of each.
     """
     columns = [
-        (getattr(CaseRow, name).__set__, iter(sources if name == "source" else _values(table.column(name), name)))
+        (
+            getattr(CaseRow, name).__set__,
+            iter(sources if name == "source" else _values(table.column(name), name)),
+        )
         for name in _ANNOTATIONS
     ]
     rows: list[CaseRow] = []

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import compress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
@@ -20,7 +20,7 @@ from agentsys.records.formats.asb import Row, asb_rows
 from agentsys.records.listing import FolderId, Listing, Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.reading_notes import skipped_lines
-from agentsys.records.settle import CHANGED, RepeatedFile, Told, settle
+from agentsys.records.settle import CHANGED, Facts, RepeatedFile, settle
 from agentsys.records.stored_file import read_stored
 from agentsys.records.stored_plan import Outlook, stored_outlooks
 from agentsys.records.unfinished import Unfinished, logdirs_of, unfinished_in
@@ -131,16 +131,16 @@ def files_read(listings: Sequence[Listing], only: Collection[Path] | None = None
     for listing in listings:
         kept = tuple(_below(folder, listing.root) for folder in only or ())
         cut = len(os.path.join(listing.root, ""))  # noqa: PTH118
-        here = [
-            (folder not in met and (only is None or path.startswith(kept, cut)), path)
+        wanted = [
+            folder not in met and (only is None or path.startswith(kept, cut))
             for folder, files in listing.folders.items()
             for path in files
         ]
         met |= listing.folders.keys()
-        if len(here) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
-            yield from (_file_read(path) for wanted, path in here if wanted)
+        if len(wanted) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
+            yield from map(_file_read, compress(listing.files, wanted))
         else:
-            yield _indexed(listing, [wanted for wanted, _ in here])
+            yield _indexed(listing, wanted)
 
 
 def _below(folder: Path, root: str) -> str:
@@ -163,23 +163,18 @@ def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
     from agentsys.records.columns import plain_list, rows_of
     from agentsys.records.index import CASE, SKIPPED, indexed
 
-    lines = indexed(listing)
-    places = [
-        (at, kind, path)
-        for at, (keep, kind, path) in enumerate(
-            zip(wanted, plain_list(lines.column("kind")), listing.files, strict=True)
-        )
-        if keep
-    ]
-    cases = [(at, path) for at, kind, path in places if kind == CASE]
-    bad = [(at, path) for at, kind, path in places if kind == SKIPPED]
+    lines, files = indexed(listing), listing.files
+    kinds = plain_list(lines.column("kind"))
+    places = [*compress(range(len(files)), wanted)]
+    cases = [at for at in places if kinds[at] == CASE]
+    bad = [at for at in places if kinds[at] == SKIPPED]
     reasons = lines.column("reason")
     if len(cases) < len(lines):
         # Not `pa.array`, which imports pandas if it is installed: half a second.
-        wanted_lines = pa.py_buffer(array("q", [at for at, _ in cases]))
+        wanted_lines = pa.py_buffer(array("q", cases))
         lines = lines.take(pa.Array.from_buffers(pa.int64(), len(cases), [None, wanted_lines]))
-    rows = rows_of(lines, [path for _, path in cases])
-    skipped = [Skipped(path, reasons[at].as_py()) for at, path in bad]
+    rows = rows_of(lines, [files[at] for at in cases])
+    skipped = [Skipped(files[at], reasons[at].as_py()) for at in bad]
     return FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
 
 
@@ -190,12 +185,11 @@ def counted(rows: Sequence[CaseRow], names: Names) -> Reading:
         rows: In the order of the paths.
         names: The user's word on other people's folders.
     """
-    told = [*map(told_of, rows)]
-    settled = settle(told, names)
+    settled = settle(rows, names)
     after = settled.told
     return Reading(
         tuple(
-            rows[place] if after[place] is told[place] else _named(rows[place], after[place])
+            row if after[place] is (row := rows[place]) else _named(row, after[place])
             for place in settled.counted
         ),
         repeated=len(settled.repeated),
@@ -204,17 +198,10 @@ def counted(rows: Sequence[CaseRow], names: Names) -> Reading:
     )
 
 
-def told_of(row: CaseRow) -> Told:
-    """Take from a row what `settle` looks at."""
-    return _as_told(_told(row))
-
-
-_as_told: Callable[[tuple[Any, ...]], Told] = partial(tuple.__new__, Told)  # `Told._make`, 50,000 times
-_told = attrgetter(*Told._fields)
 _changed = attrgetter(*CHANGED)
 
 
-def _named(row: CaseRow, told: Told) -> CaseRow:
+def _named(row: CaseRow, told: Facts) -> CaseRow:
     return replace(row, **dict(zip(CHANGED, _changed(told), strict=True)))
 
 

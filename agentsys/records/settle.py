@@ -14,7 +14,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from agentsys.records.case_row import IDENTITY, PROVEN_V1_2, UNRECORDED
+from agentsys.records.case_row import IDENTITY, PROVEN_V1_2, UNRECORDED, CaseRow
 from agentsys.records.known_length import known_length
 from agentsys.records.names_file import Names
 from agentsys.records.published_name import (
@@ -80,6 +80,19 @@ class Told(NamedTuple):
 
 
 _identity = attrgetter(*IDENTITY)
+_facts = attrgetter(*Told._fields)
+
+Facts = Told | CaseRow
+"""What is looked at: a row of its own, or the facts alone; what is changed comes back as the facts."""
+
+
+def told_of(row: CaseRow) -> Told:
+    """Take from a row what `settle` looks at."""
+    return Told(*_facts(row))
+
+
+def _changed(case: Facts, **facts: Any) -> Told:
+    return (case if isinstance(case, Told) else told_of(case))._replace(**facts)
 
 
 class RepeatedFile(NamedTuple):
@@ -93,8 +106,8 @@ class RepeatedFile(NamedTuple):
 class Settled:
     """The cases with their names settled, and those that count."""
 
-    told: list[Told]
-    """As they were given, under their settled names."""
+    told: list[Facts]
+    """Under their settled names; those in which nothing changed are the very ones that were given."""
     counted: list[int]
     """Places of the cases that count, in the order in which they were first met."""
     repeated: tuple[RepeatedFile, ...]
@@ -103,7 +116,7 @@ class Settled:
     """What was decided, one sentence each."""
 
 
-def settle(cases: Sequence[Told], names: Names) -> Settled:
+def settle(cases: Sequence[Facts], names: Names) -> Settled:
     """Settle names and versions, keep pipelines apart, and count each case once."""
     places = [place_of(case.source, case.suite, case.user_task_id) for case in cases]
     notes: list[str] = []
@@ -115,14 +128,15 @@ def settle(cases: Sequence[Told], names: Names) -> Settled:
 
 
 def _with_names(
-    cases: Sequence[Told], places: Sequence[RunPlace], names: Names, notes: list[str]
-) -> list[Told]:
+    cases: Sequence[Facts], places: Sequence[RunPlace], names: Names, notes: list[str]
+) -> list[Facts]:
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
-    found: list[Told] = []
+    found: list[Facts] = []
 
     @cache
-    def victim(folder: str, stored: PublishedName) -> tuple[PublishedName, bool, str | None]:
+    def victim(folder: str, model: str, defense: str) -> tuple[PublishedName, bool, str | None]:
         """The names in a folder, whether the user gave them, and the version that the user gives."""
+        stored = PublishedName(model, defense)
         said, told = names.of(folder), settled_victim(folder.rpartition("/")[2], stored)
         settled = PublishedName(said.model or told.model, said.defense or told.defense)
         return settled, settled != told, said.version
@@ -131,15 +145,15 @@ def _with_names(
         if not case.foreign or not place.named:
             found.append(case)
             continue
-        stored = PublishedName(case.model, case.defense)
-        settled, by_user, version = victim(place.folder, stored)
-        if settled != stored:
+        settled, by_user, version = victim(place.folder, case.model, case.defense)
+        if settled != (case.model, case.defense):
+            stored = PublishedName(case.model, case.defense)
             renamed[place.folder, stored, settled, by_user] += 1
-            case = case._replace(model=settled.model, defense=settled.defense)
+            case = _changed(case, model=settled.model, defense=settled.defense)
         if version and case.version == UNRECORDED:
-            case = case._replace(version=version)
+            case = _changed(case, version=version)
         if case.exposed_raw is not None and case.defense in REPLACE_RESULTS and not case.exposed_shown:
-            case = case._replace(exposed_raw=None)
+            case = _changed(case, exposed_raw=None)
         found.append(case)
     notes += [
         f"{folder}: {count} files name {_pair(stored)}; counted as {_pair(settled)}, by"
@@ -153,7 +167,7 @@ def _pair(victim: PublishedName) -> str:
     return victim.model if victim.defense == NO_DEFENSE else f"{victim.model} with {victim.defense}"
 
 
-def _with_versions(cases: Sequence[Told], places: Sequence[RunPlace], notes: list[str]) -> list[Told]:
+def _with_versions(cases: Sequence[Facts], places: Sequence[RunPlace], notes: list[str]) -> list[Facts]:
     """Cases without a version under the one that the tasks of their folder prove."""
     unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
     proven = {
@@ -170,7 +184,8 @@ def _with_versions(cases: Sequence[Told], places: Sequence[RunPlace], notes: lis
         for folder in proven
     ]
     return [
-        case._replace(
+        _changed(
+            case,
             version=PROVEN_V1_2,
             ground_truth_length=known_length(PROVEN_V1_2, case.suite, case.user_task_id),
         )
@@ -180,10 +195,10 @@ def _with_versions(cases: Sequence[Told], places: Sequence[RunPlace], notes: lis
     ]
 
 
-def _with_marks(cases: Sequence[Told], places: Sequence[RunPlace]) -> list[Told]:
+def _with_marks(cases: Sequence[Facts], places: Sequence[RunPlace]) -> list[Facts]:
     """Errored cases of ours that got no reply, marked as simulated where the others of their run are."""
 
-    def run(case: Told, place: RunPlace) -> tuple[str, ...]:
+    def run(case: Facts, place: RunPlace) -> tuple[str, ...]:
         return place.home, case.benchmark, case.version, case.model, case.defense
 
     pairs = [*zip(cases, places, strict=True)]
@@ -192,7 +207,7 @@ def _with_marks(cases: Sequence[Told], places: Sequence[RunPlace]) -> list[Told]
     ]
     replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
     return [
-        case._replace(simulated=True) if open_ and replied.get(run(case, place), False) else case
+        _changed(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
         for (case, place), open_ in zip(pairs, silent, strict=True)
     ]
 
@@ -201,8 +216,8 @@ _Model = tuple[str, str, str, bool]
 
 
 def _kept_apart(
-    cases: Sequence[Told], places: Sequence[RunPlace], names: Names, notes: list[str]
-) -> list[Told]:
+    cases: Sequence[Facts], places: Sequence[RunPlace], names: Names, notes: list[str]
+) -> list[Facts]:
     """Cases of pipelines that bear one name and lie in several places, told apart by these."""
     clashing: defaultdict[_Model, set[str]] = defaultdict(set)
     for model, folders in _clashes(cases, places, names):
@@ -218,14 +233,14 @@ def _kept_apart(
             f" --names FILE): {listed}."
         )
     return [
-        case._replace(apart=known.get(place.home, known.get(place.folder)))
+        _changed(case, apart=known.get(place.home, known.get(place.folder)))
         if (known := labels.get(_model(case)))
         else case
         for case, place in zip(cases, places, strict=True)
     ]
 
 
-def _model(case: Told) -> _Model:
+def _model(case: Facts) -> _Model:
     return case.benchmark, case.version, case.model, case.simulated
 
 
@@ -237,10 +252,10 @@ def _labels(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clashes(
-    cases: Sequence[Told], places: Sequence[RunPlace], names: Names
+    cases: Sequence[Facts], places: Sequence[RunPlace], names: Names
 ) -> Iterator[tuple[_Model, set[str]]]:
     """Groups of folders that bear one name and are not one pipeline."""
-    by_name: defaultdict[tuple[_Model, str], defaultdict[str, list[Told]]]
+    by_name: defaultdict[tuple[_Model, str], defaultdict[str, list[Facts]]]
     by_name = defaultdict(lambda: defaultdict(list))
     for case, place in zip(cases, places, strict=True):
         by_name[_model(case), case.defense][place.folder].append(case)
@@ -259,7 +274,7 @@ def _said(names: Names) -> Any:
     return lambda folder: names.of(folder).model is not None
 
 
-def _are_several(folders: Mapping[str, Sequence[Told]], names: Names) -> bool:
+def _are_several(folders: Mapping[str, Sequence[Facts]], names: Names) -> bool:
     """Whether folders of one name hold several pipelines: ours and others', or one case with two outcomes."""
     if len({case.foreign for found in folders.values() for case in found}) > 1:
         return True
@@ -273,7 +288,7 @@ def _are_several(folders: Mapping[str, Sequence[Told]], names: Names) -> bool:
     return False
 
 
-def _evidence_of(case: Told) -> Any:
+def _evidence_of(case: Facts) -> Any:
     """The facts that must be alike in two files of one case; None where they may differ.
 
     Of ours the settings: the same ones may well give another outcome the next time.
@@ -283,7 +298,7 @@ def _evidence_of(case: Told) -> Any:
     return None if case.status == "error" else tuple(getattr(case, name) for name in _EVIDENCE)
 
 
-def _first_of_each(cases: Sequence[Told]) -> list[int]:
+def _first_of_each(cases: Sequence[Facts]) -> list[int]:
     """Choose which stored cases count: of each case the first file, or the first of the better ones.
 
     One without error is better than one with, and messages are better than scores alone.
@@ -296,11 +311,11 @@ def _first_of_each(cases: Sequence[Told]) -> list[int]:
     return list(kept.values())
 
 
-def _worth(case: Told) -> tuple[bool, bool]:
+def _worth(case: Facts) -> tuple[bool, bool]:
     return case.status == "ok", case.trajectory_length is not None
 
 
-def _repeated(cases: Sequence[Told], counted: Sequence[int]) -> Iterator[RepeatedFile]:
+def _repeated(cases: Sequence[Facts], counted: Sequence[int]) -> Iterator[RepeatedFile]:
     if len(cases) == len(counted):
         return
     kept = {cases[place].identity: cases[place].source for place in counted}

@@ -26,8 +26,8 @@ from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import row_arrays
 from agentsys.records.load import load_runs
 from agentsys.records.names_file import Names
-from agentsys.records.reading import read_cases, told_of
-from agentsys.records.settle import settle
+from agentsys.records.reading import read_cases
+from agentsys.records.settle import settle, told_of
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unreadable import UnreadableRecord
 from agentsys.rescoring.trajectories.read import read_trajectory

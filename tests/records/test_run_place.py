@@ -13,7 +13,9 @@ COMPONENTS = st.sampled_from(["", ".", "..", "runs", "gpt-4o", "slack", "user_ta
 
 
 @given(st.lists(COMPONENTS, max_size=8), st.sampled_from(["", "/", "//", "///"]))
-def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(parts: list[str], start: str) -> None:
+def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(
+    parts: list[str], start: str
+) -> None:
     folder = start + "/".join(["runs", *parts])
     whole = os.path.abspath(folder)  # noqa: PTH100  links not followed
     above = whole.split("/")

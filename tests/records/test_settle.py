@@ -16,7 +16,8 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_row import IDENTITY, CaseRow
 from agentsys.records.load import case_rows, load_runs
 from agentsys.records.names_file import BESIDE, Names
-from agentsys.records.reading import Reading, read_cases, told_of
+from agentsys.records.reading import Reading, read_cases
+from agentsys.records.settle import told_of
 
 
 def foreign(home: Path, folder: str, **fields: Any) -> Path:

@@ -12,8 +12,8 @@ from agentsys.records.case_row import UNRECORDED
 from agentsys.records.listing import Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.published_name import NO_DEFENSE, victim_of
-from agentsys.records.reading import files_once, files_read, told_of
-from agentsys.records.settle import Told, settle
+from agentsys.records.reading import files_once, files_read
+from agentsys.records.settle import Facts, settle, told_of
 from agentsys.records.stored_file import Producer, case_in
 from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord
 from agentsys.rescoring.tasks import versions
@@ -65,7 +65,7 @@ class Records:
 
     unlisted: Sequence[Skipped]
     files: Sequence[str]
-    told: dict[str, Told]
+    told: dict[str, Facts]
     """File -> whose run it is."""
     counted: dict[str, str]
     """File that is not counted -> the one of the same case that is."""
@@ -126,7 +126,7 @@ def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None)
     )
 
 
-def _named(record: Trajectory, told: Told) -> Trajectory:
+def _named(record: Trajectory, told: Facts) -> Trajectory:
     """A record under the name of its pipeline; of its version only what a version is called."""
     pipeline = record.pipeline
     if told.foreign and not _says(record, told):
@@ -140,7 +140,7 @@ def _named(record: Trajectory, told: Told) -> Trajectory:
     )
 
 
-def _says(record: Trajectory, told: Told) -> bool:
+def _says(record: Trajectory, told: Facts) -> bool:
     """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
     stored = victim_of(record.pipeline)
     return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)
