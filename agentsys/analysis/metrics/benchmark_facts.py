@@ -88,8 +88,11 @@ def measured_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[M
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
         cell that counts holds the fact.
     """
+    listed = list(cases)
+    if not any(case.measured for case in listed):
+        return []
     resampler = Resampler(replicates)
-    scored = scored_cells(cases)
+    scored = scored_cells(listed)
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):

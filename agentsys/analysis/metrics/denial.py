@@ -51,8 +51,11 @@ def denials(
     cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
+    listed = list(cases)
+    if not any(map(denies_service, {case.attack for case in listed})):
+        return []
     resampler = Resampler(replicates)
-    cells = scored_cells(cases)
+    cells = scored_cells(listed)
     found = []
     for cell in sorted(cells, key=MeasuredCell.order):
         benign = cells.get(cell._replace(attack=NO_ATTACK), [])

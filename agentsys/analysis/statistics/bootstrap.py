@@ -99,11 +99,12 @@ def resampled_total(
         return np.zeros(resampler.replicates)
     if len(frame) < 2 and len(counted.injection_tasks) < 2:
         return np.full(resampler.replicates, np.nan)
-    place = {task: index for index, task in enumerate(frame)}
-    chosen = [place[task] for task in counted.user_tasks]
-    by_user = resampler.weights(counted.suite, "user", frame)[:, chosen]
+    by_user = resampler.weights(counted.suite, "user", frame)
+    if len(frame) > len(counted.user_tasks):
+        place = {task: index for index, task in enumerate(frame)}
+        by_user = by_user[:, [place[task] for task in counted.user_tasks]]
     by_injection = resampler.weights(counted.suite, "injection", counted.injection_tasks)
-    total: FloatArray = ((by_user @ grid) * by_injection).sum(axis=1)
+    total: FloatArray = np.einsum("ri,ri->r", by_user @ grid, by_injection)
     return total
 
 

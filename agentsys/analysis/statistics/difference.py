@@ -42,6 +42,11 @@ class PairedGrid:
         return self.after - self.before
 
     @cached_property
+    def spread(self) -> Spread:
+        """How the tasks carry the difference; the same at every level, but for its share."""
+        return spread(self.change, self.counted)
+
+    @cached_property
     def by_user(self) -> FlippedSums:
         """Sums with the signs of user tasks drawn; the same at every level that the suite is part of."""
         signs = self.draws.signs(self.counted.suite, "user", self.counted.user_tasks)
@@ -183,9 +188,7 @@ def weighted_mean(hits: Sequence[FloatArray], of: Difference) -> float:
 def _difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Difference:
     if len(grids) > 1 and all(len(grid.counted.user_tasks) == 1 for grid in grids):
         return _of_suites(grids, shares)
-    spreads = [
-        scaled(spread(grid.change, grid.counted), share) for grid, share in zip(grids, shares, strict=True)
-    ]
+    spreads = [scaled(grid.spread, share) for grid, share in zip(grids, shares, strict=True)]
     return Difference(tuple(grids), tuple(shares), tuple(spreads))
 
 

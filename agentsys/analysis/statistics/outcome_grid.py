@@ -59,14 +59,14 @@ def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
 def _counts(
     counted: Sequence[tuple[CaseRow, CountedOutcome]], users: tuple[str, ...], injections: tuple[str, ...]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    row = {name: index for index, name in enumerate(users)}
+    row = {name: index * len(injections) for index, name in enumerate(users)}
     column = {name: index for index, name in enumerate(injections)}
-    cases, solved, hijacked = (np.zeros((len(users), len(injections))) for _ in range(3))
-    places = (
-        [row[case.user_task_id] for case, _ in counted],
-        [column[case.injection_task_id or ""] for case, _ in counted],
-    )
-    np.add.at(cases, places, 1)
-    np.add.at(solved, places, [result.utility for _, result in counted])
-    np.add.at(hijacked, places, [result.injection_success for _, result in counted])
-    return cases, solved, hijacked
+    cells = [row[case.user_task_id] + column[case.injection_task_id or ""] for case, _ in counted]
+    places = np.array(cells, dtype=np.intp)
+
+    def grid(weights: Sequence[bool] | None = None) -> FloatArray:
+        flat = np.bincount(places, weights, minlength=len(users) * len(injections))
+        return flat.reshape(len(users), len(injections)).astype(np.float64)
+
+    solved, hijacked = zip(*(result for _, result in counted), strict=True) if counted else ((), ())
+    return grid(), grid(solved), grid(hijacked)

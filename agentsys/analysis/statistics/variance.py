@@ -65,13 +65,15 @@ def spread(grid: FloatArray, counted: Tally, frame: tuple[str, ...] | None = Non
     if not total:
         return Spread(np.zeros(len(frame)), np.zeros(0), 0.0, 1.0, 0.0, 0.0, 0.0)
     influence = (grid - grid.sum() / total * counted.cases) / total
-    users = np.zeros(len(frame))
-    place = {task: index for index, task in enumerate(frame)}
-    users[[place[task] for task in counted.user_tasks]] = influence.sum(axis=1)
-    injections = influence.sum(axis=0)
-    cell, cell_df = _cell_variance(influence, counted.cases)
+    rows, injections = influence.sum(axis=1), influence.sum(axis=0)
+    users = rows
+    if len(frame) > len(rows):
+        place = {task: index for index, task in enumerate(frame)}
+        users = np.zeros(len(frame))
+        users[[place[task] for task in counted.user_tasks]] = rows
+    cell, cell_df = _cell_variance(influence, counted.cases, rows, injections)
     lone = 1 / np.count_nonzero(counted.cases)
-    centred = _centred(influence, injections, len(frame))
+    centred = _centred(influence, rows, injections, len(frame))
     return Spread(users, injections, cell, cell_df, centred, float(lone), float(lone**2))
 
 
@@ -164,21 +166,30 @@ def _df(variance: float, uncertainty: float) -> float:
     return max(variance**2 / uncertainty, 1.0) if uncertainty else 1.0
 
 
-def _centred(influence: FloatArray, injections: FloatArray, users: int) -> float:
+def _centred(influence: FloatArray, rows: FloatArray, injections: FloatArray, users: int) -> float:
     """Sum of squares on the frame's grid: its rows without a case hold nothing but minus the column means."""
     columns = injections / users
-    rest = influence - influence.mean(axis=1, keepdims=True) - columns
+    rest = influence - (rows / len(injections))[:, None] - columns
     return float((rest**2).sum() + (users - len(influence)) * (columns**2).sum())
 
 
-def _cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, float]:
-    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom."""
+def _cell_variance(
+    influence: FloatArray, cases: FloatArray, by_user: FloatArray, by_injection: FloatArray
+) -> tuple[float, float]:
+    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom.
+
+    Args:
+        influence: Shape (U, I).
+        cases: Shape (U, I).
+        by_user: Sums of `influence`, shape (U,).
+        by_injection: Likewise, shape (I,).
+    """
     rows, columns = cases.shape
     if rows < 2 or columns < 2:
         return 0.0, 1.0
     cells = int(np.count_nonzero(cases))
     if (cases == cases[0, 0]).all():
-        rest = influence - influence.mean(axis=1, keepdims=True) - influence.mean(axis=0, keepdims=True)
+        rest = influence - (by_user / columns)[:, None] - by_injection / rows
         df = (rows - 1) * (columns - 1)
     else:
         rest, df = _rest_with_gaps(influence, cases)

@@ -43,7 +43,8 @@ def kinds_of(cases: Iterable[CaseRow], outlooks: Iterable[Outlook] = ()) -> dict
 def marked_kinds(cases: Iterable[CaseRow], outlooks: Iterable[Outlook] = ()) -> dict[tuple[str, str], str]:
     """The same for people: marked where roles without runs took part."""
     listed = list(cases)
-    untested = {(case.shown_model, case.defense) for case in listed if any(map(_UNTESTED.match, case.notes))}
+    noted = [case for case in listed if case.notes]
+    untested = {(case.shown_model, case.defense) for case in noted if any(map(_UNTESTED.match, case.notes))}
     found = kinds_of(listed, outlooks)
     return {key: f"{kind}{UNTESTED_MARK}" if key in untested else kind for key, kind in found.items()}
 

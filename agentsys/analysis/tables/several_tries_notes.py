@@ -28,8 +28,8 @@ def several_tries_notes(
             tried = ", ".join(_tried(cases, k, rule, resampler))
             yield f"{name}, at least once in {k} runs of a case: {tried}."
     for defense in dict.fromkeys(defense for defense, _ in lines):
-        against = (cases for (one, _), cases in lines.items() if one == defense and _aims(cases))
-        best = best_attack(chain.from_iterable(against))
+        against = [cases for (one, _), cases in lines.items() if one == defense and _aims(cases)]
+        best = best_attack(chain.from_iterable(against)) if len(against) > 1 else None
         if best is not None and best.cases:
             asr = _number(overall_asr(best.cases, resampler, rule))
             yield (
