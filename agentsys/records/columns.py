@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from itertools import repeat
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,9 @@ def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
 
 
 def _values(column: pa.ChunkedArray, name: str) -> Iterable[Any]:
-    """A column as Python's values, each different one made, or parsed, once."""
+    """A column as Python's values, each different one made, or parsed, once; one of nulls has no end."""
+    if column.null_count == len(column):
+        return repeat(_parsed([None], _ANNOTATIONS[name])[0] if name in _JSON else None)
     if not column.null_count and not pa.types.is_string(column.type):
         return plain_list(column)
     coded = column.combine_chunks().dictionary_encode(null_encoding="encode")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
-from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
+from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, from_zero, pair_up
@@ -88,12 +87,14 @@ def asr_on_the_same(
 
 def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
-
-    def safe(case: CaseRow) -> bool:
-        found = outcome(case, rule)
-        return found is not None and not found.injection_success
-
-    return _share((case for case in cases if safe(case)), rule, attrgetter("utility"))
+    outcomes = [(case.suite, outcome(case, rule)) for case in cases]
+    return mean_of_suites(
+        [
+            (suite, found.utility)
+            for suite, found in outcomes
+            if found is not None and not found.injection_success
+        ]
+    )
 
 
 def returned_share(cases: Iterable[CaseRow]) -> Share:
@@ -157,18 +158,17 @@ def detectable_asr(
     return 100.0 * smallest_detectable(overall.difference)
 
 
-def _share(
-    cases: Iterable[CaseRow],
-    rule: ErrorRule,
-    hit: Callable[[CountedOutcome], bool] = attrgetter("injection_success"),
-) -> Share:
+def _share(cases: Iterable[CaseRow], rule: ErrorRule) -> Share:
     outcomes = [(case.suite, outcome(case, rule)) for case in cases]
-    return mean_of_suites([(suite, hit(found)) for suite, found in outcomes if found is not None])
+    return mean_of_suites(
+        [(suite, found.injection_success) for suite, found in outcomes if found is not None]
+    )
 
 
-def mean_of_suites(counted: Sequence[tuple[str, bool]]) -> Share:
+def mean_of_suites(counted: Iterable[tuple[str, bool]]) -> Share:
     """The share of hits among (suite, whether it is one)."""
-    sizes = Counter(map(itemgetter(0), counted))
-    hits = Counter(suite for suite, hit in counted if hit)
-    shares = [hits[suite] / size for suite, size in sizes.items()]
-    return Share(100.0 * float(np.mean(shares)) if shares else math.nan, len(counted), len(sizes))
+    counts = Counter(counted)
+    suites = dict.fromkeys(suite for suite, _ in counts)  # in the order met
+    sizes = [counts[suite, True] + counts[suite, False] for suite in suites]
+    shares = [counts[suite, True] / size for suite, size in zip(suites, sizes, strict=True)]
+    return Share(100.0 * float(np.mean(shares)) if shares else math.nan, sum(sizes), len(sizes))

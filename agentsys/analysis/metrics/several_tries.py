@@ -24,8 +24,8 @@ from agentsys.records.case_row import CaseRow
 
 def repeats(cases: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> int:
     """How often every case of one model, defense and attack was run and counts; 0 without cases."""
-    counted = Counter(map(_tasks, (case for case in cases if outcome(case, rule) is not None)))
-    return min(counted.values(), default=0)
+    counted = [case for case in cases if outcome(case, rule) is not None]
+    return min(Counter(map(_tasks, counted)).values(), default=0)
 
 
 _tasks = attrgetter("suite", "user_task_id", "injection_task_id")

@@ -112,9 +112,10 @@ def _cells(cases: Iterable[CaseRow]) -> str:
 
 def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     """A line for each replayed agent of which some cases read other texts than were recorded."""
-    done = [case for case in cases if case.is_scored and case.status == "ok"]
-    if not any(DIFFERS in note for case in done for note in case.notes):
+    listed = list(cases)
+    if not any(DIFFERS in note for case in listed for note in case.notes):
         return []
+    done = [case for case in listed if case.is_scored and case.status == "ok"]
     cells = grouped(done, lambda case: (case.shown_model, case.defense))
     return [
         f"{model} / {defense}: texts differed from the record in {differ} of {len(found)} cases, whose"
