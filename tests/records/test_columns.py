@@ -1,0 +1,44 @@
+"""Rows -> columns -> rows: nothing is lost, whatever a column holds and however many rows there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from stored_cases import row
+
+from agentsys.records import columns
+from agentsys.records.case_row import CaseRow
+
+FULL = 3 * columns._AT_ONCE
+
+
+def _various(number: int) -> list[CaseRow]:
+    """Rows that differ in numbers, texts and mappings, with some of each missing, and all of others."""
+    return [
+        replace(
+            row(),
+            source=f"{at}.json",
+            user_task_id=f"user_task_{at % 7}",
+            duration_s=None if at % 3 else at / 8,
+            raw_round=None if at % 5 else at,
+            injection_success=(None, True, False)[at % 3],
+            error_kind=None,
+            calls={"send": at % 4} if at % 2 else {},
+            notes=("said",) if at % 11 == 0 else (),
+            gates={},
+        )
+        for at in range(number)
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 1, FULL // 3, FULL // 3 + 1, FULL])
+def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
+    rows = _various(number)
+    schema = pa.schema(columns.ROW_FIELDS)
+    halves = [rows[: number // 2], rows[number // 2 :]]
+    table = pa.concat_tables(
+        [pa.Table.from_arrays(columns.row_arrays(some), schema=schema) for some in halves]
+    )
+    assert columns.rows_of(table, [one.source for one in rows]) == rows
