@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
@@ -20,7 +20,9 @@ from pydantic import BaseModel
 
 from agentsys.contracts import Suite, UserTask
 
-_LEAVES = (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
+_LEAVES = frozenset(
+    (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
+)
 
 
 def twins(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironment, TaskEnvironment]:
@@ -31,7 +33,7 @@ def twins(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironm
     """
     first, second = deep_copy(before), deep_copy(after)
     try:
-        return first, _joined(first, second)
+        return first, _joined(first, second, {})
     except RecursionError:  # an environment that contains itself
         return deep_copy(before), deep_copy(after)
 
@@ -105,42 +107,62 @@ def _kept_by(model: object) -> tuple[object, ...]:
     return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
 
-def _joined(first: Any, second: Any) -> Any:
+_Known: TypeAlias = dict[tuple[int, int], tuple[Any, Any]]
+"""Identities of two models that were compared -> what came of it, and the second one, so that it stays alive."""
+
+
+def _joined(first: Any, second: Any, known: _Known) -> Any:
     """`first` where `second` equals it; else `second`, in whose parts the same was done."""
     kind = type(first)
     if kind is not type(second) or first is second:
         return second
-    if kind is dict:
-        same = _join_dict(first, second)
+    if kind in _LEAVES:
+        same = first == second
+    elif kind is dict:
+        same = _join_dict(first, second, known)
     elif kind is list:
-        same = _join_list(first, second)
-    elif isinstance(first, BaseModel):
-        same = _join_dict(vars(first), vars(second)) and _same_about(first, second)
+        same = _join_list(first, second, known)
+    elif BaseModel in kind.__mro__:  # pydantic's own `isinstance` takes longer than comparing most models
+        return _joined_models(first, second, known)
     else:
-        same = (kind in _LEAVES or isinstance(first, Enum)) and first == second
+        same = isinstance(first, Enum) and first == second
     return first if same else second
 
 
-def _join_dict(first: dict[Any, Any], second: dict[Any, Any]) -> bool:
-    same = [(type(key), key) for key in first] == [(type(key), key) for key in second]
+def _joined_models(first: BaseModel, second: BaseModel, known: _Known) -> BaseModel:
+    """The same of two models, which often stand at two places (a mail in its list and under its number)."""
+    pair = id(first), id(second)
+    if pair not in known:
+        same = _join_dict(vars(first), vars(second), known) and _same_about(first, second)
+        known[pair] = first if same else second, second
+    joined: BaseModel = known[pair][0]
+    return joined
+
+
+def _join_dict(first: dict[Any, Any], second: dict[Any, Any], known: _Known) -> bool:
+    same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
     for key, value in second.items():
         if key in first:
-            second[key] = joined = _joined(first[key], value)
-            same = same and joined is first[key]
+            one = first[key]
+            second[key] = joined = _joined(one, value, known)
+            same = same and joined is one
     return same
 
 
-def _join_list(first: list[Any], second: list[Any]) -> bool:
+def _join_list(first: list[Any], second: list[Any], known: _Known) -> bool:
     same = len(first) == len(second)
     for index, (one, other) in enumerate(zip(first, second, strict=False)):
-        second[index] = joined = _joined(one, other)
+        second[index] = joined = _joined(one, other, known)
         same = same and joined is one
     return same
 
 
 def _same_about(first: BaseModel, second: BaseModel) -> bool:
     """Say whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
-    beside = [
-        extra for model in (first, second) for extra in (model.__pydantic_extra__, model.__pydantic_private__)
-    ]
-    return not any(beside) and first.model_fields_set == second.model_fields_set
+    beside = (
+        first.__pydantic_extra__
+        or second.__pydantic_extra__
+        or first.__pydantic_private__
+        or second.__pydantic_private__
+    )
+    return not beside and first.model_fields_set == second.model_fields_set
