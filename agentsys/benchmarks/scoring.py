@@ -53,6 +53,7 @@ def checked_on_copies(check: Check) -> Check:
         before, after = deep_copy(pre_environment), deep_copy(task_environment)
         return check(task, model_output, before, after, calls)
 
+    vars(checked)["on_copies"] = True  # see `copied_quickly`
     return checked
 
 

@@ -49,18 +49,28 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
 
 
 @contextmanager
-def copied_quickly(suite: Suite, user_task: UserTask, environment: TaskEnvironment) -> Iterator[None]:
-    """Have the copy that AgentDojo makes of a case's environment made by `deep_copy`.
+def copied_quickly(
+    suite: Suite, user_task: UserTask, environment: TaskEnvironment, again: TaskEnvironment
+) -> Iterator[None]:
+    """Have the copy that AgentDojo makes of a case's environment made in a shorter way.
 
     Its `run_task_with_pipeline` asks the environment for one before anybody else has it, and the answer to
-    that first question is all that changes. Nothing is done where a suite runs its tasks in its own way or
-    a task prepares its environment, since they might ask it for something else.
+    that first question is all that changes: it is `again`, if the suite's checks are given copies and so
+    leave it as it is, or made by `deep_copy`. Nothing is done where a suite runs its tasks in its own way
+    or a task prepares its environment, since they might ask it for something else.
+
+    Args:
+        suite: The suite.
+        user_task: The case's user task.
+        environment: What the case will run on.
+        again: The same, loaded a second time. Nobody changes it.
     """
+    on_copies = hasattr(getattr(suite, "_check_task_result", None), "on_copies")
 
     def model_copy(*, update: Mapping[str, Any] | None = None, deep: bool = False) -> TaskEnvironment:
         del vars(environment)["model_copy"]
         if deep and not update:
-            return deep_copy(environment)
+            return again if on_copies and alike(environment, again) else deep_copy(environment)
         return environment.model_copy(update=update, deep=deep)
 
     own_way = getattr(suite.run_task_with_pipeline, "__func__", None) is not TaskSuite.run_task_with_pipeline
@@ -108,7 +118,7 @@ def _kept_by(model: object) -> tuple[object, ...]:
 
 
 _Known: TypeAlias = dict[tuple[int, int], tuple[Any, Any]]
-"""Identities of two models that were compared -> what came of it, and the second one, so that it stays alive."""
+"""Identities of two models that were compared -> what came of it, and the second, which so stays alive."""
 
 
 def _joined(first: Any, second: Any, known: _Known) -> Any:

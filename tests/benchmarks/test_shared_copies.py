@@ -302,14 +302,28 @@ def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
     monkeypatch.setitem(vars(suite), "_check_task_result", checked)
     slow: list[object] = []
     monkeypatch.setattr(type(loaded), "__deepcopy__", slow.append, raising=False)
-    truth = Looking(task)
-    with copied_quickly(suite, task, loaded):
+    truth, again = Looking(task), deep_copy(loaded)
+    with copied_quickly(suite, task, loaded, again):
         assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
     [(before, after)] = compared
     assert not slow
     assert truth.names == list(type(loaded).model_fields)
     assert before == truth.given == suite.load_and_inject_default_environment({})
     assert after is loaded and before is not loaded and before != after
+    assert before is not again, "this check is not known to leave it as it is"
+
+
+def test_what_was_loaded_a_second_time_is_the_copy_where_checks_leave_it_as_it_is() -> None:
+    suite = AgentDojo("v1.2.2").suite("workspace")
+    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
+    loaded, again = (suite.load_and_inject_default_environment({}) for _ in range(2))
+    with copied_quickly(suite, task, loaded, again):
+        assert suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)[0]
+    assert again == suite.load_and_inject_default_environment({}) != loaded
+    with copied_quickly(suite, task, loaded, again):
+        assert loaded.model_copy(deep=True) not in (again, None), "it is another world by now"
+    with copied_quickly(suite, task, again, other := deep_copy(again)):
+        assert again.model_copy(deep=True) is other
 
 
 def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_does(
@@ -317,11 +331,11 @@ def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_d
 ) -> None:
     suite = AgentDojo("v1.2.2").suite("banking")
     task, loaded = suite.user_tasks["user_task_0"], suite.load_and_inject_default_environment({})
-    with copied_quickly(suite, task, loaded):
+    with copied_quickly(suite, task, loaded, loaded):
         assert loaded.model_copy(update={"filesystem": None}).filesystem is None
-    with copied_quickly(suite, task, loaded):
+    with copied_quickly(suite, task, loaded, loaded):
         pass
     monkeypatch.setattr(type(task), "init_environment", staticmethod(lambda environment: environment))
-    with copied_quickly(suite, task, loaded):
+    with copied_quickly(suite, task, loaded, loaded):
         assert "model_copy" not in vars(loaded)
     assert list(vars(loaded)) == list(type(loaded).model_fields)
