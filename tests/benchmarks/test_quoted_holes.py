@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agentsys.benchmarks.loading.quoted_holes import holed_text
+from agentsys.benchmarks.loading.quoted_holes import _parsed, holed_text
 
 
 def test_only_the_texts_with_a_replaced_placeholder_change() -> None:
@@ -42,3 +44,20 @@ def test_a_text_that_is_not_provable_is_not_taken(text: str) -> None:
 
 def test_a_default_that_leaves_its_quotes_is_not_taken() -> None:
     assert holed_text('"a": "{v}"\n', {"v": 'x", "b": "'}) is None
+
+
+PIECES = r"a,b c, ,  ,\n,\\,\",\ ,\t,\N,\L,\0,\/,\x41,\ud800,---,--- ,...,# x,: ,- ,{,%YAML,',&a,*b,é"
+BREAKS = ["\n", "\n\n", "\\\n", "\t", "\x85"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*PIECES.split(","), *BREAKS]), max_size=14).map("".join))
+def test_a_quoted_text_is_read_as_pyyaml_reads_it(inner: str) -> None:
+    quoted = f'"{inner}"'
+    try:
+        expected = yaml.safe_load(quoted)
+    except yaml.YAMLError:
+        with pytest.raises(yaml.YAMLError):
+            _parsed(quoted)
+    else:
+        assert _parsed(quoted) == expected

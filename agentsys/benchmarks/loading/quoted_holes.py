@@ -16,6 +16,7 @@ AgentDojo's own way of loading.
 from __future__ import annotations
 
 import pickle
+import re
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,13 @@ class HoledText:
 @lru_cache(maxsize=1024)
 def _parsed(quoted: str) -> str:
     """The value of a quoted text; cases with one injection task read the same one in many environments."""
-    return str(yaml.safe_load(quoted))
+    quick = yaml.__with_libyaml__ and _SAME_IN_C.fullmatch(quoted)
+    return str(yaml.load(quoted, Loader=yaml.CSafeLoader if quick else yaml.SafeLoader))
+
+
+_SAME_IN_C = re.compile(r'"(?:[ !#-\[\]-~\n]|\\[0abtnvfre "\\N_LP\n])*+"')
+"""Printable ASCII, line breaks and escapes of one letter: libyaml reads these by the rules of PyYAML's own
+scanner, in a tenth of the time. The two differ in what other characters they take."""
 
 
 def holed_text(text: str, defaults: Mapping[str, str]) -> HoledText | None:
