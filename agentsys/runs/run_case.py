@@ -194,12 +194,9 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
+    copies = copied_quickly(suite, user_task, loaded, again)
     try:
-        with (
-            reading(start_of(cell.benchmark)),
-            drawing(generator),
-            copied_quickly(suite, user_task, loaded, again),
-        ):
+        with reading(start_of(cell.benchmark)), drawing(generator), copies:
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 user_task,
@@ -217,11 +214,9 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     fresh = user_task.init_environment(again)
     run.noop = observed.environment is not None and alike(fresh, observed.environment)
     if isinstance(suite, MeasuresCases) and observed.environment is not None:
-        after = observed.environment
+        facts = fresh, observed.environment, run.messages, run.tracer, model
         scores = run.utility, run.security, cell.attack.kind
-        finished = FinishedCase(
-            user_task, injection_task, fresh, after, run.messages, run.tracer, model, *scores
-        )
+        finished = FinishedCase(user_task, injection_task, *facts, *scores)
         found = suite.measured(finished)
         run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
