@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_from_string
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import tool_loop
+from agentsys.models.loop import ElementRow, tool_loop
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
 
@@ -42,7 +41,7 @@ def with_a_place(defense: str, template: str) -> str:
     return template
 
 
-def reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> AgentPipeline:
+def reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> ElementRow:
     """The plain agent over a model that reads the request as the template puts it."""
     rewrite = partial(filled, template)
     return tool_loop(

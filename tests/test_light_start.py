@@ -25,7 +25,8 @@ for line in json.loads(sys.argv[1]):
     print()
     print(json.dumps({"line": line, "status": status, "modules": sorted(sys.modules)}))
 """
-BENCHMARK_AND_SDKS = {"agentdojo", "cohere", "langchain"} | provider_sdks()
+SDKS = {"cohere"} | provider_sdks()
+BENCHMARK_AND_SDKS = {"agentdojo", "langchain"} | SDKS
 NEEDED_FOR_TABLES = {"pandas", "numpy"}
 NEEDED_TO_COMPOSE = {"hydra", "omegaconf"}
 STATISTICS = {"scipy.special", "scipy.optimize", "scipy.linalg", "pandas"}
@@ -91,3 +92,12 @@ def test_results_of_published_runs_need_neither_benchmark_nor_sdk_nor_hydra(tmp_
     (folder / "none.json").write_text(json.dumps(RUN))
     (modules,) = imported_by(("results", str(tmp_path), "--format", "csv"), cwd=tmp_path)
     assert modules & (BENCHMARK_AND_SDKS | NEEDED_TO_COMPOSE) == set()
+
+
+def test_a_run_of_the_simulated_model_needs_no_vendors_sdk(tmp_path: Path) -> None:
+    """Neither where cases are run nor where they are found to be finished."""
+    run = "run", "model=simulated", "defense=none,agentsys", "attack=important_instructions"
+    small = "benchmark.suites=[banking]", "limit=1", f"logdir={tmp_path / 'runs'}"
+    for modules in imported_by((*run, *small), (*run, *small), cwd=tmp_path):
+        assert "agentdojo.task_suite.task_suite" in modules
+        assert modules & SDKS == set()

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from agentdojo.functions_runtime import FunctionsRuntime
 from pydantic import ValidationError
 
 from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.loop import ElementRow, is_row
 from agentsys.models.tools import as_executed
 
 HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
@@ -26,10 +26,8 @@ HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
 
 def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineElement:
     """The pipeline, each plain executor in it with a look ahead before it. What it does is the same."""
-    if type(pipeline) is AgentPipeline:
-        made = AgentPipeline([together(element, hand_out) for element in pipeline.elements])
-        made.name = pipeline.name
-        return made
+    if is_row(type(pipeline)):
+        return ElementRow([together(element, hand_out) for element in pipeline.elements], pipeline.name)
     if type(pipeline) is ToolsExecutionLoop:
         elements: list[BasePipelineElement] = []
         for element in pipeline.elements:

@@ -160,6 +160,11 @@ class ModelStack:
             model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return Recorded(model)
 
+    @property
+    def providers(self) -> list[ChatModel]:
+        """What answers for each of the models behind it."""
+        return [part.provider for part in (self.main, *self.roles.values())]
+
     def settle_batches(self) -> None:
         """Forget the batches that have ended, once every case that asked for them is stored."""
         for part in (self.main, *self.roles.values()):

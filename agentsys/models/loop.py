@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
+import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
+from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
+from agentdojo.logging import Logger
+from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import ModelElement
+from agentsys.models.element import ModelElement, QueryResult
 from agentsys.models.tool_text import tool_text
 
 MAX_ROUNDS = 15
@@ -27,8 +31,44 @@ def default_system_message(suite: object) -> str:
 
 @lru_cache(maxsize=1)
 def _default_message() -> str:
-    """AgentDojo's, which parses a file for it on every call."""
-    return str(load_system_message(None))
+    """AgentDojo's. Its own function for that is in the module that imports every vendor's SDK."""
+    text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text(encoding="utf-8")
+    return str(yaml.safe_load(text)["default"])
+
+
+class ElementRow(BasePipelineElement):  # type: ignore[misc]
+    """Elements that are run one after the other: AgentDojo's `AgentPipeline`, less the SDKs it imports.
+
+    Args:
+        elements: The elements, in order.
+        name: What AgentDojo's own runner would use for folders.
+    """
+
+    def __init__(self, elements: Sequence[BasePipelineElement], name: str | None) -> None:
+        self.elements = list(elements)
+        self.name = name
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """What the elements make of it; AgentDojo's logger is told after each."""
+        logger = Logger().get()
+        state: QueryResult = query, runtime, env, messages, {} if extra_args is None else extra_args
+        for element in self.elements:
+            state = element.query(*state)
+            logger.log(state[3])
+        return state
+
+
+def is_row(kind: type) -> bool:
+    """Whether a class is the one that runs elements in order: ours, or AgentDojo's, known by its name."""
+    theirs = "agentdojo.agent_pipeline.agent_pipeline", "AgentPipeline"
+    return kind is ElementRow or (kind.__module__, kind.__qualname__) == theirs
 
 
 def tool_loop(
@@ -44,7 +84,7 @@ def tool_loop(
     formatter: Callable[[Any], str] = tool_text,
     turn: BasePipelineElement | None = None,
     max_rounds: int = MAX_ROUNDS,
-) -> AgentPipeline:
+) -> ElementRow:
     """A plain agent: system message, user query, then model and tools in turn.
 
     Args:
@@ -66,8 +106,6 @@ def tool_loop(
     return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
 
 
-def named_pipeline(name: str, *elements: BasePipelineElement) -> AgentPipeline:
+def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementRow:
     """Elements in a row, under a name."""
-    pipeline = AgentPipeline(elements)
-    pipeline.name = name
-    return pipeline
+    return ElementRow(elements, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from agentsys.models.build import BatchRoom, ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.runs.forecast import check_forecast
 from agentsys.runs.instantiate import instantiate, kept_folders
-from agentsys.runs.scripted import scripting
+from agentsys.runs.scripted import Scriptable, scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import REPLIES, Store
 
@@ -50,6 +51,15 @@ class Cell:
     def injection_mode(self) -> str:
         """Way in which text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
         return self.benchmark.injection if isinstance(self.benchmark, InjectsInAWay) else "folded"
+
+    def warm_up(self) -> None:
+        """Have made now, once, what the first cases would wait for: it would be counted as their time."""
+        for provider in self.stack.providers:
+            if isinstance(provider, Scriptable):
+                provider.learn()
+        for name in self.benchmark.suite_names():
+            with suppress(Exception):  # broken data, or a user's code: the case that needs it will say so
+                self.benchmark.suite(name).load_and_inject_default_environment({})
 
 
 class CellBuilder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.errors import AbortAgentError
@@ -17,6 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import user
 from agentsys.models.element import LoopState, LoopStep, QueryResult
 from agentsys.models.errors import ModelCodeFailed, ModelError
+from agentsys.models.loop import ElementRow, is_row
 from agentsys.models.trace import Span, Tracer
 
 
@@ -146,12 +146,10 @@ def continued(pipeline: BasePipelineElement) -> BasePipelineElement:
     the first is left out and the second replaced. Elements of other classes are given the conversation as
     it is, and add the user's words or have `InitQuery` do so.
     """
-    if not isinstance(pipeline, AgentPipeline):
+    if not any(map(is_row, type(pipeline).__mro__)):
         return pipeline
     kept = [element for element in pipeline.elements if not isinstance(element, SystemMessage)]
-    again = AgentPipeline([_UserSays() if isinstance(one, InitQuery) else one for one in kept])
-    again.name = pipeline.name
-    return again
+    return ElementRow([_UserSays() if isinstance(one, InitQuery) else one for one in kept], pipeline.name)
 
 
 class _UserSays(LoopStep):

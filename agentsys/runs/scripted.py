@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from agentsys.abilities import PlaysRoles
@@ -22,8 +23,12 @@ class Scriptable(Protocol):
         """Whether it may fail a task, and so must be told how."""
         ...
 
-    def scripted(self, playbook: Playbook, roles: Mapping[str, SimulatedRole]) -> ChatModel:
-        """A copy that knows the script and can play these roles."""
+    def scripted(self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]) -> ChatModel:
+        """A copy that can play these roles, and makes itself the script when it needs it."""
+        ...
+
+    def learn(self) -> None:
+        """Have the script made now."""
         ...
 
 
@@ -34,7 +39,7 @@ def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[Chat
     def finish(model: ChatModel) -> ChatModel:
         if not isinstance(model, Scriptable):
             return model
-        return model.scripted(playbook_of(benchmark, failing=model.fallible), roles)
+        return model.scripted(partial(playbook_of, benchmark, failing=model.fallible), roles)
 
     return finish
 

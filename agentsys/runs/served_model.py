@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from agentsys.attacks.attacker import JUDGE, ROLE
@@ -38,9 +39,10 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     parameters = {key: value for key, value in options.items() if key != "seed"}
     model = SimulatedModel(name="simulated", **parameters).scripted(
         # The benchmark last: a defense that plays the agent itself must not take it away from it.
-        playbook_of(benchmark),
+        partial(playbook_of, benchmark),
         {**roles_of([*defenses, benchmark]), ROLE: play_attacker, JUDGE: play_judge},
     )
+    model.learn()
     return model.for_scene(Scene("", "", None, "", seed=seed))
 
 

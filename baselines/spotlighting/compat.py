@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -12,6 +11,9 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
 from agentsys.models.loop import default_system_message
+
+if TYPE_CHECKING:
+    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 
 _THEIRS = "spotlighting_with_delimiting"
 """AgentDojo's name of it."""
@@ -55,6 +57,9 @@ class SpotlightingCompat:
 
 
 def _theirs(model: BasePipelineElement, system_message: str, name: str) -> AgentPipeline:
+    # Here, as it takes seconds.
+    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
+
     config = PipelineConfig(
         llm=model, model_id=None, defense=_THEIRS, system_message_name=None, system_message=system_message
     )

@@ -6,14 +6,13 @@ import random as generators
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import default_system_message, named_pipeline, tool_loop
+from agentsys.models.loop import ElementRow, default_system_message, named_pipeline, tool_loop
 from baselines.spotlighting.elements import Spotlight, UnmarkAnswer, UnmarkArguments
 from baselines.spotlighting.marking import (
     PRIVATE_USE,
@@ -89,7 +88,7 @@ class Spotlighting:
             return self.agent(model, suite, self.marking)
         return named_pipeline(f"{model.name}-{self.name}", DrawMark(self, model, suite))
 
-    def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> AgentPipeline:
+    def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementRow:
         """The agent with this marking."""
         copies = marking if isinstance(marking, Datamarking) else None
         return tool_loop(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
@@ -13,7 +12,7 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
-from agentsys.models.loop import named_pipeline
+from agentsys.models.loop import ElementRow, is_row, named_pipeline
 from baselines.border.elements import FilteredTools, History
 from baselines.border.filter import BorderFilter
 
@@ -48,7 +47,7 @@ class LoopParts:
         """Whether AgentDojo's own executor runs the calls."""
         return type(self.tools) is ToolsExecutor
 
-    def pipeline(self, name: str) -> AgentPipeline:
+    def pipeline(self, name: str) -> ElementRow:
         """The loop put together."""
         elements = [*self.before_tools, self.tools, *self.after_results, self.turn]
         loop = ToolsExecutionLoop(elements, self.rounds)
@@ -58,7 +57,7 @@ class LoopParts:
 
 def parts_of(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     """The parts of a pipeline; None if it is no plain tool loop, but an agent of another kind."""
-    elements = list(pipeline.elements) if type(pipeline) is AgentPipeline else []
+    elements = list(pipeline.elements) if is_row(type(pipeline)) else []
     places = [place for place, one in enumerate(elements) if type(one) is ToolsExecutionLoop]
     starts = (
         len(elements) > 3 and isinstance(elements[0], SystemMessage) and isinstance(elements[1], InitQuery)

@@ -69,7 +69,7 @@ def suite_of(name: str) -> TaskSuite[Any]:
 @cache
 def model(suite: str, **options: Any) -> SimulatedModel:
     return SimulatedModel("simulated", **options).scripted(
-        build_playbook([suite_of(suite)]), FULL.simulated_roles()
+        lambda: build_playbook([suite_of(suite)]), FULL.simulated_roles()
     )
 
 

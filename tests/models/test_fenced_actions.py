@@ -90,7 +90,7 @@ def model() -> SimulatedModel:
     calls = (ScriptedCall("read", {}), ScriptedCall("pay", {"to": "Bob", "amount": 5}))
     task = TaskScript("s", "t", PROMPT, calls, "Paid 5.", (Fact("f", "5", 0),))
     goal = GoalScript("s", "g", GOAL, (ScriptedCall("delete", {}),), None)
-    return SimulatedModel().scripted(Playbook((task,), (goal,)), {})
+    return SimulatedModel().scripted(lambda: Playbook((task,), (goal,)), {})
 
 
 def ask(question: str, *turns: Any) -> Action | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, Literal
 
@@ -77,11 +77,15 @@ class EnvironmentLoader:
         self._injection = injection
         self._defaults = dict(suite.get_injection_vector_defaults())
         self._text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
-        self._holed = None if self._own_way else _holed_once(self._text, tuple(self._defaults.items()))
         self._validation = environment_validation(suite.environment_type)
         self._kept: OrderedDict[tuple[tuple[str, str], ...], bytes] = OrderedDict()
         self._marked: dict[frozenset[str], bytes] = {}
         self._lock = Lock()
+
+    @cached_property
+    def _holed(self) -> HoledText | None:
+        """Worked out for the first environment: a run that is finished loads none."""
+        return None if self._own_way else _holed_once(self._text, tuple(self._defaults.items()))
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
         """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""

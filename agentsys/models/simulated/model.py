@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -11,9 +11,9 @@ from agentsys.models.chat import ChatReply, ChatRequest, Scene
 from agentsys.models.connection_test import is_question, right_answer
 from agentsys.models.estimated_usage import estimated_usage
 from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.index import PlaybookIndex
+from agentsys.models.simulated.index import LateIndex
 from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions, SimulatedRole, knowledge_for
+from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole, knowledge_for
 from agentsys.models.simulated.slips import slipped
 from agentsys.models.simulated.sloppiness import probability_of, sloppiness_of
 from agentsys.models.simulated.victim.luck import manners_of
@@ -85,9 +85,8 @@ class SimulatedModel:
         )
         _check(name, self.options)
         self._roles: Mapping[str, SimulatedRole] = {}
-        self._index: PlaybookIndex | None = None
+        self._index: LateIndex | None = None
         self._scene: Scene | None = None
-        self._knowledge: SimulatedKnowledge | None = None
 
     @property
     def name(self) -> str:
@@ -99,9 +98,16 @@ class SimulatedModel:
         """Whether it may fail a task, and so must know how."""
         return self.options.victim is not None
 
-    def scripted(self, playbook: Playbook, roles: Mapping[str, SimulatedRole]) -> SimulatedModel:
-        """A copy that knows the playbook and plays these roles; all others are played as a plain agent."""
-        return self._copy(PlaybookIndex(playbook), dict(roles), self._scene)
+    def scripted(
+        self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
+    ) -> SimulatedModel:
+        """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
+        return self._copy(LateIndex(playbook), dict(roles), self._scene)
+
+    def learn(self) -> None:
+        """Learn the playbook now. It takes a while, which is else part of the time of the first case."""
+        if self._index is not None:
+            self._index()
 
     def for_scene(self, scene: Scene) -> SimulatedModel:
         """A copy whose draws belong to one case."""
@@ -113,12 +119,13 @@ class SimulatedModel:
         Raises:
             ConfigError: If the model was never given a playbook.
         """
-        if self._knowledge is None:
+        if self._index is None:
             raise ConfigError(
                 f"Model '{self._name}' is simulated and has no playbook; "
                 "hand it one with `.scripted(playbook, roles)`."
             )
-        knowledge, handler = self._knowledge, self._roles.get(request.role)
+        knowledge = knowledge_for(self._index(), self.options, self._scene)
+        handler = self._roles.get(request.role)
 
         def play(asked: ChatRequest) -> ChatAssistantMessage:
             if is_question(asked):
@@ -138,11 +145,10 @@ class SimulatedModel:
         return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
 
     def _copy(
-        self, index: PlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
+        self, index: LateIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
     ) -> SimulatedModel:
         twin = SimulatedModel(self._name)
         twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
-        twin._knowledge = None if index is None else knowledge_for(index, self.options, scene)
         return twin
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from agentsys.runs.executors.outcome import Listener, RunOutcome
 from agentsys.runs.executors.processes import ProcessStaff
 from agentsys.runs.executors.staff import Staff
 from agentsys.runs.executors.threads import execute
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import Jobs
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store
 
@@ -34,7 +33,7 @@ class Places:
 
 
 def start_run(
-    jobs: Iterable[Job],
+    jobs: Jobs,
     settings: Settings,
     places: Places,
     *,
@@ -50,6 +49,8 @@ def start_run(
     """
     chosen = settings.executor
     if chosen.kind is ExecutorKind.THREADS:
+        for cell in jobs.cells:  # workers elsewhere do so themselves
+            cell.warm_up()
         workers = chosen.workers
         return execute(jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
     crowd = Crowd(chosen.processes, chosen.threads)

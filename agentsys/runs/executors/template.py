@@ -151,7 +151,7 @@ def _load_suites(benchmark: Mapping[str, Any]) -> None:
     with contextlib.suppress(Exception):  # data damaged or gone: the worker that needs them will say so
         made: Benchmark = instantiate("benchmark", benchmark)
         for name in made.suite_names():
-            made.suite(name)
+            made.suite(name).load_and_inject_default_environment({})
 
 
 def _fork() -> int:

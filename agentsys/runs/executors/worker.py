@@ -123,6 +123,7 @@ class CaseWorker:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # said by the driver, which built the same
                 cell = self._builder.build(order.settings)
+            cell.warm_up()
             self._cells[order.number] = dataclasses.replace(cell, notes=order.notes)
         except ConfigError as error:
             self._stop(f"A worker cannot build what the run needs: {error}")

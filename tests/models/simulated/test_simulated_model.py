@@ -42,7 +42,7 @@ def test_without_a_playbook_it_says_so() -> None:
 
 
 def test_it_is_a_chat_model_that_wants_to_know_its_scene() -> None:
-    model = SimulatedModel("local").scripted(PLAYBOOK, {})
+    model = SimulatedModel("local").scripted(lambda: PLAYBOOK, {})
     assert isinstance(model, ChatModel)
     assert isinstance(model, SceneModel)
     assert model.for_scene(Scene("bank", "u", None, "none")).name == "local"
@@ -54,7 +54,7 @@ def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() 
 
     model = (
         SimulatedModel()
-        .scripted(PLAYBOOK, {"worker": worker})
+        .scripted(lambda: PLAYBOOK, {"worker": worker})
         .for_scene(Scene("bank", "u", None, "none", seed=7))
     )
     assert text_of(model.complete(asked(role="worker")).message) == "seed 7"
@@ -62,7 +62,7 @@ def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() 
 
 
 def test_usage_is_estimated_from_characters_and_grows_with_the_conversation() -> None:
-    model = SimulatedModel().scripted(PLAYBOOK, {})
+    model = SimulatedModel().scripted(lambda: PLAYBOOK, {})
     short, longer = model.complete(asked()), model.complete(asked(*FOUND))
     assert 0 < short.usage.prompt < longer.usage.prompt
     assert short.usage.completion > 0
@@ -70,7 +70,7 @@ def test_usage_is_estimated_from_characters_and_grows_with_the_conversation() ->
 
 
 def test_many_threads_get_the_replies_one_thread_gets() -> None:
-    model = SimulatedModel(susceptibility=0.5).scripted(PLAYBOOK, {})
+    model = SimulatedModel(susceptibility=0.5).scripted(lambda: PLAYBOOK, {})
     requests = [asked(*FOUND[: 2 * (number % 2)]) for number in range(200)]
     with ThreadPoolExecutor(16) as pool:
         together = [reply.message for reply in pool.map(model.complete, requests)]
@@ -78,6 +78,6 @@ def test_many_threads_get_the_replies_one_thread_gets() -> None:
 
 
 def test_it_passes_the_look_before_a_run_whatever_role_asks() -> None:
-    model = SimulatedModel().scripted(PLAYBOOK, {})
+    model = SimulatedModel().scripted(lambda: PLAYBOOK, {})
     reply = model.complete(replace(QUESTION, role="agent"))
     assert called(reply)

@@ -19,7 +19,7 @@ PROMPT = "Read the bill and pay Bob."
 def model() -> ChatModel:
     calls = (ScriptedCall("read", {}), ScriptedCall("pay", {"to": "Bob"}))
     return SimulatedModel().scripted(
-        Playbook((TaskScript("s", "t", PROMPT, calls, "Paid Bob.", ()),), ()), {}
+        lambda: Playbook((TaskScript("s", "t", PROMPT, calls, "Paid Bob.", ()),), ()), {}
     )
 
 

@@ -34,7 +34,7 @@ class Says:
 
 
 def ask(handler: Any, sloppiness: Any, text: str = "The question of the day", **options: Any) -> Any:
-    model = SimulatedModel(sloppiness=sloppiness, **options).scripted(EMPTY, {"role": handler})
+    model = SimulatedModel(sloppiness=sloppiness, **options).scripted(lambda: EMPTY, {"role": handler})
     return model.complete(ChatRequest([user(text)], role="role"))
 
 
@@ -157,7 +157,7 @@ def test_slips_repeat_for_a_request_and_come_at_their_rate() -> None:
 
 
 def test_cases_differ_in_what_slips() -> None:
-    model = SimulatedModel(sloppiness={"refusals": 0.5}).scripted(EMPTY, {"role": Says("x")})
+    model = SimulatedModel(sloppiness={"refusals": 0.5}).scripted(lambda: EMPTY, {"role": Says("x")})
     found = {
         text_of(
             model.for_scene(Scene("s", f"user_task_{n}", None, "none"))
@@ -213,7 +213,7 @@ ACTION = write_action(Action("pay", {"to": "Bob", "amount": 5}), "I pay.")
 
 
 def acted(part: str, text: str = ACTION) -> str:
-    model = SimulatedModel(sloppiness={part: 1.0}).scripted(EMPTY, {"agent": Says(text)})
+    model = SimulatedModel(sloppiness={part: 1.0}).scripted(lambda: EMPTY, {"agent": Says(text)})
     return text_of(model.complete(ChatRequest([user("Pay.")], role="agent")).message)
 
 

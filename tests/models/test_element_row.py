@@ -1,0 +1,119 @@
+"""Our row of elements does what AgentDojo's `AgentPipeline` does, and theirs are taken apart as ours are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from agentdojo.agent_pipeline import (
+    AgentPipeline,
+    BasePipelineElement,
+    InitQuery,
+    SystemMessage,
+    ToolsExecutionLoop,
+    ToolsExecutor,
+)
+from agentdojo.agent_pipeline.agent_pipeline import load_system_message
+from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.logging import LOGGER_STACK
+
+from agentsys.front.plain_executor import together
+from agentsys.models.chat import ChatReply, ChatRequest, assistant
+from agentsys.models.element import LoopState, LoopStep, ModelElement
+from agentsys.models.loop import ElementRow, default_system_message, is_row
+from agentsys.runs.observed import continued
+from baselines.stack.loop_parts import parts_of
+
+
+class Told:
+    """A logger of AgentDojo's kind that keeps how long the conversation was whenever it was told."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    def log(self, messages: Sequence[Any]) -> None:
+        self.lengths.append(len(messages))
+
+
+class Says(LoopStep):
+    """Says something, and notes that it did."""
+
+    def step(self, at: LoopState) -> LoopState:
+        at.extra["said"] = at.extra.get("said", 0) + 1
+        return at.saying(assistant("Done."))
+
+
+class Echo:
+    name = "echo"
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        raise AssertionError("nobody asks it")
+
+
+class OwnPipeline(AgentPipeline):  # type: ignore[misc]
+    """A user's pipeline of AgentDojo's kind."""
+
+
+ELEMENTS = [SystemMessage("Be brief."), InitQuery(), Says(), Says()]
+
+
+def named(pipeline: BasePipelineElement) -> BasePipelineElement:
+    pipeline.name = "mine"
+    return pipeline
+
+
+def asked(pipeline: BasePipelineElement) -> tuple[Any, list[int]]:
+    told, runtime = Told(), FunctionsRuntime([])
+    before = LOGGER_STACK.set([told])
+    try:
+        query, _, env, messages, extra = pipeline.query("Hello?", runtime)
+    finally:
+        LOGGER_STACK.reset(before)
+    return (query, type(env), messages, extra), told.lengths
+
+
+def test_a_row_makes_of_a_request_what_agentdojos_pipeline_makes_and_tells_its_logger_alike() -> None:
+    ours, theirs = asked(ElementRow(ELEMENTS, "mine")), asked(AgentPipeline(ELEMENTS))
+    assert ours == theirs
+    assert ours[1] == [1, 2, 3, 4]
+    assert ours[0][3] == {"said": 2}
+    assert asked(ElementRow(ELEMENTS, "mine")) == ours  # nothing is kept from one request to the next
+
+
+def test_the_default_system_message_is_agentdojos() -> None:
+    assert default_system_message(object()) == load_system_message(None)
+
+
+def test_rows_are_ours_and_agentdojos_and_no_others() -> None:
+    kinds = (ElementRow, AgentPipeline, OwnPipeline, ToolsExecutionLoop, InitQuery)
+    assert [is_row(kind) for kind in kinds] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [ElementRow(ELEMENTS, "mine"), named(AgentPipeline(ELEMENTS)), named(OwnPipeline(ELEMENTS))],
+    ids=["ours", "AgentDojo's", "a user's"],
+)
+def test_a_conversation_goes_on_in_whichever_row(pipeline: BasePipelineElement) -> None:
+    again = continued(pipeline)
+    assert again.name == "mine"
+    messages = again.query("And now?", FunctionsRuntime([]), messages=[assistant("Done.")])[3]
+    assert [message["role"] for message in messages] == ["assistant", "user", "assistant", "assistant"]
+
+
+@pytest.mark.parametrize("kind", [lambda parts: ElementRow(parts, "mine"), AgentPipeline])
+def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any) -> None:
+    element = ModelElement(Echo())
+    pipeline = kind(
+        [SystemMessage("Be brief."), InitQuery(), element, ToolsExecutionLoop([ToolsExecutor(), element])]
+    )
+    parts = parts_of("mine", pipeline)
+    assert parts is not None
+    assert (parts.system_message, parts.first, parts.plain_tools) == ("Be brief.", element, True)
+    loop = together(pipeline, lambda calls: None).elements[-1]
+    assert [type(one).__name__ for one in loop.elements] == ["_LookAhead", "ToolsExecutor", "ModelElement"]
+
+
+def test_a_users_own_pipeline_is_no_plain_loop() -> None:
+    assert parts_of("mine", OwnPipeline(ELEMENTS)) is None
