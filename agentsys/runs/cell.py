@@ -53,13 +53,23 @@ class Cell:
         return self.benchmark.injection if isinstance(self.benchmark, InjectsInAWay) else "folded"
 
     def warm_up(self) -> None:
-        """Have made now, once, what the first cases would wait for: it would be counted as their time."""
+        """Have made now what the first cases would wait for, and count as their time."""
+        self.read_data()
         for provider in self.stack.providers:
             if isinstance(provider, Scriptable):
                 provider.learn()
         for name in self.benchmark.suite_names():
-            with suppress(Exception):  # broken data, or a user's code: the case that needs it will say so
+            with suppress(Exception):  # code of a user's, maybe: the case that needs it will say so
                 self.benchmark.suite(name).load_and_inject_default_environment({})
+
+    def read_data(self) -> None:
+        """Read the data of its suites.
+
+        Raises:
+            Exception: If they are damaged, before a case is run.
+        """
+        for name in self.benchmark.suite_names():
+            self.benchmark.suite(name).get_injection_vector_defaults()
 
 
 class CellBuilder:

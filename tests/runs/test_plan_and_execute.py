@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
+from agentsys.benchmarks.loading import environment
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.runs import finish_case, scripted
 from agentsys.runs import plan as plan_module
 from agentsys.runs.claims import Claims
 from agentsys.runs.session import prepare
@@ -268,6 +270,34 @@ def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
     assert run_cases([*coin, "executor.workers=1"], tmp_path / "b") == first
     other = run_cases([*coin, "seed=1"], tmp_path / "c")
     assert [r["messages"] for r in other.values()] != [r["messages"] for r in first.values()]
+
+
+def test_a_finished_run_needs_no_script_and_one_to_run_has_it_before_its_first_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["model=simulated", "benchmark.suites=[slack]", "limit=1", f"logdir={tmp_path}"]
+    made: list[str] = []
+    for module, name in (
+        (scripted, "build_playbook"),
+        (environment, "holed_text"),
+        (finish_case, "run_case"),
+    ):
+        monkeypatch.setattr(module, name, _noting(made, name, getattr(module, name)))
+    environment._holed_once.cache_clear()
+    session = prepare(command)
+    assert made == []
+    session.execute(Silent())
+    assert sorted(made[:2]) == ["build_playbook", "holed_text"] and made[2:] == ["run_case"]
+    assert prepare(command).execute(Silent()).finished == 0
+    assert len(made) == 3
+
+
+def _noting(made: list[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*args: Any, **options: Any) -> Any:
+        made.append(name)
+        return function(*args, **options)
+
+    return noted
 
 
 @pytest.mark.slow

@@ -62,7 +62,9 @@ def adapted_suite(suite: Suite, checkout: Checkout, injection: Injection, *, las
 
 def _loader(suite: Suite, checkout: Checkout, injection: Injection) -> EnvironmentLoader:
     try:
-        return EnvironmentLoader(suite, injection)
+        loader = EnvironmentLoader(suite, injection)
+        loader.defaults()
+        return loader
     except (OSError, ValueError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())[:200]
         folder = checkout.data_path(suite.name)

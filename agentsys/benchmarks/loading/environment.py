@@ -75,25 +75,35 @@ class EnvironmentLoader:
                 " cannot be applied to it; use benchmark.injection=folded."
             )
         self._injection = injection
-        self._defaults = dict(suite.get_injection_vector_defaults())
-        self._text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
         self._validation = environment_validation(suite.environment_type)
         self._kept: OrderedDict[tuple[tuple[str, str], ...], bytes] = OrderedDict()
         self._marked: dict[frozenset[str], bytes] = {}
         self._lock = Lock()
 
     @cached_property
+    def _data(self) -> tuple[dict[str, str], str]:
+        """Default texts and the environment's text. Read when it is needed: a finished run does without."""
+        suite, defaults = self._suite, dict(self._suite.get_injection_vector_defaults())
+        return defaults, "" if self._own_way else read_suite_file(
+            suite.name, "environment.yaml", suite.data_path
+        )
+
+    @cached_property
     def _holed(self) -> HoledText | None:
-        """Worked out for the first environment: a run that is finished loads none."""
-        return None if self._own_way else _holed_once(self._text, tuple(self._defaults.items()))
+        defaults, text = self._data
+        return None if self._own_way else _holed_once(text, tuple(defaults.items()))
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
         """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
         return self
 
     def defaults(self) -> dict[str, str]:
-        """Injection vector -> default text (AgentDojo parses a file for it on every call)."""
-        return dict(self._defaults)
+        """Injection vector -> default text (AgentDojo parses a file for it on every call).
+
+        Raises:
+            OSError, ValueError, yaml.YAMLError: If the suite's data are damaged.
+        """
+        return dict(self._data[0])
 
     def load(self, injections: Mapping[str, str]) -> TaskEnvironment:
         """A fresh environment; nothing of it is shared with any other.
@@ -105,7 +115,7 @@ class EnvironmentLoader:
             ValueError: If a vector is not one of the suite's.
             InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
         """
-        validate_injections(dict(injections), self._defaults)
+        validate_injections(dict(injections), self._data[0])
         key = tuple(sorted(injections.items()))
         with self._lock:
             kept = self._kept.get(key)
@@ -140,7 +150,7 @@ class EnvironmentLoader:
         if self._injection == "exact" and injections:
             return self._validated(self._exact(injections))
         if self._holed is not None and all(is_plain(text) for text in injections.values()):
-            values = {**self._defaults, **injections}
+            values = {**self._data[0], **injections}
             try:
                 document = self._holed.filled(values, frozenset(injections))
             except _BROKEN:
@@ -166,8 +176,9 @@ class EnvironmentLoader:
         """The parsed document, pickled, with a mark where each of `vectors` stands and defaults elsewhere."""
         with self._lock:
             if vectors not in self._marked:
-                values = {**self._defaults, **{vector: _mark(vector) for vector in vectors}}
-                document = yaml.safe_load(self._text.format(**values))
+                defaults, text = self._data
+                values = {**defaults, **{vector: _mark(vector) for vector in vectors}}
+                document = yaml.safe_load(text.format(**values))
                 self._marked[vectors] = pickle.dumps(document, pickle.HIGHEST_PROTOCOL)
             return self._marked[vectors]
 

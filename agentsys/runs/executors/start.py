@@ -48,9 +48,9 @@ def start_run(
         Unavailable: If the executor's extra is not installed.
     """
     chosen = settings.executor
+    for cell in jobs.cells:  # workers elsewhere warm up theirs
+        cell.warm_up() if chosen.kind is ExecutorKind.THREADS else cell.read_data()
     if chosen.kind is ExecutorKind.THREADS:
-        for cell in jobs.cells:  # workers elsewhere do so themselves
-            cell.warm_up()
         workers = chosen.workers
         return execute(jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
     crowd = Crowd(chosen.processes, chosen.threads)

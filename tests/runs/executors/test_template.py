@@ -103,11 +103,11 @@ def test_what_cannot_be_started_says_so() -> None:
 def test_the_suites_of_a_benchmark_are_loaded_and_a_broken_one_stops_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from agentsys.benchmarks.agentdojo import AgentDojo
+    from agentsys.benchmarks.loading.environment import EnvironmentLoader
     from agentsys.runs.executors import template
 
     loaded = list[str]()
-    monkeypatch.setattr(AgentDojo, "suite", lambda self, name: loaded.append(name))
+    monkeypatch.setattr(EnvironmentLoader, "load", lambda self, texts: loaded.append(self._suite.name))
     target = {"_target_": "agentsys.benchmarks.agentdojo.AgentDojo", "version": "v1.2.2"}
     template._load_suites({**target, "suites": ["slack", "banking"]})
     template._load_suites({**target, "suites": ["no such"]})
