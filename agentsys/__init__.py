@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from agentsys.light_agentdojo import defer_sdks
+from agentsys.light_agentdojo import import_lightly
 
 if TYPE_CHECKING:
     from agentsys.api import compare, figure, report, results, run, table
@@ -59,7 +59,7 @@ _ELSEWHERE = {
 
 __version__ = "0.1.0"
 
-defer_sdks()  # here, as it holds for what is imported after it: AgentDojo, wherever of ours that is done
+import_lightly()  # here, as it holds for what is imported after it: AgentDojo, wherever of ours that is done
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,10 @@
-"""`defer_sdks`: AgentDojo without the vendors' SDKs, until somebody asks for one of its own models.
+"""`import_lightly`: AgentDojo without the vendors' SDKs, until somebody asks for one of its own models.
 
 Any import from `agentdojo.agent_pipeline` runs that package's `__init__`, which imports the SDKs of four
 vendors: two seconds of CPU, in a process that may have to look up what is finished and no more. Here such
 modules are put in place unexecuted; each is executed, once and in place, when it is asked for a name that
-it does not have yet. Whoever uses it sees no difference but the moment.
+it does not have yet. And DeepDiff, which AgentDojo's suites import, gets pandas when it looks at an object
+of a kind that it does not know. Whoever uses them sees no difference but the moment.
 
 `importlib.util.LazyLoader` will not do: importing a submodule reads its package's `__path__`, which is enough
 for that loader to execute the package, and threads may be given a half-made module (Python 3.11).
@@ -11,6 +12,7 @@ for that loader to execute the package, and threads may be given a half-made mod
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -18,14 +20,11 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from threading import RLock
 from types import ModuleType
-
-_DEFERRED = {"agentdojo.agent_pipeline", "agentdojo.agent_pipeline.llms.google_llm"}
-"""The second, as AgentDojo's tool executor takes a string from the module with Google's model: a plain
-constant, which is answered from the source."""
+from typing import Any
 
 
-def defer_sdks() -> None:
-    """Have these modules deferred when they are imported; those imported before stay as they are."""
+def import_lightly() -> None:
+    """Have these modules loaded so from now on; those imported before stay as they are."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         # Not at the front: finders that others put before Python's own come first as ever.
         place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
@@ -33,17 +32,17 @@ def defer_sdks() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules to be deferred, where Python itself finds them."""
+    """Finds the modules that are loaded in another way, where Python itself finds them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """None for any other module, and for one that is reloaded (`target`): that is executed at once."""
-        if fullname not in _DEFERRED or target is not None:
+        if fullname not in _LOADERS or target is not None:
             return None
         spec = PathFinder.find_spec(fullname, path)
         if spec is not None and type(spec.loader) is SourceFileLoader:
-            spec.loader = _LateLoader(fullname, spec.loader.path)
+            spec.loader = _LOADERS[fullname](fullname, spec.loader.path)
         return spec
 
 
@@ -121,6 +120,38 @@ def _waiting(module: ModuleType) -> _LateLoader | None:
     """What is to execute a module; None if it was reloaded, which executes it too."""
     loader = module.__spec__ and module.__spec__.loader
     return loader if isinstance(loader, _LateLoader) else None
+
+
+class _PandasLater(SourceFileLoader):
+    """Loads a module that imports pandas, which takes a while, only to compare with one of its classes."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute it with an import statement of its own: `sys.modules` is everybody's."""
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": _imported}
+        super().exec_module(module)
+
+
+def _imported(name: str, *rest: Any) -> object:
+    if name == "pandas" and name not in sys.modules and PathFinder.find_spec(name):
+        return _Pandas()
+    return __import__(name, *rest)
+
+
+class _Pandas:
+    """Stands for pandas, and imports it when a name is asked of it."""
+
+    def __getattr__(self, name: str) -> object:
+        import pandas
+
+        return getattr(pandas, name)
+
+
+_LOADERS: dict[str, type[_LateLoader | _PandasLater]] = {
+    "agentdojo.agent_pipeline": _LateLoader,
+    # AgentDojo's tool executor takes a string from it: a plain constant, which is answered from the source.
+    "agentdojo.agent_pipeline.llms.google_llm": _LateLoader,
+    "deepdiff.deephash": _PandasLater,
+}
 
 
 def _restore(module: ModuleType, before: dict[str, object]) -> None:

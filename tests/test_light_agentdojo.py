@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agentsys import light_agentdojo
-from agentsys.light_agentdojo import defer_sdks
+from agentsys.light_agentdojo import import_lightly
 
 HEAVY = """
 import late_log
@@ -38,7 +38,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "part.py").write_text("class Part: pass\n")
     (tmp_path / "late_log.py").write_text("lines = []\ndef wait(): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(light_agentdojo, "_DEFERRED", {"late_package", "late_package.words"})
+    loaders = dict.fromkeys(("late_package", "late_package.words"), light_agentdojo._LateLoader)
+    monkeypatch.setattr(light_agentdojo, "_LOADERS", {**loaders, "late_pandas": light_agentdojo._PandasLater})
     yield folder
     for name in [name for name in sys.modules if name.startswith("late_")]:
         del sys.modules[name]
@@ -166,8 +167,34 @@ def test_threads_at_once_get_one_whole_module(package: Path) -> None:
 
 def test_asked_for_twice_it_is_set_up_once() -> None:
     before = list(sys.meta_path)
-    defer_sdks()
+    import_lightly()
     assert sys.meta_path == before
+
+
+def test_pandas_is_imported_for_a_module_when_it_is_looked_at(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "try:\n    import pandas\nexcept ImportError:\n    pandas = None\nimport json\n"
+    (package.parent / "late_pandas.py").write_text(text)
+    (package.parent / "pandas.py").write_text("class DataFrame: pass\n")
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    module = importlib.import_module("late_pandas")
+    assert "pandas" not in sys.modules and module.pandas and module.json is json
+    assert isinstance(module.pandas.DataFrame(), sys.modules["pandas"].DataFrame)
+    with pytest.raises(AttributeError):
+        module.pandas.Nowhere  # noqa: B018
+    assert importlib.reload(module).pandas is sys.modules["pandas"]
+    monkeypatch.delitem(sys.modules, "pandas")
+
+
+def test_a_module_that_can_do_without_pandas_is_told_that_there_is_none(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package.parent / "late_pandas.py").write_text(
+        "try:\n    import pandas\nexcept ImportError:\n    pandas = 0\n"
+    )
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed
+    assert importlib.import_module("late_pandas").pandas == 0
 
 
 AGENTDOJO = """
@@ -176,7 +203,11 @@ from agentsys.models.loop import tool_loop
 import agentdojo.task_suite.load_suites, agentdojo.attacks
 from agentdojo.agent_pipeline.tool_execution import EMPTY_FUNCTION_NAME
 sdks = {"openai", "anthropic", "google.genai", "cohere"}
-early = sorted(sdks & set(sys.modules))
+early = sorted((sdks | {"pandas"}) & set(sys.modules))
+import deepdiff.deephash, pandas
+frames = [pandas.DataFrame({"a": [n]}) for n in (1, 1, 2)]
+one, same, other = (deepdiff.deephash.DeepHash(frame)[frame] for frame in frames)
+assert one == same != other
 found = []
 def look():
     from agentdojo.agent_pipeline import AgentPipeline, OpenAILLM

@@ -133,10 +133,13 @@ def _tidy(
 def finished_in(logdir: Path) -> dict[str, str]:
     """Record of ours under a log folder that ended without an error -> the hash of its config."""
     lines = indexed(listed(logdir))
-    ended = pc.and_(pc.equal(lines.column("kind"), CASE), pc.equal(lines.column("status"), "ok"))
-    done = lines.filter(pc.and_(ended, pc.is_valid(lines.column("config_hash"))))
-    keys = map(os.fsdecode, done.column("file").to_pylist())
-    return dict(zip(keys, done.column("config_hash").to_pylist(), strict=True))
+    # Not by Arrow's own functions: the first value it is handed to compare with makes it import pandas.
+    known = (lines.column(name).to_pylist() for name in ("kind", "status", "file", "config_hash"))
+    return {
+        os.fsdecode(file): config_hash
+        for kind, status, file, config_hash in zip(*known, strict=True)
+        if (kind, status) == (CASE, "ok") and config_hash is not None
+    }
 
 
 def known_rows(root: str) -> dict[tuple[str, int, int], CaseRow]:

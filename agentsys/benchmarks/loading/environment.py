@@ -83,10 +83,9 @@ class EnvironmentLoader:
     @cached_property
     def _data(self) -> tuple[dict[str, str], str]:
         """Default texts and the environment's text. Read when it is needed: a finished run does without."""
-        suite, defaults = self._suite, dict(self._suite.get_injection_vector_defaults())
-        return defaults, "" if self._own_way else read_suite_file(
-            suite.name, "environment.yaml", suite.data_path
-        )
+        suite = self._suite
+        text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
+        return dict(suite.get_injection_vector_defaults()), text
 
     @cached_property
     def _holed(self) -> HoledText | None:
