@@ -41,8 +41,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     loaders = dict.fromkeys(("late_package", "late_package.words"), light_agentdojo._LateLoader)
     monkeypatch.setattr(light_agentdojo, "_LOADERS", {**loaders, "late_pandas": light_agentdojo._PandasLater})
     yield folder
-    for name in [name for name in sys.modules if name.startswith("late_")]:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def executed() -> list[str]:
@@ -184,7 +185,6 @@ def test_pandas_is_imported_for_a_module_when_it_is_looked_at(
     with pytest.raises(AttributeError):
         module.pandas.Nowhere  # noqa: B018
     assert importlib.reload(module).pandas is sys.modules["pandas"]
-    monkeypatch.delitem(sys.modules, "pandas")
 
 
 def test_a_module_that_can_do_without_pandas_is_told_that_there_is_none(
