@@ -23,7 +23,6 @@ from agentsys.runs.executors.outcome import Listener, RunOutcome
 from agentsys.runs.executors.start import Places, check_travels, start_run
 from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
-from agentsys.runs.planning.jobs import short_ones_last
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.provenance.package_files import remember_code
 from agentsys.runs.provenance.recipe import remember_recipe
@@ -99,7 +98,7 @@ class Session:
                 remember_code(self.store)
             todo = self.plan.todo
             outcome = start_run(
-                short_ones_last(todo, self.settings[0].executor.workers),
+                todo,
                 self.settings[0],
                 self.places,
                 store=self.store,

@@ -18,6 +18,7 @@ from agentsys.runs.executors.processes import ProcessStaff
 from agentsys.runs.executors.staff import Staff
 from agentsys.runs.executors.threads import execute
 from agentsys.runs.plan import Jobs
+from agentsys.runs.planning.jobs import short_ones_last
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store
 
@@ -50,13 +51,14 @@ def start_run(
     chosen = settings.executor
     for cell in jobs.cells:  # workers elsewhere warm up theirs
         cell.warm_up() if chosen.kind is ExecutorKind.THREADS else cell.read_data()
+    ordered = short_ones_last(jobs, chosen.workers)
     if chosen.kind is ExecutorKind.THREADS:
         workers = chosen.workers
-        return execute(jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
+        return execute(ordered, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
     crowd = Crowd(chosen.processes, chosen.threads)
     staff = _staff(settings, _orders(settings, places, store))
     return run_by_workers(
-        jobs, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
+        ordered, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
     )
 
 
