@@ -186,7 +186,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-    loaded, again = (suite.load_and_inject_default_environment(dict(run.written)) for _ in range(2))
+    loaded, before = (suite.load_and_inject_default_environment(dict(run.written)) for _ in range(2))
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -194,7 +194,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
-    copies = copied_quickly(suite, user_task, loaded, again)
+    copies = copied_quickly(suite, user_task, loaded, before)
     try:
         with reading(start_of(cell.benchmark)), drawing(generator), copies:
             run.utility, run.security = suite.run_task_with_pipeline(
@@ -211,7 +211,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         run.security = False
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
         run.security = not run.utility
-    fresh = user_task.init_environment(again)
+    fresh = user_task.init_environment(before)
     run.noop = observed.environment is not None and alike(fresh, observed.environment)
     if isinstance(suite, MeasuresCases) and observed.environment is not None:
         facts = fresh, observed.environment, run.messages, run.tracer, model
