@@ -8,27 +8,35 @@ import pytest
 from agentdojo.functions_runtime import TaskEnvironment
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, EmailStr, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, EmailStr, Field, ValidationError, model_validator
+from pydantic_core import SchemaValidator
+from pydantic_core.core_schema import CoreConfig
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.loading import environment
-from agentsys.benchmarks.loading.environment import environment_validation
+from agentsys.benchmarks.loading.environment import remember_addresses
 
 
-class Card(BaseModel):
-    address: EmailStr
-    name: str = Field("nobody", max_length=8)
+def book_class(*, discreet: bool = False) -> Any:
+    """A class of environments whose validator makes models of another; a new one each time."""
 
+    class Card(BaseModel):
+        model_config = ConfigDict(hide_input_in_errors=True) if discreet else ConfigDict()
+        address: EmailStr
+        name: str = Field("nobody", max_length=8)
 
-class Book(TaskEnvironment):
-    owner: EmailStr
-    cards: list[Card] = Field(default_factory=list)
-    by_address: dict[EmailStr, Card] = Field(default_factory=dict)
+    class Book(TaskEnvironment):
+        owner: EmailStr
+        cards: list[Card] = Field(default_factory=list)
+        by_address: dict[EmailStr, Card] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def filed(self) -> Book:
-        self.by_address |= {card.address: card for card in self.cards}
-        return self
+        @model_validator(mode="after")
+        def filed(self) -> Book:
+            self.by_address |= {card.address: card for card in self.cards}
+            self.cards.append(Card(address=self.owner, name="me"))
+            return self
+
+    return Book
 
 
 class Plain(TaskEnvironment):
@@ -40,7 +48,7 @@ def outcome(validate: Any, document: Any) -> tuple[Any, ...]:
         found = validate(document)
     except ValidationError as error:
         return "refused", str(error)
-    return type(found), found, found.model_dump(), found.model_fields_set
+    return type(found).__name__, repr(found), found.model_dump(), found.model_fields_set
 
 
 ADDRESSES = st.sampled_from(
@@ -60,39 +68,64 @@ ADDRESSES = st.sampled_from(
 CARDS = st.fixed_dictionaries({"address": ADDRESSES}, optional={"name": st.sampled_from(["Bo", "x" * 9, 1])})
 
 
+OWN, QUICK = book_class(), book_class()
+remember_addresses(QUICK)
+
+
 @settings(max_examples=100)
 @given(st.fixed_dictionaries({"owner": ADDRESSES}, optional={"cards": st.lists(CARDS, max_size=3)}))
 def test_what_is_accepted_made_and_refused_is_what_pydantic_accepts_makes_and_refuses(document: Any) -> None:
-    quick = environment_validation(Book)
     for _ in range(2):  # the second time from memory
-        assert outcome(quick, document) == outcome(Book.model_validate, document)
+        assert outcome(QUICK.model_validate, document) == outcome(OWN.model_validate, document)
+        assert outcome(lambda given: QUICK(**given), document) == outcome(
+            lambda given: OWN(**given), document
+        )
 
 
-def test_an_address_is_checked_once_in_nested_classes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tools_arguments_are_refused_in_the_packages_own_words() -> None:
+    suite = AgentDojo("v1.2.2").suite("workspace")
+    tool = next(tool for tool in suite.tools if tool.name == "send_email")
+    parameters = tool.parameters
+    own = SchemaValidator(parameters.__pydantic_core_schema__, CoreConfig(title=parameters.__name__))
+    for sent in ({"recipients": ["a@", "b@c.example"]}, {"recipients": ["b@c.example"], "subject": "s"}, {}):
+        assert outcome(parameters.model_validate, sent) == outcome(own.validate_python, sent)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every address that is checked from now on."""
     from pydantic import networks
 
-    checked: list[str] = []
+    found: list[str] = []
     original = networks.validate_email
 
     def counting(text: str) -> tuple[str, str]:
-        checked.append(text)
+        found.append(text)
         return original(text)
 
     monkeypatch.setattr(networks, "validate_email", counting)
     environment._remembering.cache_clear()
-    quick = environment_validation(Book)
+    return found
+
+
+def test_an_address_is_checked_once_whoever_makes_the_model(checked: list[str]) -> None:
+    quick = book_class()
+    remember_addresses(quick)
+    cards = [{"address": "once@b.example"}, {"address": "two@b.example"}]
     for _ in range(3):
-        quick(
-            {
-                "owner": "once@b.example",
-                "cards": [{"address": "once@b.example"}, {"address": "two@b.example"}],
-            }
-        )
+        quick.model_validate({"owner": "once@b.example", "cards": cards})
     assert checked == ["once@b.example", "two@b.example"]
 
 
-def test_a_class_without_addresses_keeps_its_own_validator() -> None:
-    assert environment_validation(Plain) == Plain.model_validate
+def test_a_class_without_addresses_or_with_options_keeps_its_own_validator(checked: list[str]) -> None:
+    own, made = Plain.__pydantic_validator__, book_class(discreet=True)
+    plain: Any = Plain
+    for model in (plain, made):
+        remember_addresses(model)
+    assert Plain.__pydantic_validator__ is own
+    for _ in range(2):
+        made.model_validate({"owner": "own@b.example"})
+    assert checked == ["own@b.example"] * 3, "the book's once, and its card's each time"
 
 
 def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
@@ -102,7 +135,10 @@ def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
         raise AssertionError("it is called with the option, so this is never reached")
 
     monkeypatch.setattr(environment, "SchemaValidator", older)
-    assert environment_validation(Book) == Book.model_validate
+    made = book_class()
+    own = made.__pydantic_validator__
+    remember_addresses(made)
+    assert made.__pydantic_validator__ is own
 
 
 def test_every_text_that_one_attack_writes_into_a_suite_is_kept_until_the_next_defense_comes() -> None:

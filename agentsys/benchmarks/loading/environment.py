@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, Literal
@@ -75,7 +76,6 @@ class EnvironmentLoader:
                 " cannot be applied to it; use benchmark.injection=folded."
             )
         self._injection = injection
-        self._validation = environment_validation(suite.environment_type)
         self._kept: OrderedDict[tuple[tuple[str, str], ...], bytes] = OrderedDict()
         self._marked: dict[frozenset[str], bytes] = {}
         self._lock = Lock()
@@ -91,6 +91,14 @@ class EnvironmentLoader:
     def _holed(self) -> HoledText | None:
         defaults, text = self._data
         return None if self._own_way else _holed_once(text, tuple(defaults.items()))
+
+    @cached_property
+    def _validation(self) -> Callable[[Any], Any]:
+        """The class's own, which remembers addresses from now on."""
+        for model in (self._suite.environment_type, *(tool.parameters for tool in self._suite.tools)):
+            remember_addresses(model)
+        validation: Callable[[Any], Any] = self._suite.environment_type.model_validate
+        return validation
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
         """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
@@ -231,27 +239,40 @@ _REMEMBERED = 4096
 """Addresses, of all suites; the oldest is forgotten first."""
 
 
-def environment_validation(environment_type: type[BaseModel]) -> Callable[[Any], Any]:
-    """What `environment_type.model_validate` does to a document, faster.
+@lru_cache
+def remember_addresses(model: type[BaseModel]) -> None:
+    """Let a class of models, and those that it holds, check each address once.
 
     An address is checked by pure Python (`email_validator`). Workspace's 56 addresses stand in its data
     hundreds of times and are the same in every case; checking them took most of the time of validating it.
     The validator is built from the class's own schema, where a function that remembers stands in place of
     the one that checks an address, so it makes instances of the same classes and raises the same errors.
+    It takes the place of the class's own, because a suite's code makes models, too (Workspace's inbox a
+    contact of each address in its mails).
 
     Args:
-        environment_type: A class of environments. One whose schema holds no address keeps its own validator.
+        model: A class of environments or of a tool's parameters. One without addresses stays as it is, and
+            one with a `model_config`, parts of which are for the validator alone.
     """
-    schema = environment_type.__pydantic_core_schema__
+    schema = model.__pydantic_core_schema__
     quicker = _with_remembered_addresses(schema)
-    if quicker == schema:
-        return environment_type.model_validate
-    titled = CoreConfig(title=environment_type.__name__)  # how its errors call it
-    try:
-        # Without the option the nested classes' own validators would be taken, and they remember nothing.
-        return SchemaValidator(quicker, titled, _use_prebuilt=False).validate_python
-    except TypeError:  # a pydantic without that option, which is not in its documentation
-        return environment_type.model_validate
+    if quicker == schema or model.model_config:
+        return
+    for held in _classes(schema):
+        if held is not model:
+            remember_addresses(held)
+    titled = CoreConfig(title=model.__name__)  # how its errors call it
+    with suppress(TypeError):  # a pydantic without that option, which is not in its documentation
+        # Without the option the nested classes' own validators would be taken, which may be older.
+        model.__pydantic_validator__ = SchemaValidator(quicker, titled, _use_prebuilt=False)
+
+
+def _classes(node: Any) -> Iterator[type[BaseModel]]:
+    """The classes of models in a schema."""
+    if type(node) is dict and node.get("type") == "model":
+        yield node["cls"]
+    for inner in node.values() if type(node) is dict else node if type(node) in (list, tuple) else ():
+        yield from _classes(inner)
 
 
 def _with_remembered_addresses(node: Any) -> Any:
