@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
@@ -25,15 +26,18 @@ _JSON = {name for name, kind in _ANNOTATIONS.items() if kind.startswith(("Mappin
 
 _NUMBERS = {
     kind: np.dtype(str(kind).replace("double", "float64"))
-    for kind in (pa.int8(), pa.uint8(), pa.int32(), pa.int64(), pa.float64())
+    for kind in (pa.int8(), pa.int32(), pa.int64(), pa.float64())
 }
 """Type of a column of numbers -> what numpy calls it."""
 
 _TYPES = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 """Annotation on `CaseRow`, None aside -> type of the column; any other is text."""
 
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+"""Each different text is held once: many rows have the same."""
+
 ROW_FIELDS = [
-    pa.field(name, _TYPES.get(kind.removesuffix(" | None"), pa.string()))
+    pa.field(name, _TYPES.get(kind.removesuffix(" | None"), _TEXT))
     for name, kind in _ANNOTATIONS.items()
     if name != "source"
 ]
@@ -81,30 +85,38 @@ def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
 
 
 def _values(column: pa.ChunkedArray, name: str) -> Iterable[Any]:
-    """A column as Python's values, each different one made, or parsed, once; one of nulls has no end."""
+    """A column as Python's values, each different text made, or parsed, once; one of nulls has no end."""
     if column.null_count == len(column):
         return repeat(_parsed([None], _ANNOTATIONS[name])[0] if name in _JSON else None)
-    if not column.null_count and not pa.types.is_string(column.type):
+    if not pa.types.is_dictionary(column.type):
         return plain_list(column)
-    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    values: list[Any] = coded.dictionary.to_pylist()
-    made = _parsed(values, _ANNOTATIONS[name]) if name in _JSON else values
-    return map(made.__getitem__, plain_list(coded.indices))
+    coded = column.combine_chunks()
+    texts: list[Any] = [*coded.dictionary.to_pylist(), None]
+    made = _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts
+    return map(made.__getitem__, plain_list(coded.indices, null=-1))
 
 
-def plain_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Numbers (or truth values) without a null as Python's.
+def plain_list(column: pa.ChunkedArray | pa.Array, null: int | None = None) -> list[Any]:
+    """Numbers (or truth values) as Python's, and `null` for each null.
 
     `to_pylist` takes ten times as long, and `to_numpy` imports pandas if it is installed: half a second.
+    Arrow's own functions are not called either: to import them takes as long as to read 50,000 rows.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_boolean(array.type):
-        return [*map(bool, plain_list(array.cast(pa.uint8())))]
     if not len(array):
         return []
-    numbers = np.frombuffer(array.buffers()[1], _NUMBERS[array.type])
-    values: list[Any] = numbers[array.offset : array.offset + len(array)].tolist()
+    known, held = array.buffers()
+    kept = slice(array.offset, array.offset + len(array))
+    numbers = _bits(held) if pa.types.is_boolean(array.type) else np.frombuffer(held, _NUMBERS[array.type])
+    values: list[Any] = numbers[kept].tolist()
+    if array.null_count:
+        for at in np.flatnonzero(~_bits(known)[kept]).tolist():
+            values[at] = null
     return values
+
+
+def _bits(packed: pa.Buffer) -> npt.NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little").view(np.bool_)
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
@@ -119,6 +131,8 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     columns: dict[str, Any] = {}
     for name, kind in _ANNOTATIONS.items():
         column = table.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string())
         if name in _JSON:
             columns[name] = pd.Series(_parsed(column.to_pylist(), kind), dtype=object)
         else:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from platformdirs import user_cache_path
 
@@ -132,6 +131,8 @@ def _tidy(
 
 def finished_in(logdir: Path) -> dict[str, str]:
     """Record of ours under a log folder that ended without an error -> the hash of its config."""
+    import pyarrow.compute as pc
+
     lines = indexed(listed(logdir))
     # Not by Arrow's own functions: the first value it is handed to compare with makes it import pandas.
     known = (lines.column(name).to_pylist() for name in ("kind", "status", "file", "config_hash"))
@@ -144,6 +145,8 @@ def finished_in(logdir: Path) -> dict[str, str]:
 
 def known_rows(root: str) -> dict[tuple[str, int, int], CaseRow]:
     """Path, size and time of change -> the case that a folder's index has of such a file; no file is read."""
+    import pyarrow.compute as pc
+
     lines = _read(Path(root)).lines
     cases = lines.filter(pc.equal(lines.column("kind"), CASE))
     names, *marks = (cases.column(name).to_pylist() for name in Stamps._fields)
@@ -217,6 +220,8 @@ def _sharded_status(file: str) -> tuple[int, int]:
 
 def _worth_keeping(table: pa.Table, started_ns: int) -> pa.Table:
     """Without young files and skipped ones (new permissions mend those and show in neither stamp)."""
+    import pyarrow.compute as pc
+
     old = pc.less(table.column("mtime_ns"), started_ns - _TOO_YOUNG_NS)
     return table.filter(pc.and_(old, pc.not_equal(table.column("kind"), SKIPPED)))
 

@@ -42,3 +42,10 @@ def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
         [pa.Table.from_arrays(columns.row_arrays(some), schema=schema) for some in halves]
     )
     assert columns.rows_of(table, [one.source for one in rows]) == rows
+
+
+def test_rows_of_a_part_of_a_table_are_those_of_its_lines() -> None:
+    rows = _various(40)
+    table = pa.Table.from_arrays(columns.row_arrays(rows), schema=pa.schema(columns.ROW_FIELDS))
+    some = rows[13:31]
+    assert columns.rows_of(table.slice(13, 18), [one.source for one in some]) == some
