@@ -49,3 +49,8 @@ def test_rows_of_a_part_of_a_table_are_those_of_its_lines() -> None:
     table = pa.Table.from_arrays(columns.row_arrays(rows), schema=pa.schema(columns.ROW_FIELDS))
     some = rows[13:31]
     assert columns.rows_of(table.slice(13, 18), [one.source for one in some]) == some
+
+
+@pytest.mark.parametrize("values", [[5, None, 7, None], [True, None, False, None], [0.5, None, 1.5, None]])
+def test_a_part_of_a_column_has_its_own_values_and_nulls(values: list[object]) -> None:
+    assert columns.plain_list(pa.array(values)[1:], null=-1) == [-1, values[2], -1]
