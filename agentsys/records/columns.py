@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import repeat
 from operator import attrgetter
@@ -92,12 +92,16 @@ def _values(column: pa.ChunkedArray, name: str) -> Iterable[Any]:
         return plain_list(column)
     coded = column.combine_chunks()
     texts: list[Any] = [*coded.dictionary.to_pylist(), None]
-    made = _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts
-    return map(made.__getitem__, plain_list(coded.indices, null=-1))
+    return _decoded(coded, _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts)
 
 
-def plain_list(column: pa.ChunkedArray | pa.Array, null: int | None = None) -> list[Any]:
-    """Numbers (or truth values) as Python's, and `null` for each null.
+def _decoded(coded: pa.DictionaryArray, values: Sequence[Any]) -> Iterator[Any]:
+    """The values in their order, of which the last one stands for null."""
+    return map(values.__getitem__, plain_list(coded.indices, null=-1))
+
+
+def plain_list(column: pa.ChunkedArray | pa.Array, null: object = None) -> list[Any]:
+    """Numbers, truth values or dictionaries' texts as Python's, and `null` for each null.
 
     `to_pylist` takes ten times as long, and `to_numpy` imports pandas if it is installed: half a second.
     Arrow's own functions are not called either: to import them takes as long as to read 50,000 rows.
@@ -105,6 +109,8 @@ def plain_list(column: pa.ChunkedArray | pa.Array, null: int | None = None) -> l
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not len(array):
         return []
+    if pa.types.is_dictionary(array.type):
+        return [*_decoded(array, [*array.dictionary.to_pylist(), null])]
     known, held = array.buffers()
     kept = slice(array.offset, array.offset + len(array))
     numbers = _bits(held) if pa.types.is_boolean(array.type) else np.frombuffer(held, _NUMBERS[array.type])

@@ -131,14 +131,12 @@ def _tidy(
 
 def finished_in(logdir: Path) -> dict[str, str]:
     """Record of ours under a log folder that ended without an error -> the hash of its config."""
-    import pyarrow.compute as pc
-
     lines = indexed(listed(logdir))
     # Not by Arrow's own functions: the first value it is handed to compare with makes it import pandas.
-    known = (lines.column(name).to_pylist() for name in ("kind", "status", "file", "config_hash"))
+    known = (plain_list(lines.column(name)) for name in ("kind", "status", "config_hash"))
     return {
         os.fsdecode(file): config_hash
-        for kind, status, file, config_hash in zip(*known, strict=True)
+        for file, kind, status, config_hash in zip(lines.column("file").to_pylist(), *known, strict=True)
         if (kind, status) == (CASE, "ok") and config_hash is not None
     }
 

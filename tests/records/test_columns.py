@@ -54,3 +54,4 @@ def test_rows_of_a_part_of_a_table_are_those_of_its_lines() -> None:
 @pytest.mark.parametrize("values", [[5, None, 7, None], [True, None, False, None], [0.5, None, 1.5, None]])
 def test_a_part_of_a_column_has_its_own_values_and_nulls(values: list[object]) -> None:
     assert columns.plain_list(pa.array(values)[1:], null=-1) == [-1, values[2], -1]
+    assert columns.plain_list(pa.array(["a", None, "b", "a"]).dictionary_encode()[1:]) == [None, "b", "a"]
