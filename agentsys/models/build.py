@@ -27,6 +27,7 @@ from agentsys.models.chat import (
     RecordedResult,
     Scene,
     SceneModel,
+    WarmsUp,
 )
 from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
@@ -160,10 +161,11 @@ class ModelStack:
             model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return Recorded(model)
 
-    @property
-    def providers(self) -> list[ChatModel]:
-        """What answers for each of the models behind it."""
-        return [part.provider for part in (self.main, *self.roles.values())]
+    def warm_up(self) -> None:
+        """Have every model behind it make ready what its first answer would wait for."""
+        for part in (self.main, *self.roles.values()):
+            if isinstance(part.provider, WarmsUp):
+                part.provider.warm_up()
 
     def settle_batches(self) -> None:
         """Forget the batches that have ended, once every case that asked for them is stored."""

@@ -166,6 +166,15 @@ class SceneModel(ChatModel, Protocol):
 
 
 @runtime_checkable
+class WarmsUp(Protocol):
+    """A model that has something to import or to make before its first answer."""
+
+    def warm_up(self) -> None:
+        """Do so now; in the first case it would count as that case's time. Called again, it does nothing."""
+        ...
+
+
+@runtime_checkable
 class RecordedInjections(Protocol):
     """A model that replays recorded runs and so also dictates what was injected."""
 

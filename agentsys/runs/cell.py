@@ -25,7 +25,7 @@ from agentsys.models.build import BatchRoom, ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.runs.forecast import check_forecast
 from agentsys.runs.instantiate import instantiate, kept_folders
-from agentsys.runs.scripted import Scriptable, scripting
+from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import REPLIES, Store
 
@@ -55,9 +55,7 @@ class Cell:
     def warm_up(self) -> None:
         """Have made now what the first cases would wait for, and count as their time."""
         self.read_data()
-        for provider in self.stack.providers:
-            if isinstance(provider, Scriptable):
-                provider.learn()
+        self.stack.warm_up()
         for name in self.benchmark.suite_names():
             with suppress(Exception):  # code of a user's, maybe: the case that needs it will say so
                 self.benchmark.suite(name).load_and_inject_default_environment({})

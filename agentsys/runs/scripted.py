@@ -27,10 +27,6 @@ class Scriptable(Protocol):
         """A copy that can play these roles, and makes itself the script when it needs it."""
         ...
 
-    def learn(self) -> None:
-        """Have the script made now."""
-        ...
-
 
 def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
     """Make what finishes each built provider: scripted ones get playbook and roles, others stay."""

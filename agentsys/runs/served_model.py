@@ -42,7 +42,7 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
         partial(playbook_of, benchmark),
         {**roles_of([*defenses, benchmark]), ROLE: play_attacker, JUDGE: play_judge},
     )
-    model.learn()
+    model.warm_up()
     return model.for_scene(Scene("", "", None, "", seed=seed))
 
 

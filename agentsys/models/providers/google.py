@@ -47,6 +47,7 @@ class GoogleModel(SdkModel):
     def __post_init__(self) -> None:
         self._signatures: dict[str, str] = {}
         super().__post_init__()
+        self.warm_up()  # at once, as it may lack a variable
 
     def _read_key(self) -> str | None:
         return None if self.vertexai else super()._read_key()

@@ -42,6 +42,10 @@ class LiteLLMModel(SdkModel):
     api_key_env: str | None = field(default=None, kw_only=False)
     """Variable that holds the key; None: litellm looks for the provider's own variable."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.warm_up()  # at once, as litellm may not be installed
+
     def _connected(self) -> Any:
         litellm = _import_litellm(self.name)
         if litellm.client_session is None:

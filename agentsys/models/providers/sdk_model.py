@@ -33,11 +33,18 @@ class ClientShards:
     """
 
     def __init__(self, connect: Callable[[], Any], each: int = EACH) -> None:
-        self.first = connect()
-        """The one that is there from the start."""
         self._connect, self._each = connect, each
         self._lock = threading.Lock()
-        self._clients, self._under_way = [self.first], [0]
+        self._clients: list[Any] = []
+        self._under_way: list[int] = []
+
+    @property
+    def first(self) -> Any:
+        """The first client, made when it is first asked for."""
+        with self._lock:
+            if not self._clients:
+                self._add()
+            return self._clients[0]
 
     @contextmanager
     def one(self) -> Iterator[Any]:
@@ -46,14 +53,17 @@ class ClientShards:
             place = next((n for n, busy in enumerate(self._under_way) if busy < self._each), None)
             if place is None:
                 place = len(self._clients)
-                self._clients.append(self._connect())
-                self._under_way.append(0)
+                self._add()
             self._under_way[place] += 1
         try:
             yield self._clients[place]
         finally:
             with self._lock:
                 self._under_way[place] -= 1
+
+    def _add(self) -> None:
+        self._clients.append(self._connect())
+        self._under_way.append(0)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -101,7 +111,14 @@ class SdkModel(ABC):
         self._fixed = dict(self.extra_body or {})
         self._tools: ToolLists[Any] = ToolLists(self._wire_tools)
         self._clients = ClientShards(self._connected)
-        self._client = self._clients.first
+
+    @property
+    def _client(self) -> Any:
+        return self._clients.first
+
+    def warm_up(self) -> None:
+        """Import the SDK and make the first client, which the first request would wait for."""
+        self._clients.first  # noqa: B018
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Send one HTTP request.

@@ -104,8 +104,8 @@ class SimulatedModel:
         """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
         return self._copy(LateIndex(playbook), dict(roles), self._scene)
 
-    def learn(self) -> None:
-        """Learn the playbook now. It takes a while, which is else part of the time of the first case."""
+    def warm_up(self) -> None:
+        """Learn the playbook now."""
         if self._index is not None:
             self._index()
 
