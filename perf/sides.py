@@ -129,6 +129,8 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     wanted = set(pairs)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
+    for cell in jobs.cells:
+        cell.warm_up()  # as AgentDojo's side has imported and read what it needs
     ready = _Readiness()
     wall, cpu = time.perf_counter(), _cpu_s()
     outcome = session.execute(Deaf())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.executors.start import Places, check_travels, start_run
+from agentsys.runs.executors.start import Places, check_travels, staff_for, start_run
 from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
@@ -82,7 +82,11 @@ class Session:
             ConfigError: If all is to be run anew while another process runs it.
         """
         sending = nullcontext() if self.remote is None else self.remote.sending()
-        with sending, Claims(self.store) as claims:
+        with sending, Claims(self.store) as claims, ExitStack() as at_the_end:
+            todo = self.plan.todo
+            staff = staff_for(todo, self.settings[0], self.places, self.store)  # first: it takes a while
+            if staff is not None:
+                at_the_end.callback(staff.kill)
             others = claims.others()
             if others:
                 listener.joined([process.pid for process in others])
@@ -94,13 +98,12 @@ class Session:
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 remember_recipe(self.store, settings)
-            if self.plan.todo:
+            if todo:
                 remember_code(self.store)
-            todo = self.plan.todo
             outcome = start_run(
                 todo,
                 self.settings[0],
-                self.places,
+                staff,
                 store=self.store,
                 claims=claims,
                 listener=listener,

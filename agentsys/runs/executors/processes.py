@@ -17,12 +17,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from agentsys.runs.executors.messages import Order, Orders, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
-from agentsys.runs.executors.template import CAN_COPY, Copy, Template, copied
+from agentsys.runs.executors.template import CAN_COPY, Copy, GroupConfig, Template, copied
+from agentsys.runs.settings import Settings
 
 _COMMAND = (sys.executable, "-m", __name__)
 _LAST_WORDS_S = 10.0
@@ -108,17 +109,17 @@ class ProcessStaff:
 
     Args:
         orders: What each is told at its start.
-        benchmark: Config of a benchmark that is loaded once for all of them, if it is one of ours.
+        cells: Settings of the cells whose cases they will run. What is ours of it is loaded once for all of
+            them, which begins at once.
     """
 
-    def __init__(self, orders: Orders, benchmark: Mapping[str, Any]) -> None:
+    def __init__(self, orders: Orders, cells: Iterable[Settings]) -> None:
         self._orders = orders
-        # Code of the user's may start threads, or draw: each worker runs it itself.
-        ours = str(benchmark.get("_target_")).startswith("agentsys.") and not benchmark.get("modules")
-        self._benchmark = benchmark if ours else {}
+        self._configs = list(_shared(cells))
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self._hired: list[WorkerProcess] = []
         self._template: Template | None = None
+        self._beginning()
 
     def hire(self) -> Hand:
         """Start one more."""
@@ -148,12 +149,34 @@ class ProcessStaff:
         if not CAN_COPY:
             return _started_afresh
         if self._template is None or self._template.gone:
-            self._template = Template(_COMMAND, _environment(), self._benchmark)
+            self._template = Template(_COMMAND, _environment(), self._configs)
         return functools.partial(Copy, self._template)
 
     def _end_template(self) -> None:
         if self._template is not None:
             self._template.end()
+
+
+_LOADED: Mapping[str, tuple[str, ...]] = {
+    "benchmark": ("agentsys.benchmarks.",),
+    "model": ("agentsys.models.providers.",),
+    "defense": ("agentsys.", "baselines."),
+    "attack": ("agentsys.",),
+}
+"""Group -> what the names of classes begin with that are loaded before workers are copied. Code of a user's
+may start threads, or draw: each worker runs it itself."""
+
+
+def _shared(cells: Iterable[Settings]) -> Iterator[GroupConfig]:
+    """What of these cells is loaded once for all workers, each config once."""
+    seen = set[str]()
+    for settings in cells:
+        for group, ours in _LOADED.items():
+            config: Mapping[str, Any] = getattr(settings, group)
+            is_ours = str(config.get("_target_")).startswith(ours) and not config.get("modules")
+            if is_ours and (text := repr((group, config))) not in seen:
+                seen.add(text)
+                yield group, config
 
 
 def _environment() -> dict[str, str]:

@@ -36,27 +36,22 @@ class Places:
 def start_run(
     jobs: Jobs,
     settings: Settings,
-    places: Places,
+    staff: Staff | None,
     *,
     store: Store,
     claims: Claims,
     listener: Listener,
     meter: Meter | None,
 ) -> RunOutcome:
-    """Run every job as `executor` says.
-
-    Raises:
-        Unavailable: If the executor's extra is not installed.
-    """
+    """Run every job in the workers of `staff`; None: on threads of this process."""
     chosen = settings.executor
     for cell in jobs.cells:  # workers elsewhere warm up theirs
-        cell.warm_up() if chosen.kind is ExecutorKind.THREADS else cell.read_data()
+        cell.warm_up() if staff is None else cell.read_data()
     ordered = short_ones_last(jobs, chosen.workers)
-    if chosen.kind is ExecutorKind.THREADS:
+    if staff is None:
         workers = chosen.workers
         return execute(ordered, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
     crowd = Crowd(chosen.processes, chosen.threads)
-    staff = _staff(settings, _orders(settings, places, store))
     return run_by_workers(
         ordered, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
     )
@@ -104,9 +99,17 @@ def _orders(settings: Settings, places: Places, store: Store) -> Orders:
     )
 
 
-def _staff(settings: Settings, orders: Orders) -> Staff:
+def staff_for(jobs: Jobs, settings: Settings, places: Places, store: Store) -> Staff | None:
+    """Workers elsewhere, as `executor` says, which begin to come up; None where none are needed.
+
+    Raises:
+        Unavailable: If the executor's extra is not installed.
+    """
+    if not jobs or settings.executor.kind is ExecutorKind.THREADS:
+        return None
+    orders = _orders(settings, places, store)
     if settings.executor.kind is ExecutorKind.PROCESSES:
-        return ProcessStaff(orders, settings.benchmark)
+        return ProcessStaff(orders, (cell.settings for cell in jobs.cells))
     from agentsys.runs.executors.ray_nodes import RayStaff
 
     return RayStaff(orders, settings.executor.address)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentsys.contracts import Benchmark
 
+GroupConfig = tuple[str, Mapping[str, Any]]
 CAN_COPY = sys.platform == "linux"
 """Elsewhere workers are started afresh: libraries of macOS do not work in a copy, and Windows makes none."""
 _LOOK_AGAIN_S = 0.02
@@ -33,26 +35,28 @@ class Template:
     """The template as its driver sees it. Safe to use from several threads.
 
     Args:
-        command: Starts it, less its last two arguments: the number of the socket that it takes orders from,
-            and the benchmark's config.
+        command: Starts it, less its last argument: the number of the socket that it takes orders from.
         environment: Variables it is started with.
-        benchmark: Config of the benchmark whose suites it loads; empty: it loads none.
+        configs: Groups with the configs in them that its copies will need, as far as they name code of ours.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: dict[str, str], benchmark: Mapping[str, Any]
+        self, command: Sequence[str], environment: dict[str, str], configs: Sequence[GroupConfig]
     ) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), json.dumps(benchmark, default=str)],
+                [*command, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # arguments can be read by everybody on the machine
                 stdout=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,
             )
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError), self._process.stdin as told:  # it may have ended: `ask` will tell
+            told.write(json.dumps(configs, default=str).encode())
 
     @property
     def gone(self) -> bool:
@@ -103,19 +107,24 @@ class Copy:
         return int(code)
 
 
-def copied(number: str, benchmark: str) -> tuple[int, int]:
+def copied(number: str) -> tuple[int, int]:
     """Be the template till nobody asks any more, which ends the process; returns in each copy.
+
+    Standard input has the configs that copies will need, in JSON.
 
     Args:
         number: That of the socket that it is asked through.
-        benchmark: Config of the benchmark, in JSON.
 
     Returns:
         The pipes that the copy gets orders from and answers to.
     """
+    gc.disable()  # all that is imported and loaded stays
+    configs = json.load(sys.stdin)
     import agentsys.runs.executors.worker  # noqa: F401 - what this process is for
 
-    _load_suites(json.loads(benchmark))
+    for group, config in configs:
+        with contextlib.suppress(Exception):  # damaged or gone: the worker that needs it will say so
+            _load(group, config)
     asked = socket.socket(fileno=int(number))
     # Or a copy's first collection would write to all of the memory that it shares.
     gc.collect()
@@ -131,6 +140,7 @@ def copied(number: str, benchmark: str) -> tuple[int, int]:
             answer = _fork()
             if not answer:
                 asked.close()
+                gc.enable()
                 return pipes[0], pipes[1]
             living.add(answer)
             for pipe in pipes:
@@ -142,16 +152,23 @@ def copied(number: str, benchmark: str) -> tuple[int, int]:
         asked.send(json.dumps(answer).encode())
 
 
-def _load_suites(benchmark: Mapping[str, Any]) -> None:
-    """Load what all objects of a benchmark share: the data of its suites."""
-    if not benchmark:
-        return
+def _load(group: str, config: Mapping[str, Any]) -> None:
+    """Load what everything that is made of a config shares: code, a model's SDK, the data of suites."""
+    from agentsys.models.card import model_card
+    from agentsys.models.chat import WarmsUp
+    from agentsys.models.provider import build_provider
     from agentsys.runs.instantiate import instantiate
 
-    with contextlib.suppress(Exception):  # data damaged or gone: the worker that needs them will say so
-        made: Benchmark = instantiate("benchmark", benchmark)
+    if group == "benchmark":
+        made: Benchmark = instantiate(group, config)
         for name in made.suite_names():
             made.suite(name).load_and_inject_default_environment({})
+    elif group == "model":
+        provider = build_provider(config, model_card(config))
+        if isinstance(provider, WarmsUp):
+            provider.warm_up()
+    else:
+        importlib.import_module(str(config["_target_"]).rpartition(".")[0])
 
 
 def _fork() -> int:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextlib import ExitStack
+from typing import Any
 
+from agentsys.catalog import node
+from agentsys.models.card import model_card
+from agentsys.models.provider import build_provider
 from agentsys.models.providers.sdk_model import ClientShards
 
 
@@ -40,3 +44,13 @@ def test_threads_never_share_one_beyond_its_number() -> None:
     for thread in threads:
         thread.join(60)
     assert max(most.values()) <= 3 and len(shards) <= 7
+
+
+def test_a_model_has_no_client_before_it_is_warm_or_asked() -> None:
+    config = node("model", "served")
+    model: Any = build_provider(config, model_card(config))
+    assert len(model._clients) == 0
+    model.warm_up()
+    first = model._client
+    model.warm_up()
+    assert len(model._clients) == 1 and model._client is first

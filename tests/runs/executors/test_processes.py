@@ -20,6 +20,7 @@ from worker_model import asked, own_model
 from agentsys.records.shards.pack import unpack
 from agentsys.runs.executors import processes
 from agentsys.runs.session import prepare
+from agentsys.runs.store import Store, StoreError
 
 TWO = ["executor=processes", "executor.processes=2", "executor.workers=6"]
 FOUR = ["executor=processes", "executor.processes=4", "executor.workers=8"]
@@ -195,3 +196,44 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_ends_the_workers(tmp_path: Pat
     while any(_alive(pid) for pid, _ in asked(tmp_path)):
         assert time.monotonic() < deadline, "a worker outlived its run"
         time.sleep(0.1)
+
+
+def test_a_finished_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = "model=simulated", *SLACK, "limit=1"
+    assert ran(tmp_path, *plan)[0].finished == 1
+    monkeypatch.setattr(processes, "Template", _never)
+    monkeypatch.setattr(processes, "_started_afresh", _never)
+    outcome, _ = ran(tmp_path, *plan, *TWO)
+    assert (outcome.finished, outcome.fatal) == (0, None)
+    with pytest.raises(AssertionError, match="a process was started"):
+        ran(tmp_path / "new", *plan, *TWO)
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("a process was started")
+
+
+@pytest.mark.skipif(not processes.CAN_COPY, reason="workers are started afresh here")
+def test_the_template_begins_first_and_is_ended_where_the_run_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    class Noted:
+        gone = False
+
+        def __init__(self, command: object, environment: object, configs: Any) -> None:
+            begun.append("begun with " + " ".join(sorted(group for group, _ in configs)))
+
+        def end(self) -> None:
+            begun.append("ended")
+
+    def full(*_: object) -> None:
+        begun.append("plan kept")
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(processes, "Template", Noted)
+    monkeypatch.setattr(Store, "remember_plan", full)
+    with pytest.raises(StoreError):
+        ran(tmp_path, "model=served", "preflight=false", "defense=none,drift", *SLACK, *TWO)
+    assert begun == ["begun with attack benchmark defense defense model", "plan kept", "ended"]

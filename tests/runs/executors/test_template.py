@@ -11,7 +11,8 @@ from typing import IO
 
 import pytest
 
-from agentsys.runs.executors.template import CAN_COPY, Copy, Template
+from agentsys.catalog import node
+from agentsys.runs.executors.template import CAN_COPY, Copy, GroupConfig, Template
 
 pytestmark = pytest.mark.skipif(not CAN_COPY, reason="workers are started afresh here")
 
@@ -59,7 +60,7 @@ def template() -> Iterator[Template]:
 
 
 def started() -> Template:
-    return Template([sys.executable, "-c", ANSWERS], {**os.environ}, {})
+    return Template([sys.executable, "-c", ANSWERS], {**os.environ}, [])
 
 
 def test_copies_are_processes_of_another_session_that_draw_each_for_itself(template: Template) -> None:
@@ -94,22 +95,44 @@ def test_copies_go_on_without_their_template_which_ends_with_its_driver() -> Non
 
 
 def test_what_cannot_be_started_says_so() -> None:
-    template = Template([sys.executable, "-c", "raise SystemExit"], {**os.environ}, {})
+    template = Template([sys.executable, "-c", "raise SystemExit"], {**os.environ}, [])
     with pytest.raises(OSError):
         made(template)
     assert template._process.wait(60) == 0
 
 
-def test_the_suites_of_a_benchmark_are_loaded_and_a_broken_one_stops_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from agentsys.benchmarks.loading.environment import EnvironmentLoader
-    from agentsys.runs.executors import template
+def test_what_copies_need_is_loaded_before_and_what_is_broken_stops_nothing() -> None:
+    """In the order of the configs: a suite, a defense and a model's SDK after a class that is nowhere."""
+    benchmark = {
+        "_target_": "agentsys.benchmarks.agentdojo.AgentDojo",
+        "version": "v1.2.2",
+        "suites": ["slack"],
+    }
+    configs: list[GroupConfig] = [
+        ("benchmark", benchmark | {"suites": ["no such"]}),
+        ("benchmark", benchmark | {"suites": ["slack"]}),
+        ("defense", {"_target_": "baselines.nowhere.Nowhere"}),
+        ("defense", {"_target_": "baselines.drift.defense.Drift"}),
+        ("model", node("model", "served")),
+    ]
+    template = Template([sys.executable, "-c", TELLS], {**os.environ}, configs)
+    copy = made(template)
+    found = copy.asked()
+    copy.orders.close()
+    template.end()
+    assert found == ["slack", "True", "True", "True"]
 
-    loaded = list[str]()
-    monkeypatch.setattr(EnvironmentLoader, "load", lambda self, texts: loaded.append(self._suite.name))
-    target = {"_target_": "agentsys.benchmarks.agentdojo.AgentDojo", "version": "v1.2.2"}
-    template._load_suites({**target, "suites": ["slack", "banking"]})
-    template._load_suites({**target, "suites": ["no such"]})
-    template._load_suites({})
-    assert sorted(loaded) == ["banking", "slack"]
+
+TELLS = """
+import gc, os, sys, types
+sys.modules["agentsys.runs.executors.worker"] = types.ModuleType("worker")
+from agentsys.benchmarks.loading.environment import EnvironmentLoader
+loaded = []
+EnvironmentLoader.load = lambda self, texts: loaded.append(self._suite.name)
+from agentsys.runs.executors.template import copied
+orders, told = copied(sys.argv[1])
+with os.fdopen(orders) as heard, os.fdopen(told, "w") as said:
+    heard.readline()
+    wanted = "baselines.drift.defense", "openai"
+    print(*loaded, gc.isenabled(), *(name in sys.modules for name in wanted), file=said)
+"""
