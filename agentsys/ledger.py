@@ -61,19 +61,21 @@ class Ledger:
     def add(self, entry: Entry) -> None:
         """Add one line. A disk that does not take it is a warning: the answer must not be lost."""
         line = json.dumps(vars(entry), separators=(",", ":")).encode() + b"\n"
-        with self._lock:
-            try:
-                if self._file is None:
-                    self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-                    line = self._after_a_torn_one(self._file) + line
-                os.write(self._file, line)
-            except OSError as error:
-                _log.warning("A request could not be booked in %s: %s", self.path, error.strerror)
+        try:
+            os.write(self._opened(), line)
+        except OSError as error:
+            _log.warning("A request could not be booked in %s: %s", self.path, error.strerror)
 
-    @staticmethod
-    def _after_a_torn_one(file: int) -> bytes:
-        size = os.fstat(file).st_size
-        return b"\n" if size and os.pread(file, 1, size - 1) != b"\n" else b""
+    def _opened(self) -> int:
+        """The file. Writing to it needs no lock, which many threads would only wait for."""
+        with self._lock:
+            if self._file is None:
+                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+                size = os.fstat(file).st_size
+                if size and os.pread(file, 1, size - 1) != b"\n":
+                    os.write(file, b"\n")
+                self._file = file
+        return self._file
 
 
 @dataclass
