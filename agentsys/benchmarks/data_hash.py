@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 
 from agentdojo.task_suite.task_suite import read_suite_file
 
@@ -22,6 +23,12 @@ def data_hash(suite: Suite) -> str:
         environment = suite.load_and_inject_default_environment({}).model_dump(mode="json")
         vectors = suite.get_injection_vector_defaults()
         texts = [json.dumps(part, sort_keys=True) for part in (environment, vectors)]
+    return _hash_of(*texts)
+
+
+@lru_cache(maxsize=64)
+def _hash_of(*texts: str) -> str:
+    """The hash of a suite's texts. Each of its cases is labelled with it, and the texts stay the same."""
     digest = hashlib.sha256()
     for text in texts:
         encoded = text.encode("utf-8", "surrogatepass")

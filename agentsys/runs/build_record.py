@@ -51,7 +51,7 @@ def _record(run: CaseRun) -> CaseRecord:
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
     calls = [call for span in run.tracer.spans for call in span.calls]
-    suite = cell.benchmark.suite(case.suite)
+    suite, usage = cell.benchmark.suite(case.suite), usage_by_role(calls)
     return CaseRecord(
         case=case,
         status="ok" if run.error_kind is None else "error",
@@ -62,7 +62,7 @@ def _record(run: CaseRun) -> CaseRecord:
         security=run.security,
         scored_attempt=scored,
         exposure=Exposure(**vars(run.watch.seen())),
-        usage=usage_by_role(calls),
+        usage=usage,
         spans=[stored_span(span, scored) for span in run.tracer.spans],
         noop=run.noop,
         ground_truth_length=ground_truth_length(suite, case.user_task_id),
@@ -72,8 +72,8 @@ def _record(run: CaseRun) -> CaseRecord:
         drawn=tuple(run.drawn),
         written=dict(run.written),
         versions={**package_versions(), **_data(suite)},
-        config_hash=cell.settings.config_hash,
-        asked={role: asked for role in usage_by_role(calls) if (asked := cell.stack.model_id(role))},
+        config_hash=cell.config_hash,
+        asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
         facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
         attempt=run.attempt,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ class Cell:
     """What it needs and this machine has not, as far as that is known before it runs."""
     notes: tuple[str, ...] = ()
     """What was seen before the run and belongs into every record of its cases."""
+
+    @cached_property
+    def config_hash(self) -> str:
+        """Hash of the settings' identity, which every record of its cases bears."""
+        return self.settings.config_hash
 
     @property
     def injection_mode(self) -> str:

@@ -109,7 +109,6 @@ class _Look:
 
     def __init__(self, store: Store, finished: Mapping[str, str]) -> None:
         self._store, self._finished = store, finished
-        self._hashes: dict[int, str] = {}
         self.failed = 0
         self.corrupt: list[str] = []
 
@@ -118,18 +117,13 @@ class _Look:
         known = self._finished.get(job.case.key) if self._finished else None
         found = self._store.look(job.case) if known is None else Stored("ok", known)
         if found.status == "ok":
-            if found.config_hash != self._hash(job.cell):
+            if found.config_hash != job.cell.config_hash:
                 raise ConfigError(stale(job, found.config_hash, self._store))
             return False
         self.failed += found.status == "error"
         if found.status == "corrupt":
             self.corrupt.append(job.case.key)
         return True
-
-    def _hash(self, cell: Cell) -> str:
-        if id(cell) not in self._hashes:
-            self._hashes[id(cell)] = cell.settings.config_hash
-        return self._hashes[id(cell)]
 
 
 def _each_once(blocks: Sequence[Block]) -> Iterator[Block]:
@@ -167,7 +161,7 @@ class _Unseen:
         cells = id(first.cell), id(job.cell)
         if first.cell is not job.cell and cells not in self._compared:
             self._compared.add(cells)
-            if first.cell.settings.config_hash != job.cell.settings.config_hash:
+            if first.cell.config_hash != job.cell.config_hash:
                 raise ConfigError(_shared(first, job))
         return first is job
 

@@ -52,7 +52,7 @@ def check_searches(jobs: Jobs, store: Store) -> None:
         ConfigError: If a finished attempt was made under another configuration.
     """
     for job in {search_key(job): job for job in searching(jobs) if needs_search(job)}.values():
-        now = job.cell.settings.config_hash
+        now = job.cell.config_hash
         for path in _attempts(job, store):
             stored = store.look_at(path)
             if stored.status == "ok" and stored.config_hash != now:

@@ -43,7 +43,7 @@ def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     None if nothing is, or nothing of this configuration, or, of a search for the whole suite, an attempt on
     another pair.
     """
-    case, config_hash = job.case, job.cell.settings.config_hash
+    case, config_hash = job.case, job.cell.config_hash
     try:
         fields = orjson.loads((store.root / attempt_key(job, number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))

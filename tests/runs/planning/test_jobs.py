@@ -21,10 +21,9 @@ PAIRS: tuple[Pair, ...] = tuple(product(("user_task_0", "user_task_1", "user_tas
 
 def cell(defense: str = "none", config_hash: str = "a") -> Cell:
     labels = {"model": "m", "defense": defense, "attack": "direct"}
-    settings = SimpleNamespace(labels=labels, config_hash=config_hash, identity={"seed": 0}, seed=0)
-    return cast(
-        Cell, SimpleNamespace(settings=settings, benchmark=SimpleNamespace(name="agentdojo", version="v1"))
-    )
+    settings = SimpleNamespace(labels=labels, identity={"seed": 0}, seed=0)
+    benchmark = SimpleNamespace(name="agentdojo", version="v1")
+    return cast(Cell, SimpleNamespace(settings=settings, config_hash=config_hash, benchmark=benchmark))
 
 
 def case(suite: str, user: str, epoch: int, defense: str = "none") -> Case:
