@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -43,6 +45,29 @@ def test_a_torn_line_is_passed_over_and_takes_no_other_with_it(tmp_path: Path) -
         file.write(b'{"at": 3.0, "case": "m__no')
     Ledger(path).add(ONE)
     assert list(read_ledger(path)) == [ONE, ONE]
+
+
+def test_a_thread_does_not_wait_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, write = Ledger(tmp_path / FILE), os.write
+    ledger.add(ONE)
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(file: int, data: bytes) -> int:
+        if threading.current_thread().name == "slow":
+            begun.set()
+            ended.wait(60)
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", slow)
+    threads = [threading.Thread(target=ledger.add, args=(ONE,), name=name) for name in ("slow", "quick")]
+    threads[0].start()
+    begun.wait(60)
+    threads[1].start()
+    threads[1].join(60)
+    assert len(list(read_ledger(tmp_path / FILE))) == 2
+    ended.set()
+    threads[0].join(60)
+    assert len(list(read_ledger(tmp_path / FILE))) == 3
 
 
 def test_processes_that_write_at_once_and_are_killed_lose_only_what_they_had_not_written(
