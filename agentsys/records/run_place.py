@@ -34,15 +34,15 @@ def place_of(source: str, suite: str, user_task_id: str) -> RunPlace:
 
 @lru_cache(maxsize=100_000)
 def _of_folder(folder: str, suite: str, user_task_id: str) -> RunPlace:
-    above, *last = folder.rsplit("/", 3)
-    plain = above and len(last) == 3 and _OF_PATHS.isdisjoint(last)
-    home = _whole(above) if plain else "/"  # of thousands of folders, as a rule, one and the same
-    whole = _whole(folder) if home.endswith("/") else "/".join((home, *last))
-    parts = whole.split("/")
     # <home>/<pipeline>/<suite>/<user task>/<attack>
-    if len(parts) > 4 and _is(parts[-3], suite) and _is(parts[-2], user_task_id):
-        pipeline = "/".join(parts[:-3])
-        return RunPlace(pipeline.rpartition("/")[0] or "/", pipeline, named=True)
+    above, *last = folder.rsplit("/", 3)
+    if len(last) < 3 or not above or not _OF_PATHS.isdisjoint(last):
+        above, *last = _whole(folder).rsplit("/", 3)
+    if above and _is(last[0], suite) and _is(last[1], user_task_id):
+        pipeline = _pipeline(above)  # of thousands of folders, as a rule, one and the same
+        if pipeline.folder.strip("/"):
+            return pipeline
+    whole = _whole(folder)
     return RunPlace(whole, whole, named=False)
 
 
@@ -51,6 +51,11 @@ _OF_PATHS = frozenset({"", ".", ".."})
 
 
 @lru_cache(maxsize=10_000)
+def _pipeline(folder: str) -> RunPlace:
+    whole = _whole(folder)
+    return RunPlace(whole.rpartition("/")[0] or "/", whole, named=True)
+
+
 def _whole(folder: str) -> str:
     """The absolute path by the names as they were given, links not followed."""
     return os.path.abspath(folder)  # noqa: PTH100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentsys.records.run_place import RunPlace, place_of
@@ -12,6 +12,8 @@ from agentsys.records.run_place import RunPlace, place_of
 COMPONENTS = st.sampled_from(["", ".", "..", "runs", "gpt-4o", "slack", "user_task_1", "attack"])
 
 
+@example(["..", "slack", "user_task_1", "attack"], "/")
+@example(["..", "slack", "user_task_1", "runs", "..", "attack"], "/")
 @given(st.lists(COMPONENTS, max_size=8), st.sampled_from(["", "/", "//", "///"]))
 def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(
     parts: list[str], start: str
