@@ -21,10 +21,11 @@ DIFFERS = "differs from the record"
 def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     """All of these footnotes, one sentence each; none where there is nothing to say."""
     listed = [case for case in cases if case.is_scored]
+    noted = [case for case in listed if case.notes]
     return [
         *forecast_notes(listed),
-        *_without_a_part(listed),
-        *_unread(listed),
+        *_without_a_part(noted),
+        *_unread(noted),
         *_replied(listed),
         *_data(listed),
         *_other_words(listed),

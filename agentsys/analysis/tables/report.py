@@ -172,8 +172,10 @@ def _fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
 def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
     """Say where suites take the place of user tasks (agentsys.analysis.statistics.single_task_suites)."""
     tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for benchmark, version, suite, task in {_task(case) for case in cases if case.is_scored}:
-        tasks[benchmark, version][suite].add(task)
+    one_of_each = {_task(case): case for case in cases}
+    for (benchmark, version, suite, task), case in one_of_each.items():
+        if case.is_scored:
+            tasks[benchmark, version][suite].add(task)
     for (benchmark, version), suites in sorted(tasks.items()):
         if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
             yield (
