@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from provider_sdks import provider_sdks
 
 from agentsys.cli import COMMANDS
@@ -101,3 +102,17 @@ def test_a_run_of_the_simulated_model_needs_no_vendors_sdk(tmp_path: Path) -> No
     for modules in imported_by((*run, *small), (*run, *small), cwd=tmp_path):
         assert "agentdojo.task_suite.task_suite" in modules
         assert modules & SDKS == set()
+
+
+@pytest.mark.slow
+def test_a_plan_for_vendors_models_needs_none_of_their_sdks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "none that anybody has")
+    models = "model=gpt-4o-mini,claude-haiku-4.5"
+    (modules,) = imported_by(
+        ("run", models, "benchmark.suites=[banking]", "limit=1", "--dry-run"), cwd=tmp_path
+    )
+    assert "agentsys.models.providers.anthropic" in modules
+    assert modules & SDKS == set()
