@@ -127,12 +127,16 @@ class RayStaff:
         self.kill()
 
     def kill(self) -> None:
-        """End this run's workers, and the cluster if it was started for it; a joined one stays as it is."""
-        for hand in self._hired:
+        """End this run's workers, and the cluster if it was started for it; a joined one stays as it is.
+
+        Called again, it asks Ray for nothing, or Ray would start a cluster.
+        """
+        while self._hired:
             with contextlib.suppress(Exception):  # gone with its node
-                self._ray.kill(hand.actor)
+                self._ray.kill(self._hired.pop().actor)
         self._said.clear()
         if self._ours:
+            self._ours = False
             self._ray.shutdown()
 
     def _listen(self, hand: RayHand) -> None:
