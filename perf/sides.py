@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     from dataclasses import replace
 
     from agentsys.runs.executors.outcome import Listener
-    from agentsys.runs.planning.jobs import Jobs, short_ones_last
+    from agentsys.runs.planning.jobs import Jobs
 
     class Deaf(Listener):
         """Shows nothing."""
@@ -138,7 +138,6 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
     peak, stored = _peak_mb(), Stored.below(logdir)
-    order = [_pair(job.case) for job in short_ones_last(jobs, executor.workers)]
     return Measured(
         len(jobs),
         wall,
@@ -148,16 +147,24 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
         peak,
         stored.middle(),
         start_s=start,
-        schedule=_filled(list(map(stored.calls_of().__getitem__, order)), executor.workers),
+        schedule=_filled(jobs, executor.workers, stored.calls_of()),
     )
 
 
-def _filled(lengths: Sequence[int], workers: int) -> float:
+def _filled(jobs: Sequence[Any], workers: int, calls: Mapping[Pair, int]) -> float:
     """Share of the workers' time that is filled, each taking the next case as it becomes free."""
-    free_at = [0] * workers
-    for length in lengths:
-        heapq.heapreplace(free_at, free_at[0] + length)
-    return sum(lengths) / (workers * max(free_at))
+    from agentsys.runs.planning.run_order import RunOrder
+
+    order, now, under_way = RunOrder(jobs, workers), 0, list[tuple[int, int]]()
+    begun = list[Any]()
+    while True:
+        while len(under_way) < workers and (job := next(order, None)) is not None:
+            heapq.heappush(under_way, (now + calls[_pair(job.case)], len(begun)))
+            begun.append(job)
+        if not under_way:
+            return sum(calls.values()) / (workers * now)
+        now, place = heapq.heappop(under_way)
+        order.ended(begun[place].case, calls[_pair(begun[place].case)])
 
 
 class _Readiness(logging.Handler):

@@ -11,7 +11,7 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -40,6 +40,7 @@ from agentsys.runs.executors.stored_case import CaseEnd
 from agentsys.runs.executors.tally import RunTally
 from agentsys.runs.finish_case import deadly_case
 from agentsys.runs.plan import Job
+from agentsys.runs.planning.run_order import RunOrder
 from agentsys.runs.store import Store, StoreError
 
 _log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Crowd:
 
 
 def run_by_workers(
-    jobs: Iterable[Job],
+    jobs: Sequence[Job],
     *,
     staff: Staff,
     crowd: Crowd,
@@ -84,7 +85,8 @@ def run_by_workers(
         listener: Is told of each record, in the calling thread.
         meter: What the run spends and may spend; None: it has no budget.
     """
-    state = _Driver(RunTally(jobs, listener, meter), staff, crowd, store, claims, meter or Meter())
+    order = RunOrder(jobs, crowd.workers * crowd.threads)
+    state = _Driver(RunTally(order, listener, meter), staff, crowd, store, claims, meter or Meter())
     try:
         while state.goes_on:
             try:

@@ -18,7 +18,6 @@ from agentsys.runs.executors.processes import ProcessStaff
 from agentsys.runs.executors.staff import Staff
 from agentsys.runs.executors.threads import execute
 from agentsys.runs.plan import Jobs
-from agentsys.runs.planning.jobs import short_ones_last
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store
 
@@ -47,13 +46,12 @@ def start_run(
     chosen = settings.executor
     for cell in jobs.cells:  # workers elsewhere warm up theirs
         cell.warm_up() if staff is None else cell.read_data()
-    ordered = short_ones_last(jobs, chosen.workers)
     if staff is None:
         workers = chosen.workers
-        return execute(ordered, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
+        return execute(jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
     crowd = Crowd(chosen.processes, chosen.threads)
     return run_by_workers(
-        ordered, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
+        jobs, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
     )
 
 

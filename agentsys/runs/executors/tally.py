@@ -13,6 +13,7 @@ from agentsys.runs.cell import Cell
 from agentsys.runs.executors.outcome import EndedCell, Listener, RunOutcome, Trouble
 from agentsys.runs.executors.stored_case import CaseEnd
 from agentsys.runs.plan import Job
+from agentsys.runs.planning.run_order import RunOrder
 from agentsys.runs.totals import RunSpending
 
 _TRACEBACKS = 3
@@ -23,18 +24,18 @@ class RunTally:
     """The run under way. Used from one thread.
 
     Args:
-        jobs: The cases to run; asked for one by one.
+        order: The cases to run; asked for one by one.
         listener: Is told of each record.
         meter: What the run spends and may spend; None: it has no budget.
     """
 
-    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
+    def __init__(self, order: RunOrder, listener: Listener, meter: Meter | None = None) -> None:
         self.listener, self.spending = listener, RunSpending(meter or Meter())
         self.fatal: str | None = None
         self.budget: str | None = None
         self.interrupted = False
         self.finished = self.errors = self.elsewhere = self.no_text = 0
-        self._jobs = iter(jobs)
+        self._order = order
         self._ahead, self._others = deque[Job](), deque[Job]()
         self._signal: int = signal.SIGINT
         self._given_up: dict[int, tuple[Cell, str]] = {}
@@ -93,6 +94,7 @@ class RunTally:
     def book(self, job: Job, end: CaseEnd, running: int) -> None:
         """Count a case that was stored."""
         self._note(job, end)
+        self._order.ended(job.case, max((span.duration_s for span in end.record.spans), default=0.0))
         self.finished += 1
         self.errors += end.record.status == "error"
         if end.record.traceback and len(self._tracebacks) < _TRACEBACKS:
@@ -144,7 +146,7 @@ class RunTally:
         )
 
     def _look_ahead(self) -> Job | None:
-        if not self._ahead and (job := next(self._jobs, None)) is not None:
+        if not self._ahead and (job := next(self._order, None)) is not None:
             self._ahead.append(job)
         return self._ahead[0] if self._ahead else None
 

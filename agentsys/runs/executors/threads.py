@@ -7,7 +7,7 @@ import gc
 import queue
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from agentsys.errors import StopRequested
@@ -19,6 +19,7 @@ from agentsys.runs.executors.outcome import Listener, RunOutcome
 from agentsys.runs.executors.stored_case import CaseEnd, run_and_store
 from agentsys.runs.executors.tally import RunTally
 from agentsys.runs.plan import Job
+from agentsys.runs.planning.run_order import RunOrder
 from agentsys.runs.search.searches import CellSearches
 from agentsys.runs.store import Store, StoreError
 
@@ -26,7 +27,7 @@ _LOOK_AGAIN_S = 0.5
 
 
 def execute(
-    jobs: Iterable[Job],
+    jobs: Sequence[Job],
     *,
     workers: int,
     store: Store,
@@ -51,7 +52,7 @@ def execute(
         listener: Is told of each record, in the calling thread.
         meter: What the run spends and may spend; None: it has no budget.
     """
-    state = _State(RunTally(jobs, listener, meter), store, claims)
+    state = _State(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     parse_in_turns()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")

@@ -9,11 +9,10 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from typing import overload
 
 from agentsys.records.case import Case
-from agentsys.records.known_length import known_length
 from agentsys.runs.cell import Cell
 from agentsys.runs.planning.applicable import Pair
 
@@ -135,35 +134,3 @@ class Jobs(Sequence[Job]):
     def _at(self, place: int) -> Job:
         block = bisect_right(self._ends, place)
         return self.blocks[block][place - (self._ends[block - 1] if block else 0)]
-
-
-_HELD = 4
-"""Cases a worker that are kept for the end: fewer are used up before the last long one is begun."""
-_OF_THE_LAST = 16
-"""Cases a worker among which they are looked for."""
-
-
-def short_ones_last(jobs: Jobs, workers: int) -> Iterator[Job]:
-    """The same cases in order, but for some short ones near the end, which come last, the shortest very last.
-
-    Who begins a long case last keeps all other workers waiting. AgentDojo's 949 attacked cases end with
-    Slack's, among its longest: 64 workers that did nothing but wait for their model would stand idle for 7%
-    of the time; with the short ones last, for 5%.
-
-    Args:
-        jobs: Cases; how long they are is known of AgentDojo's tasks, and others stay where they are.
-        workers: Cases under way at once. One has nobody to wait for, and takes them in order.
-    """
-    first = len(jobs) - _OF_THE_LAST * workers
-    last = range(max(0, first) if workers > 1 else len(jobs), len(jobs))
-    lengths = {place: length for place in last if (length := _length(jobs[place].case)) is not None}
-    held = sorted(lengths, key=lengths.__getitem__)[: _HELD * workers]
-    for_the_end = set(held)
-    yield from islice(jobs, last.start)
-    yield from (jobs[place] for place in last if place not in for_the_end)
-    yield from (jobs[place] for place in sorted(held, key=lengths.__getitem__, reverse=True))
-
-
-def _length(case: Case) -> int | None:
-    """Calls in the ground truth of a case's user task; None: not known."""
-    return known_length(case.version, case.suite, case.user_task_id)

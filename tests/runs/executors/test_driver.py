@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from agentsys.runs.executors.staff import Gone, Hand, Heard
 from agentsys.runs.executors.start import check_travels
 from agentsys.runs.executors.stored_case import CaseEnd
 from agentsys.runs.finish_case import deadly_case
-from agentsys.runs.plan import Job
 from agentsys.runs.session import Session, prepare
 from agentsys.runs.store import Store
 
@@ -100,12 +99,13 @@ class Run:
     def __init__(self, session: Session, folder: Path, policy: Policy, **more: Any) -> None:
         self.jobs = {job.case.key: job for job in session.plan.todo}
         self.store = Store(folder)
-        self.staff = Pretenders(policy, more.pop("up", True))
+        self._policy = policy
+        self.staff = Pretenders(self._counted, more.pop("up", True))
         self.listener = more.pop("listener", None) or Silent()
-        self.asked_for, self.most_ahead = 0, 0
+        self.handed_out, self.most_ahead = 0, 0
         with Claims(self.store) as claims:
             self.outcome = run_by_workers(
-                self._lazily(),
+                list(self.jobs.values()),
                 staff=self.staff,
                 crowd=Crowd(workers=2, threads=4),
                 store=self.store,
@@ -114,11 +114,10 @@ class Run:
                 meter=more.get("meter"),
             )
 
-    def _lazily(self) -> Iterator[Job]:
-        for job in self.jobs.values():
-            self.asked_for += 1
-            self.most_ahead = max(self.most_ahead, self.asked_for - len(self.listener.records))
-            yield job
+    def _counted(self, hand: Pretender, task: CaseTask) -> list[Any]:
+        self.handed_out += 1
+        self.most_ahead = max(self.most_ahead, self.handed_out - len(self.listener.records))
+        return self._policy(hand, task)
 
     @property
     def times(self) -> Counter[str]:
@@ -135,7 +134,7 @@ def test_cases_are_handed_out_as_there_is_room_for_them(session: Session, tmp_pa
     run = Run(session, tmp_path, lambda _, task: [Ended(task.number, end_of(session, task))])
     assert run.outcome.finished == 21 and set(run.times.values()) == {1}
     assert [len(handed) for handed in run.staff.handed[:2]] == [5, 5]  # four threads, and one in store
-    assert run.most_ahead <= 2 * 5 + 1  # the plan is not read to its end at once
+    assert run.most_ahead <= 2 * 5
     assert run.staff.dismissed and not run.staff.killed
     cells = [order for hand in run.staff.hands for order in hand.orders if isinstance(order, CellToBuild)]
     assert [cell.number for cell in cells] == [0, 0]  # each worker is told once

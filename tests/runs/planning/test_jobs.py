@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 
 from agentsys.records.case import Case
-from agentsys.records.known_length import known_length
 from agentsys.runs.cell import Cell
 from agentsys.runs.plan import Job, _each_once
 from agentsys.runs.planning.applicable import Pair
-from agentsys.runs.planning.jobs import Block, Jobs, short_ones_last
+from agentsys.runs.planning.jobs import Block, Jobs
 
 PAIRS: tuple[Pair, ...] = tuple(product(("user_task_0", "user_task_1", "user_task_2"), ("injection_task_4",)))
 
@@ -98,37 +97,3 @@ def test_cases_that_would_share_a_record_are_planned_once() -> None:
     assert [(job.case.user_task_id[-1], job.case.epoch) for job in kept] == [
         ("0", 0), ("1", 0), ("0", 1), ("1", 1), ("2", 0),
     ]  # fmt: skip
-
-
-def slack(users: int = 21, suite: str = "slack") -> Jobs:
-    pairs = tuple((f"user_task_{number}", "injection_task_4") for number in range(users))
-    return Jobs([Block(cell(), suite, pairs, range(4))])
-
-
-def test_short_cases_come_last_and_the_rest_in_order() -> None:
-    jobs = slack()
-    length = {job.case.key: known_length("v1", "slack", job.case.user_task_id) or 0 for job in jobs}
-    last, first = list(jobs)[-32:], list(jobs)[:-32]
-    ordered = list(short_ones_last(jobs, 2))
-    assert ordered[: len(first)] == first
-    held, others = ordered[-8:], ordered[len(first) : -8]
-    assert others == [job for job in last if job in others]
-    assert sorted(job.case.key for job in others + held) == sorted(job.case.key for job in last)
-    lengths = [length[job.case.key] for job in held]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] <= min(length[job.case.key] for job in others)
-
-
-@pytest.mark.parametrize("workers", [2, 3, 64, 1024])
-def test_each_case_comes_once_however_many_workers_there_are(workers: int) -> None:
-    jobs = slack()
-    assert sorted(job.case.key for job in short_ones_last(jobs, workers)) == sorted(j.case.key for j in jobs)
-
-
-@pytest.mark.parametrize(("suite", "workers"), [("slack", 1), ("banking_of_somebody_else", 8)])
-def test_one_worker_takes_cases_in_order_and_so_do_more_that_know_no_lengths(
-    suite: str, workers: int
-) -> None:
-    jobs = slack(suite=suite)
-    assert list(short_ones_last(jobs, workers)) == list(jobs)
-    assert not list(short_ones_last(Jobs(), workers))

@@ -1,0 +1,101 @@
+"""`RunOrder`: in which order the cases of a plan are begun."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+from agentsys.records.case import Case
+from agentsys.runs.planning.jobs import Job
+
+Key: TypeAlias = tuple[str | None, ...]
+_OF_THE_LAST = 8
+"""Cases for each worker, at the end of a plan, that are not begun in its order."""
+
+
+class RunOrder(Iterator[Job]):
+    """Gives out a plan's cases in order, but of the last ones those first that are expected to take longest.
+
+    Who begins a long case last keeps all other workers waiting. 64 of them that did nothing but wait for
+    their model would stand idle for 7% of the time that AgentDojo's 949 attacked cases take in the plan's
+    order, and for 2% of it in this one. What cases take is learned from those that ended.
+
+    Args:
+        jobs: The cases.
+        workers: Cases under way at once. One has nobody to wait for, and takes all of them in order.
+    """
+
+    def __init__(self, jobs: Sequence[Job], workers: int) -> None:
+        in_order = len(jobs) if workers == 1 else max(0, len(jobs) - _OF_THE_LAST * workers)
+        self._in_order = islice(jobs, in_order)
+        self._last = (jobs[place] for place in range(len(jobs) - 1, in_order - 1, -1))
+        self._left: list[Job] = []
+        self._seconds = _Seconds()
+        self._every, self._to_go = max(1, workers // 4), 0
+
+    def __next__(self) -> Job:
+        job = next(self._in_order, None) or self._longest()
+        self._seconds.begin(job.case)
+        return job
+
+    def ended(self, case: Case, seconds: float) -> None:
+        """Learn from a case that took so long."""
+        self._seconds.add(case, seconds)
+
+    def _longest(self) -> Job:
+        self._left.extend(self._last)
+        if not self._left:
+            raise StopIteration
+        if not self._to_go:  # not for each case: what is known changes little from one to the next
+            self._sort()
+            self._to_go = self._every
+        self._to_go -= 1
+        return self._left.pop()
+
+    def _sort(self) -> None:
+        """Put the longest last, as cases are taken from there; behind them one of each unknown user task."""
+        firsts = set(map(id, self._seconds.of_unknown_tasks(self._left)))
+        expected = self._seconds.expected
+        self._left.sort(key=lambda job: math.inf if id(job) in firsts else expected(job.case))
+
+
+class _Seconds:
+    """What cases took: by user task, and how much more or less with one injection task than with others."""
+
+    def __init__(self) -> None:
+        self._took: defaultdict[Key, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._begun: set[Key] = set()
+
+    def begin(self, case: Case) -> None:
+        """Note that a case of its user task is under way."""
+        self._begun.add(_keys(case)[1])
+
+    def of_unknown_tasks(self, jobs: Sequence[Job]) -> Iterator[Job]:
+        """Of each user task that no case was begun of the last one."""
+        by_task = {_keys(job.case)[1]: job for job in jobs}
+        return (job for key, job in by_task.items() if key not in self._begun)
+
+    def add(self, case: Case, seconds: float) -> None:
+        """Learn what a case took."""
+        for key in _keys(case):
+            took = self._took[key]
+            took[0] += seconds
+            took[1] += 1.0
+
+    def expected(self, case: Case) -> float:
+        """Seconds that a case will take, as far as is known; 0 where nothing is."""
+        suite, user_task, injection_task = _keys(case)
+        typical = self._mean(suite, 0.0)
+        return self._mean(user_task, typical) + self._mean(injection_task, typical) - typical
+
+    def _mean(self, key: Key, unknown: float) -> float:
+        total, number = self._took.get(key, (unknown, 1.0))
+        return total / number
+
+
+def _keys(case: Case) -> tuple[Key, Key, Key]:
+    suite = case.model, case.defense, case.attack, case.suite
+    return suite, (*suite, "user task", case.user_task_id), (*suite, "injection task", case.injection_task_id)
