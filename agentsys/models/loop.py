@@ -11,12 +11,10 @@ import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
-from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.logging import Logger
-from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import ModelElement, QueryResult
+from agentsys.models.element import LoopState, LoopStep, ModelElement
 from agentsys.models.tool_text import tool_text
 
 MAX_ROUNDS = 15
@@ -36,7 +34,7 @@ def _default_message() -> str:
     return str(yaml.safe_load(text)["default"])
 
 
-class ElementRow(BasePipelineElement):  # type: ignore[misc]
+class ElementRow(LoopStep):
     """Elements that are run one after the other: AgentDojo's `AgentPipeline`, less the SDKs it imports.
 
     Args:
@@ -48,21 +46,13 @@ class ElementRow(BasePipelineElement):  # type: ignore[misc]
         self.elements = list(elements)
         self.name = name
 
-    def query(
-        self,
-        query: str,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
-        messages: Sequence[ChatMessage] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> QueryResult:
+    def step(self, at: LoopState) -> LoopState:
         """What the elements make of it; AgentDojo's logger is told after each."""
         logger = Logger().get()
-        state: QueryResult = query, runtime, env, messages, {} if extra_args is None else extra_args
         for element in self.elements:
-            state = element.query(*state)
-            logger.log(state[3])
-        return state
+            at = at.through(element)
+            logger.log(at.messages)
+        return at
 
 
 def is_row(kind: type) -> bool:
