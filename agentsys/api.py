@@ -59,16 +59,18 @@ def run(
 
     from agentsys.runs.session import prepare
 
-    session = prepare(
+    planned = prepare(
         shlex.split(overrides) if isinstance(overrides, str) else list(overrides),
         config_dirs=[Path(path) for path in config_dirs],
         plugin_paths=[Path(path) for path in plugin_paths],
         again=again,
         skip_unavailable=skip_unavailable,
-    ).looked_at(skip_unavailable=skip_unavailable)
-    listener = _lines(len(session.plan.todo), progress)
-    with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
-        outcome = session.execute(listener)
+    )
+    with planned.called_up() as called:
+        session = called.looked_at(skip_unavailable=skip_unavailable)
+        listener = _lines(len(session.plan.todo), progress)
+        with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
+            outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
     given_up = "; ".join(cell.why for cell in outcome.ended_cells)
     return Run(

@@ -129,12 +129,14 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     wanted = set(pairs)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
-    for cell in jobs.cells:
-        cell.warm_up()  # as AgentDojo's side has imported and read what it needs
     ready = _Readiness()
-    wall, cpu = time.perf_counter(), _cpu_s()
-    outcome = session.execute(Deaf())
-    start, wall, cpu = ready.at and ready.at - wall, time.perf_counter() - wall, _cpu_s() - cpu
+    with session.called_up() as called:  # as `agentsys run` does between the plan and the first case
+        session = called.looked_at()
+        for cell in session.plan.todo.cells:
+            cell.warm_up()  # as AgentDojo's side has imported and read what it needs
+        wall, cpu = time.perf_counter(), _cpu_s()
+        outcome = session.execute(Deaf())
+        start, wall, cpu = ready.at and ready.at - wall, time.perf_counter() - wall, _cpu_s() - cpu
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
     peak, stored = _peak_mb(), Stored.below(logdir)

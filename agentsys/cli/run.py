@@ -101,16 +101,19 @@ def run(
             skip_unavailable=skip_unavailable,
         )
     _announce(session, chatter)
-    if dry_run or (session.plan.todo and not yes):
-        # Here, because a run that is finished does without estimates.
-        from agentsys.cli.dry_run import refuse_if_dear, show_estimate, show_power
+    if dry_run:
+        from agentsys.cli.dry_run import show_estimate, show_power
 
-        if dry_run:
-            show_estimate(session, config_dir or [], console)
-            show_power(session, difference, console)
-            return
-        refuse_if_dear(session, config_dir or [], chatter)
-    _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
+        show_estimate(session, config_dir or [], console)
+        show_power(session, difference, console)
+        return
+    with session.called_up() as session:
+        if session.plan.todo and not yes:
+            # Here, because a run that is finished does without estimates.
+            from agentsys.cli.dry_run import refuse_if_dear
+
+            refuse_if_dear(session, config_dir or [], chatter)
+        _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
 
 
 def _consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.executors.outcome import Listener, RunOutcome
+from agentsys.runs.executors.staff import Staff
 from agentsys.runs.executors.start import Places, check_travels, staff_for, start_run
 from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
@@ -55,6 +56,8 @@ class Session:
     """What a victim says of cases that are not run."""
     places: Places = field(default_factory=Places)
     """Where the user's own configs and modules are."""
+    staff: Staff | None = None
+    """Workers elsewhere that were called up for it."""
 
     @property
     def folders(self) -> list[Path]:
@@ -74,6 +77,25 @@ class Session:
         paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
+    @contextmanager
+    def called_up(self) -> Iterator[Session]:
+        """The same run with its workers, if it has any elsewhere: they come up while other things are done.
+
+        They end with the block.
+
+        Raises:
+            Unavailable: If the executor's extra is not installed.
+        """
+        if self.staff is not None:
+            yield self
+            return
+        staff = staff_for(self.plan.todo, self.settings[0], self.places, self.store)
+        try:
+            yield replace(self, staff=staff)
+        finally:
+            if staff is not None:
+                staff.kill()
+
     def execute(self, listener: Listener) -> RunOutcome:
         """Run what is missing; before that, what is run anew is kept aside.
 
@@ -81,12 +103,13 @@ class Session:
             StoreError: If the log folder cannot be written.
             ConfigError: If all is to be run anew while another process runs it.
         """
+        with self.called_up() as session:
+            return session._executed(listener)
+
+    def _executed(self, listener: Listener) -> RunOutcome:
         sending = nullcontext() if self.remote is None else self.remote.sending()
-        with sending, Claims(self.store) as claims, ExitStack() as at_the_end:
+        with sending, Claims(self.store) as claims:
             todo = self.plan.todo
-            staff = staff_for(todo, self.settings[0], self.places, self.store)  # first: it takes a while
-            if staff is not None:
-                at_the_end.callback(staff.kill)
             others = claims.others()
             if others:
                 listener.joined([process.pid for process in others])
@@ -103,7 +126,7 @@ class Session:
             outcome = start_run(
                 todo,
                 self.settings[0],
-                staff,
+                self.staff,
                 store=self.store,
                 claims=claims,
                 listener=listener,

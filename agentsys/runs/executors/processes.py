@@ -8,6 +8,7 @@ gone. Nothing of the driver's is forked or imported again: a script or a noteboo
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -245,6 +246,9 @@ def main() -> None:
     os.dup2(nothing, 1)  # some of AgentDojo's checkers print
     with os.fdopen(pipes[0], "rb") as orders, os.fdopen(pipes[1], "wb") as told:
         _serve(orders, told)
+        atexit._run_exitfuncs()
+        # The driver waits for its end, and Python would take apart all that was imported, which takes 0.2 s.
+        os._exit(0)
 
 
 if __name__ == "__main__":

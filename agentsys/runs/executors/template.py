@@ -126,9 +126,7 @@ def copied(number: str) -> tuple[int, int]:
         with contextlib.suppress(Exception):  # damaged or gone: the worker that needs it will say so
             _load(group, config)
     asked = socket.socket(fileno=int(number))
-    # Or a copy's first collection would write to all of the memory that it shares.
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # or a copy's first collection would write to all of the memory that it shares
     living = set[int]()
     while True:
         message, pipes, _, _ = socket.recv_fds(asked, 100, 2)

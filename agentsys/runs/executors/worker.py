@@ -81,7 +81,7 @@ class CaseWorker:
 
     @property
     def busy(self) -> bool:
-        """Whether there is a case that it has not told the end of."""
+        """Whether there is a case that has not come to an end."""
         return bool(self._under_way)
 
     def __enter__(self) -> CaseWorker:
@@ -132,6 +132,7 @@ class CaseWorker:
         try:
             outcome = self._outcome(task)
             self._tell(WorkerSpent(self._own))  # first, or its cost is for a moment in no one's sum
+            self._under_way.discard(task.number)  # before the driver, who may wait for nothing else, ends us
             self._tell(outcome)
         except StoreError as error:
             self._tell(NotRun(task.number))

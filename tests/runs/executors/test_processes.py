@@ -15,9 +15,14 @@ from typing import Any
 import pytest
 from paid_server import USD, paid_model, paid_server, says
 from small_runs import Silent, errors_in, records_in
+from typer.testing import CliRunner
 from worker_model import asked, own_model
 
+from agentsys import api
+from agentsys.cli import app
+from agentsys.errors import ConfigError
 from agentsys.records.shards.pack import unpack
+from agentsys.runs import session
 from agentsys.runs.executors import processes
 from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
@@ -99,6 +104,19 @@ def test_a_killed_worker_loses_nothing_and_what_it_stored_is_not_run_again(tmp_p
     records = records_in(tmp_path / "runs")
     assert len(records) == 21 and not errors_in(records) and set(listener.stored) <= set(records)
     assert not list((tmp_path / "runs/.agentsys/claims").iterdir())
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_does_what_a_users_module_wants_done_then(tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, together=2)
+    with (plugins / "model_of_ones_own.py").open("a") as source:
+        source.write(
+            f"import atexit\natexit.register(lambda: open({str(tmp_path / 'ends')!r}, 'a').write('.'))\n"
+        )
+    places = {"config_dirs": [conf], "plugin_paths": [plugins]}
+    outcome, _ = ran(tmp_path / "runs", "model=own", *SLACK, *TWO, **places)
+    assert (outcome.finished, outcome.fatal) == (21, None)
+    assert (tmp_path / "ends").read_text() == ".."
 
 
 @pytest.mark.slow
@@ -213,27 +231,67 @@ def _never(*_: object) -> None:
     raise AssertionError("a process was started")
 
 
-@pytest.mark.skipif(not processes.CAN_COPY, reason="workers are started afresh here")
+class Noted:
+    """Stands in for a template and runs nothing."""
+
+    gone = False
+    events: list[str]
+
+    def __init__(self, command: object, environment: object, configs: Any) -> None:
+        self.events.append("begun with " + " ".join(sorted(group for group, _ in configs)))
+
+    def end(self) -> None:
+        self.events.append("ended")
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a template, which is none here, and the run that it is for have come to."""
+    if not processes.CAN_COPY:
+        pytest.skip("workers are started afresh here")
+    monkeypatch.setattr(Noted, "events", [], raising=False)
+    monkeypatch.setattr(processes, "Template", Noted)
+    return Noted.events
+
+
 def test_the_template_begins_first_and_is_ended_where_the_run_cannot_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[str] = []
-
-    class Noted:
-        gone = False
-
-        def __init__(self, command: object, environment: object, configs: Any) -> None:
-            begun.append("begun with " + " ".join(sorted(group for group, _ in configs)))
-
-        def end(self) -> None:
-            begun.append("ended")
-
     def full(*_: object) -> None:
-        begun.append("plan kept")
+        events.append("plan kept")
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(processes, "Template", Noted)
     monkeypatch.setattr(Store, "remember_plan", full)
     with pytest.raises(StoreError):
         ran(tmp_path, "model=served", "preflight=false", "defense=none,drift", *SLACK, *TWO)
-    assert begun == ["begun with attack benchmark defense defense model", "plan kept", "ended"]
+    assert events == ["begun with attack benchmark defense defense model", "plan kept", "ended"]
+
+
+def test_a_command_calls_its_template_up_before_it_asks_the_models(
+    tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> tuple[list[Any], list[str]]:
+        events.append("models asked")
+        raise ConfigError("the model does not answer")
+
+    monkeypatch.setattr(session, "unreachable", asked)
+    run = ["run", "model=simulated", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"]
+    assert CliRunner().invoke(app, [*run, "--dry-run"]).exit_code == 0
+    assert events == []
+    assert isinstance(CliRunner().invoke(app, run).exception, ConfigError)
+    with pytest.raises(ConfigError):
+        api.run(run[1:])
+    assert events == ["begun with attack benchmark defense", "models asked", "ended"] * 2
+
+
+def test_a_session_that_was_called_up_runs_in_the_workers_it_has(
+    tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(jobs: object, settings: object, staff: object, **_: object) -> None:
+        events.append(f"run in its own: {staff is called.staff is not None}")
+
+    monkeypatch.setattr(session, "start_run", begin)
+    planned = prepare(["model=simulated", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"])
+    with planned.called_up() as called:
+        called.execute(Silent())
+    assert events[1:] == ["run in its own: True", "ended"] and planned.staff is None
