@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from agentsys.light_agentdojo import import_lightly
+from agentsys.light_imports import import_lightly
 
 if TYPE_CHECKING:
     from agentsys.api import compare, figure, report, results, run, table

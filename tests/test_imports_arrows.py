@@ -34,7 +34,7 @@ PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {
-        "agentsys.light_agentdojo",
+        "agentsys.light_imports",
         "agentsys.api",
         "agentsys.shown",
         "agentsys.records.load",
@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
-    "agentsys.light_agentdojo": set(),
+    "agentsys.light_imports": set(),
     "agentsys.extras": {"agentsys.errors"},
     "agentsys.amounts": set(),
     "agentsys.ledger": set(),

@@ -1,10 +1,12 @@
-"""`import_lightly`: AgentDojo without the vendors' SDKs, until somebody asks for one of its own models.
+"""`import_lightly`: AgentDojo without the vendors' SDKs, SciPy without a compiler, until they are asked for.
 
 Any import from `agentdojo.agent_pipeline` runs that package's `__init__`, which imports the SDKs of four
 vendors: two seconds of CPU, in a process that may have to look up what is finished and no more. Here such
 modules are put in place unexecuted; each is executed, once and in place, when it is asked for a name that
 it does not have yet. And DeepDiff, which AgentDojo's suites import, gets pandas when it looks at an object
-of a kind that it does not know. Whoever uses them sees no difference but the moment.
+of a kind that it does not know. SciPy's special functions, which every interval is made with, come with a
+copy of all that NumPy has by name: a compiler of Fortran and tools for tests among it, which take half of
+their import and which nobody calls. Whoever uses them sees no difference but the moment.
 
 `importlib.util.LazyLoader` will not do: importing a submodule reads its package's `__path__`, which is enough
 for that loader to execute the package, and threads may be given a half-made module (Python 3.11).
@@ -16,7 +18,6 @@ import builtins
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from threading import RLock
 from types import ModuleType
@@ -31,7 +32,7 @@ def import_lightly() -> None:
         sys.meta_path.insert(place, _Finder())
 
 
-class _Finder(MetaPathFinder):
+class _Finder:  # not of importlib.abc: that imports what takes longer than all of ours here
     """Finds the modules that are loaded in another way, where Python itself finds them."""
 
     def find_spec(
@@ -151,6 +152,9 @@ _LOADERS: dict[str, type[_LateLoader | _PandasLater]] = {
     # AgentDojo's tool executor takes a string from it: a plain constant, which is answered from the source.
     "agentdojo.agent_pipeline.llms.google_llm": _LateLoader,
     "deepdiff.deephash": _PandasLater,
+    # SciPy 1.17 (array_api_compat.numpy) asks NumPy for each of its modules, and them for nothing.
+    "numpy.f2py": _LateLoader,
+    "numpy.testing": _LateLoader,
 }
 
 

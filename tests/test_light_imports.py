@@ -1,4 +1,4 @@
-"""AgentDojo's modules that need vendors' SDKs are executed late, and nobody notices."""
+"""Modules that take long to import and are seldom used are executed late, and nobody notices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from agentsys import light_agentdojo
-from agentsys.light_agentdojo import import_lightly
+from agentsys import light_imports
+from agentsys.light_imports import import_lightly
 
 HEAVY = """
 import late_log
@@ -38,8 +38,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "part.py").write_text("class Part: pass\n")
     (tmp_path / "late_log.py").write_text("lines = []\ndef wait(): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    loaders = dict.fromkeys(("late_package", "late_package.words"), light_agentdojo._LateLoader)
-    monkeypatch.setattr(light_agentdojo, "_LOADERS", {**loaders, "late_pandas": light_agentdojo._PandasLater})
+    loaders = dict.fromkeys(("late_package", "late_package.words"), light_imports._LateLoader)
+    monkeypatch.setattr(light_imports, "_LOADERS", {**loaders, "late_pandas": light_imports._PandasLater})
     yield folder
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
@@ -235,3 +235,24 @@ def test_agentdojo_itself_is_whole_when_its_models_are_asked_for() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[], ["anthropic", "cohere", "google.genai", "openai"]]
+
+
+SCIPY = """
+import sys, agentsys
+import numpy, scipy
+assert scipy.special.expit(0.0) == 0.5 and abs(scipy.special.stdtrit(3.0, 0.975) - 3.1824463) < 1e-7
+early = {"numpy.f2py.crackfortran", "unittest", "charset_normalizer"} & set(sys.modules)
+assert not early, early
+from numpy.testing import assert_allclose
+import numpy.f2py, unittest
+assert_allclose(1.0, 1.0)
+assert callable(numpy.f2py.run_main) and issubclass(numpy.testing.TestCase, unittest.TestCase)
+assert type(numpy.f2py) is type(numpy.testing) is type(sys)
+"""
+
+
+def test_scipy_brings_neither_numpys_compiler_nor_its_tests() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCIPY], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
