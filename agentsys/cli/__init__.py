@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -19,9 +17,8 @@ from agentsys import __version__
 from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
+from agentsys.hash_order import fix_hash_order
 
-_RUNS_TOOLS = {"audit", "fit", "run", "serve", "verify"}
-_VARIABLE = "PYTHONHASHSEED"
 _LOOKED_AT = (50_000, 5, 2)
 """New objects after which Python looks for rings of them that nothing refers to, and how many such looks
 until older objects are looked at too. A command makes many objects at a time, modules and records, and keeps
@@ -85,8 +82,8 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point of the `agentsys` command; exits with 2 after a user's slip, 130 after Ctrl-C."""
-    fix_hash_order(sys.argv[1:])
+    """Run the command of `sys.argv`; exits with 2 after a user's slip, 130 after Ctrl-C."""
+    fix_hash_order(sys.argv[1:])  # for who comes here directly; `agentsys.__main__` has done so
     gc.set_threshold(*_LOOKED_AT)
     if _SOON_OVER.intersection(sys.argv[1:2]):
         gc.disable()
@@ -96,19 +93,6 @@ def main() -> None:
     # Else the ending Python looks through all that is left, modules for the most part: 0.2 s.
     atexit.register(gc.freeze)
     sys.exit(exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
-
-
-def fix_hash_order(arguments: Sequence[str]) -> None:
-    """Start this very process again with a fixed hash seed, if the command runs tools and has none.
-
-    The same command gives the same run. What AgentDojo's tools make of sets has an order of its own
-    (agentsys.benchmarks.set_order), from Python too. A plug-in that writes a set into a prompt would
-    still ask another question in each process, and no reply kept from an earlier run would fit it.
-    """
-    if _VARIABLE in os.environ or not _RUNS_TOOLS.intersection(arguments[:1]):
-        return
-    os.environ[_VARIABLE] = "0"
-    os.execv(sys.executable, sys.orig_argv)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from agentsys.cli import fix_hash_order
+from agentsys.hash_order import fix_hash_order
 
-ASK = """import sys; from agentsys.cli import fix_hash_order
+ASK = """import sys; from agentsys.hash_order import fix_hash_order
 fix_hash_order(sys.argv[1:]); print(hash("x"))"""
 
 
@@ -36,3 +36,13 @@ def test_other_commands_are_not_started_twice(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("started again"))
     fix_hash_order(["results", "run"])
     fix_hash_order([])
+
+
+def test_the_command_is_started_again_before_it_imports_what_it_runs_on() -> None:
+    code = """import os, sys
+sys.argv = ["agentsys", "run"]
+os.execv = lambda *_: sys.exit(3 if "typer" in sys.modules or "tempfile" in sys.modules else 0)
+from agentsys.__main__ import main
+main()"""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONHASHSEED"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
