@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import datetime
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
@@ -31,11 +33,24 @@ def twins(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironm
     Equal means of the same types and in the same order all the way down, so whoever compares the
     copies without changing them finds what he would find in the originals.
     """
-    first, second = deep_copy(before), deep_copy(after)
+    first, shared = _copy_before(before), _Shared()
     try:
-        return first, _joined(first, second, {})
+        _find_same(first, after, shared)
+        # What its memo holds is taken from there and not copied: most of a large environment.
+        return first, deepcopy(after, shared)
     except RecursionError:  # an environment that contains itself
         return deep_copy(before), deep_copy(after)
+
+
+_LOADS_AGAIN: ContextVar[tuple[TaskEnvironment, Callable[[], TaskEnvironment]] | None] = ContextVar(
+    "agentsys_loads_again", default=None
+)
+"""The environment before the case, and what loads the same once more: half the time of copying it."""
+
+
+def _copy_before(before: TaskEnvironment) -> TaskEnvironment:
+    known = _LOADS_AGAIN.get()
+    return known[1]() if known is not None and known[0] is before else deep_copy(before)
 
 
 def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
@@ -50,7 +65,11 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
 
 @contextmanager
 def copied_quickly(
-    suite: Suite, user_task: UserTask, environment: TaskEnvironment, again: TaskEnvironment
+    suite: Suite,
+    user_task: UserTask,
+    environment: TaskEnvironment,
+    again: TaskEnvironment,
+    load: Callable[[], TaskEnvironment],
 ) -> Iterator[None]:
     """Have the copy that AgentDojo makes of a case's environment made in a shorter way.
 
@@ -64,7 +83,9 @@ def copied_quickly(
         user_task: The case's user task.
         environment: What the case will run on.
         again: The same, loaded a second time. Nobody changes it.
+        load: Loads the same once more, where a check needs a copy of `again`.
     """
+    token = _LOADS_AGAIN.set((again, load))
     on_copies = hasattr(getattr(suite, "_check_task_result", None), "on_copies")
 
     def model_copy(*, update: Mapping[str, Any] | None = None, deep: bool = False) -> TaskEnvironment:
@@ -80,6 +101,7 @@ def copied_quickly(
         yield
     finally:
         vars(environment).pop("model_copy", None)
+        _LOADS_AGAIN.reset(token)
 
 
 def alike(first: object, second: object) -> bool:
@@ -117,53 +139,43 @@ def _kept_by(model: object) -> tuple[object, ...]:
     return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
 
-_Known: TypeAlias = dict[tuple[int, int], tuple[Any, Any]]
-"""Identities of two models that were compared -> what came of it, and the second, which so stays alive."""
+class _Shared(dict[int, Any]):
+    """Identity of a part of the second environment -> the part of the first that it equals."""
 
 
-def _joined(first: Any, second: Any, known: _Known) -> Any:
-    """`first` where `second` equals it; else `second`, in whose parts the same was done."""
-    kind = type(first)
-    if kind is not type(second) or first is second:
-        return second
+def _find_same(first: Any, second: Any, shared: _Shared) -> bool:
+    """Note the parts of `second` that equal those of `first` in the same places; say if all of it does."""
+    kind = type(second)
+    if kind is not type(first):
+        return False
     if kind in _LEAVES:
-        same = first == second
-    elif kind is dict:
-        same = _join_dict(first, second, known)
+        return bool(first == second)
+    if shared.get(id(second)) is first:  # it stands at two places (a mail in its list and under its number)
+        return True
+    if kind is dict:
+        same = _same_items(first, second, shared)
     elif kind is list:
-        same = _join_list(first, second, known)
+        found = [_find_same(one, other, shared) for one, other in zip(first, second, strict=False)]
+        same = len(first) == len(second) and all(found)
     elif BaseModel in kind.__mro__:  # pydantic's own `isinstance` takes longer than comparing most models
-        return _joined_models(first, second, known)
+        # Not the dict that holds its fields: that one belongs to one model alone.
+        same = _same_items(vars(first), vars(second), shared) and _same_about(first, second)
     else:
-        same = isinstance(first, Enum) and first == second
-    return first if same else second
-
-
-def _joined_models(first: BaseModel, second: BaseModel, known: _Known) -> BaseModel:
-    """The same of two models, which often stand at two places (a mail in its list and under its number)."""
-    pair = id(first), id(second)
-    if pair not in known:
-        same = _join_dict(vars(first), vars(second), known) and _same_about(first, second)
-        known[pair] = first if same else second, second
-    joined: BaseModel = known[pair][0]
-    return joined
-
-
-def _join_dict(first: dict[Any, Any], second: dict[Any, Any], known: _Known) -> bool:
-    same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
-    for key, value in second.items():
-        if key in first:
-            one = first[key]
-            second[key] = joined = _joined(one, value, known)
-            same = same and joined is one
+        return isinstance(first, Enum) and first == second
+    if same:
+        shared[id(second)] = first
     return same
 
 
-def _join_list(first: list[Any], second: list[Any], known: _Known) -> bool:
-    same = len(first) == len(second)
-    for index, (one, other) in enumerate(zip(first, second, strict=False)):
-        second[index] = joined = _joined(one, other, known)
-        same = same and joined is one
+def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: _Shared) -> bool:
+    same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
+    for key, other in second.items():
+        if key in first:
+            one = first[key]
+            if type(other) in _LEAVES:  # most are, and a call for each would take longer than comparing them
+                same = same and type(one) is type(other) and bool(one == other)
+            else:
+                same = _find_same(one, other, shared) and same
     return same
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
@@ -186,7 +187,11 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-    loaded, before = (suite.load_and_inject_default_environment(dict(run.written)) for _ in range(2))
+
+    def load() -> TaskEnvironment:
+        return suite.load_and_inject_default_environment(dict(run.written))
+
+    loaded, before = load(), load()
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -194,7 +199,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     )
     observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
-    copies = copied_quickly(suite, user_task, loaded, before)
+    copies = copied_quickly(suite, user_task, loaded, before, load)
     try:
         with reading(start_of(cell.benchmark)), drawing(generator), copies:
             run.utility, run.security = suite.run_task_with_pipeline(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -34,6 +35,10 @@ def pair(name: str = "workspace") -> tuple[Any, Any]:
     return suite.load_and_inject_default_environment({}), suite.load_and_inject_default_environment({})
 
 
+def load(suite: Any) -> Any:
+    return partial(suite.load_and_inject_default_environment, {})
+
+
 def test_environments_that_did_not_change_become_one() -> None:
     for name in ("workspace", "travel", "banking", "slack"):
         before, after = pair(name)
@@ -59,6 +64,24 @@ def test_nothing_is_shared_with_the_originals() -> None:
     first.inbox.emails.clear()
     second.cloud_drive.files.clear()
     assert (before, after) == pair()
+
+
+def test_what_is_new_and_stands_at_two_places_is_copied_once() -> None:
+    before, new = World(items={"a": Item(value=[1])}, shelf=[1]), Item(value=[2])
+    after = World(items={"a": Item(value=[1]), "b": new}, shelf=[new])
+    first, second = twins(before, after)
+    assert second.items["b"] is second.shelf[0]
+    assert second.items["b"] == new
+    assert second.items["b"].value is not new.value
+    assert second.items["a"] is first.items["a"] is not after.items["a"]
+
+
+def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> None:
+    before, after = World(shelf=[Item()]), World(shelf=[Item(value=None)])
+    first, second = twins(before, after)
+    assert second.shelf[0].model_fields_set == {"value"}
+    second.shelf[0].value = 1
+    assert first.shelf[0].value is None
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, "")])
@@ -301,9 +324,9 @@ def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
 
     monkeypatch.setitem(vars(suite), "_check_task_result", checked)
     slow: list[object] = []
-    monkeypatch.setattr(type(loaded), "__deepcopy__", slow.append, raising=False)
+    monkeypatch.setattr(type(loaded), "model_copy", lambda self, **how: slow.append(how))
     truth, again = Looking(task), deep_copy(loaded)
-    with copied_quickly(suite, task, loaded, again):
+    with copied_quickly(suite, task, loaded, again, load(suite)):
         assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
     [(before, after)] = compared
     assert not slow
@@ -317,13 +340,34 @@ def test_what_was_loaded_a_second_time_is_the_copy_where_checks_leave_it_as_it_i
     suite = AgentDojo("v1.2.2").suite("workspace")
     task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
     loaded, again = (suite.load_and_inject_default_environment({}) for _ in range(2))
-    with copied_quickly(suite, task, loaded, again):
+    with copied_quickly(suite, task, loaded, again, load(suite)):
         assert suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)[0]
     assert again == suite.load_and_inject_default_environment({}) != loaded
-    with copied_quickly(suite, task, loaded, again):
+    with copied_quickly(suite, task, loaded, again, load(suite)):
         assert loaded.model_copy(deep=True) not in (again, None), "it is another world by now"
-    with copied_quickly(suite, task, again, other := deep_copy(again)):
+    with copied_quickly(suite, task, again, other := deep_copy(again), load(suite)):
         assert again.model_copy(deep=True) is other
+
+
+@pytest.mark.parametrize("truthful", [True, False])
+def test_checks_see_the_world_before_loaded_once_more_but_never_another_world(truthful: bool) -> None:
+    suite, given = AgentDojo("v1.2.2").suite("workspace"), list[Any]()
+    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
+
+    def once_more() -> Any:
+        given.append(load(suite)())
+        if not truthful:
+            given[-1].inbox.emails.clear()
+        return given[-1]
+
+    loaded, again = load(suite)(), load(suite)()
+    with copied_quickly(suite, task, loaded, again, once_more):
+        scores = suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)
+    assert scores == (True, False)
+    assert given
+    given.clear()
+    twins(again, loaded)
+    assert not given, "it is for the case alone"
 
 
 def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_does(
@@ -331,11 +375,11 @@ def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_d
 ) -> None:
     suite = AgentDojo("v1.2.2").suite("banking")
     task, loaded = suite.user_tasks["user_task_0"], suite.load_and_inject_default_environment({})
-    with copied_quickly(suite, task, loaded, loaded):
+    with copied_quickly(suite, task, loaded, loaded, load(suite)):
         assert loaded.model_copy(update={"filesystem": None}).filesystem is None
-    with copied_quickly(suite, task, loaded, loaded):
+    with copied_quickly(suite, task, loaded, loaded, load(suite)):
         pass
     monkeypatch.setattr(type(task), "init_environment", staticmethod(lambda environment: environment))
-    with copied_quickly(suite, task, loaded, loaded):
+    with copied_quickly(suite, task, loaded, loaded, load(suite)):
         assert "model_copy" not in vars(loaded)
     assert list(vars(loaded)) == list(type(loaded).model_fields)
