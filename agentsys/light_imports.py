@@ -1,12 +1,12 @@
-"""`import_lightly`: AgentDojo without the vendors' SDKs, SciPy without a compiler, until they are asked for.
+"""`import_lightly`: AgentDojo without the vendors' SDKs, `scipy.special` without its wrappers, until needed.
 
 Any import from `agentdojo.agent_pipeline` runs that package's `__init__`, which imports the SDKs of four
 vendors: two seconds of CPU, in a process that may have to look up what is finished and no more. Here such
 modules are put in place unexecuted; each is executed, once and in place, when it is asked for a name that
 it does not have yet. And DeepDiff, which AgentDojo's suites import, gets pandas when it looks at an object
-of a kind that it does not know. SciPy's special functions, which every interval is made with, come with a
-copy of all that NumPy has by name: a compiler of Fortran and tools for tests among it, which take half of
-their import and which nobody calls. Whoever uses them sees no difference but the moment.
+of a kind that it does not know. `scipy.special`, whose compiled functions are all that intervals need, wraps
+each of them and copies all that NumPy has by name, a compiler of Fortran and tools for tests among it, which
+nobody calls. Whoever uses them sees no difference but the moment.
 
 `importlib.util.LazyLoader` will not do: importing a submodule reads its package's `__path__`, which is enough
 for that loader to execute the package, and threads may be given a half-made module (Python 3.11).
@@ -152,6 +152,8 @@ _LOADERS: dict[str, type[_LateLoader | _PandasLater]] = {
     # AgentDojo's tool executor takes a string from it: a plain constant, which is answered from the source.
     "agentdojo.agent_pipeline.llms.google_llm": _LateLoader,
     "deepdiff.deephash": _PandasLater,
+    # Its compiled functions (agentsys.analysis.statistics.special_functions) are taken past it.
+    "scipy.special": _LateLoader,
     # SciPy 1.17 (array_api_compat.numpy) asks NumPy for each of its modules, and them for nothing.
     "numpy.f2py": _LateLoader,
     "numpy.testing": _LateLoader,

@@ -240,6 +240,9 @@ def test_agentdojo_itself_is_whole_when_its_models_are_asked_for() -> None:
 SCIPY = """
 import sys, agentsys
 import numpy, scipy
+from agentsys.analysis.statistics import special_functions as compiled
+assert float(compiled.expit(0.0)) == 0.5 and "scipy.special._basic" not in sys.modules
+assert all(getattr(scipy.special, name) is getattr(compiled, name) for name in compiled.NAMES)
 assert scipy.special.expit(0.0) == 0.5 and abs(scipy.special.stdtrit(3.0, 0.975) - 3.1824463) < 1e-7
 early = {"numpy.f2py.crackfortran", "unittest", "charset_normalizer"} & set(sys.modules)
 assert not early, early
@@ -247,11 +250,11 @@ from numpy.testing import assert_allclose
 import numpy.f2py, unittest
 assert_allclose(1.0, 1.0)
 assert callable(numpy.f2py.run_main) and issubclass(numpy.testing.TestCase, unittest.TestCase)
-assert type(numpy.f2py) is type(numpy.testing) is type(sys)
+assert type(numpy.f2py) is type(numpy.testing) is type(scipy.special) is type(sys)
 """
 
 
-def test_scipy_brings_neither_numpys_compiler_nor_its_tests() -> None:
+def test_scipys_compiled_functions_come_alone_and_its_package_without_numpys_compiler() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCIPY], capture_output=True, text=True, check=False, timeout=300
     )

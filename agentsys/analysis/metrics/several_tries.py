@@ -12,9 +12,9 @@ from dataclasses import replace
 from operator import attrgetter
 
 import numpy as np
-import scipy
 
 from agentsys.analysis.metrics.rates import Number, number_of, upper_for
+from agentsys.analysis.statistics import special_functions
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, Side, levels, macro, rate, totals
@@ -61,8 +61,8 @@ def _once(counted: Tally, k: int) -> Tally:
     enough = counted.cases >= k
 
     def chance(hits: FloatArray) -> FloatArray:
-        draws = scipy.special.binom(counted.cases, k)
-        none = scipy.special.binom(counted.cases - hits, k) / np.maximum(draws, 1)
+        draws = special_functions.binom(counted.cases, k)
+        none = special_functions.binom(counted.cases - hits, k) / np.maximum(draws, 1)
         return np.where(enough, 1 - none, 0.0)
 
     solved, hijacked = chance(counted.solved), chance(counted.hijacked)
