@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentdojo.task_suite import task_suite
 from small_runs import Silent
 from typer.testing import CliRunner
 
@@ -38,6 +39,21 @@ def test_what_does_not_apply_is_left_out_and_counted_once_per_pair(tmp_path: Pat
     assert left_out.line == (
         f"{pairs * 4} cases left out: injection_round+round=2 has nowhere to write in {pairs} pairs."
     )
+
+
+def test_a_suite_is_asked_for_its_tasks_a_few_times_and_not_for_each_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+    sort_out = task_suite.get_version_compatible_items
+    monkeypatch.setattr(
+        task_suite, "get_version_compatible_items", lambda *of: found.append(of) or sort_out(*of)
+    )
+    plan = planned(
+        tmp_path, "model=simulated", "benchmark.suites=[slack]", "attack=important_instructions", "limit=60"
+    )
+    assert len(plan.jobs) == 60
+    assert 0 < len(found) < 20
 
 
 def test_a_limit_samples_from_what_remains(tmp_path: Path) -> None:

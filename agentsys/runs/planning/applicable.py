@@ -68,13 +68,15 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
     for name, listed in pairs.items():
         suite = cell.benchmark.suite(name)
         without_vectors = suite.without_vectors if isinstance(suite, SparesUserTasks) else ()
+        # Once for all pairs: AgentDojo's suites look for the version of each task whenever they are asked.
+        users, injections = suite.user_tasks, suite.injection_tasks
         fit[name] = tuple(
             (user, injection)
             for user, injection in listed
             if injection is None
             or (
                 user not in without_vectors
-                and (asked is None or asked(suite, suite.user_tasks[user], suite.injection_tasks[injection]))
+                and (asked is None or asked(suite, users[user], injections[injection]))
             )
         )
         unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
