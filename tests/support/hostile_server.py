@@ -23,11 +23,17 @@ class Hostile:
 
     Args:
         answer_to: The request (head and body) -> what is sent back; called once a request.
+        keeps: Whether a connection may bring further requests.
     """
 
     answer_to: Callable[[bytes], Answer]
+    keeps: bool = False
     requests: list[bytes] = field(default_factory=list)
     """Every request as it arrived."""
+    places: list[int] = field(default_factory=list)
+    """The client's port of each request: the same for those of one connection."""
+    ended: list[int] = field(default_factory=list)
+    """The client's port of each connection that ended."""
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -52,10 +58,16 @@ class Hostile:
     def _talk(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(_LONGEST_S)
-            request = _read_request(connection)
-            if request:
-                self.requests.append(request)
-                _send(connection, self.answer_to(request))
+            place = connection.getpeername()[1]
+            try:
+                while request := _read_request(connection):
+                    self.requests.append(request)
+                    self.places.append(place)
+                    _send(connection, self.answer_to(request))
+                    if not self.keeps:
+                        return _shut(connection)
+            finally:
+                self.ended.append(place)
 
 
 def _read_request(connection: socket.socket) -> bytes:
@@ -83,6 +95,9 @@ def _send(connection: socket.socket, answer: Answer) -> None:
             time.sleep(piece)
         else:
             connection.sendall(piece)
+
+
+def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)  # or unread bytes would reset what was sent
         connection.settimeout(0.2)
@@ -90,9 +105,9 @@ def _send(connection: socket.socket, answer: Answer) -> None:
 
 
 @contextmanager
-def hostile(answer_to: Callable[[bytes], Answer]) -> Iterator[Hostile]:
+def hostile(answer_to: Callable[[bytes], Answer], *, keeps: bool = False) -> Iterator[Hostile]:
     """A server that listens on loopback while the block runs."""
-    server = Hostile(answer_to)
+    server = Hostile(answer_to, keeps)
     threading.Thread(target=server.serve, daemon=True).start()
     try:
         yield server

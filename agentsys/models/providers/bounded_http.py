@@ -8,9 +8,9 @@ and every answer above 299 is our error, before an SDK looks at it.
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
@@ -19,6 +19,7 @@ from typing import Any
 
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
+from agentsys.models.providers.timed_streams import ExchangeClock, TimedBackend
 from agentsys.models.providers.wire_text import malformed, read_json
 
 MOST_REPLY_BYTES = 64_000_000
@@ -27,8 +28,8 @@ MOST_REPLY_BYTES = 64_000_000
 _MOST_ERROR_BYTES = 100_000
 """Longer bodies of failed requests are searched for known wordings no further than this, and not parsed."""
 
-_PIECE = 65_536
-"""Bytes written between two looks at the clock."""
+_LOOK_EVERY_S = 1.0
+"""Seconds between two looks for idle connections that have expired."""
 
 
 def bounded_client(base: type[Any] | None, timeout_s: float, reply_bytes: int, key: str | None) -> Any:
@@ -53,11 +54,12 @@ class _Bounded:
 
     def bound(self, timeout_s: float, reply_bytes: int, key: str | None) -> None:
         """Hold every connection made from now on to the deadline of the exchange it serves."""
-        self._reply_bytes, self._key, self._clock = reply_bytes, key, _Clock(timeout_s)
+        self._reply_bytes, self._key, self._clock = reply_bytes, key, ExchangeClock(timeout_s)
+        self._idle: dict[tuple[Any, ...], _Idle] = {}
         for transport in self._transports():
             # httpx 0.28, httpx2 2.16: the pool takes a backend, but the transport does not pass one on.
             pool = transport._pool
-            pool._network_backend = _Backend(pool._network_backend, self._clock)
+            pool._network_backend = TimedBackend(pool._network_backend, self._clock)
 
     def _transports(self) -> list[Any]:
         mine: Any = self
@@ -104,7 +106,7 @@ class _Bounded:
         """
         mine: Any = self
         try:
-            with self._clock.running(), closing(pool.handle_request(request)) as response:
+            with self._clock.running(), self._answer(pool, request) as response:
                 headers = type(mine.headers)(response.headers)
                 if "set-cookie" in headers:
                     self._keep_cookies(request.url, headers)
@@ -113,6 +115,41 @@ class _Bounded:
             raise
         except Exception as error:  # noqa: BLE001 - an SDK, too, takes any for the network's
             raise network_error(error, self._key) from None
+
+    @contextmanager
+    def _answer(self, pool: Any, request: Any) -> Iterator[Any]:
+        """The answer to a request, by a connection that nobody else has meanwhile.
+
+        The pool makes the connections and does not hear of them: it asks the system about every idle one it
+        knows, twice a request and under one lock, and each time the thread gives up the interpreter's.
+        """
+        url = request.url
+        if url.scheme not in (b"http", b"https") or not hasattr(pool, "create_connection"):
+            # The pool says what is wrong with the address, or is of a release that does it otherwise.
+            with closing(pool.handle_request(request)) as response:
+                yield response
+            return
+        idle = self._idle.setdefault((pool, url.scheme, url.host, url.port), _Idle())
+        connection = idle.pop() or pool.create_connection(url.origin)
+        try:
+            with closing(connection.handle_request(request)) as response:
+                yield response
+        finally:
+            # It is once request and answer are through to the end, an answer that is an error among them.
+            if connection.is_available():
+                idle.push(connection)
+            else:
+                connection.close()
+            mine: Any = self
+            if mine.is_closed:
+                idle.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        sender: Any = super()
+        sender.close()
+        for idle in list(self._idle.values()):
+            idle.close()
 
     def _keep_cookies(self, url: Any, headers: Any) -> None:
         mine: Any = self
@@ -139,6 +176,41 @@ class _Bounded:
             if left < 0:
                 raise malformed(f"the reply is longer than {self._reply_bytes:,} bytes")
             yield piece
+
+
+class _Idle:
+    """Open connections to one origin that serve no request; the last used is the next. For many threads."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Any] = deque()
+        self._look_at_s = 0.0
+
+    def pop(self) -> Any | None:
+        """One that the server has not closed; None if there is none."""
+        while True:
+            try:
+                found = self._kept.pop()
+            except IndexError:
+                return None
+            if not found.has_expired():
+                return found
+            found.close()
+
+    def push(self, connection: Any) -> None:
+        """Keep one, and now and then close what has expired: the oldest may not be asked for again."""
+        self._kept.append(connection)
+        if (now := time.monotonic()) >= self._look_at_s:
+            self._look_at_s = now + _LOOK_EVERY_S
+            with suppress(IndexError):
+                while (oldest := self._kept.popleft()).has_expired():
+                    oldest.close()
+                self._kept.appendleft(oldest)
+
+    def close(self) -> None:
+        """Close all."""
+        with suppress(IndexError):
+            while True:
+                self._kept.pop().close()
 
 
 class _Noting:
@@ -178,84 +250,3 @@ def _error_body(body: bytes) -> object:
         except ModelError:
             pass
     return body[:_MOST_ERROR_BYTES].decode("utf-8", "replace")
-
-
-class _Clock:
-    """The deadline of the exchange the current thread is in; a synchronous client stays in one thread."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._local = threading.local()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Start the clock for an exchange."""
-        self._local.deadline = time.monotonic() + self._timeout_s
-        try:
-            yield
-        finally:
-            self._local.deadline = None
-
-    def left_s(self) -> float | None:
-        """Seconds left; None outside an exchange (a client being closed).
-
-        Raises:
-            ModelError: `TIMEOUT` if there are none.
-        """
-        deadline = getattr(self._local, "deadline", None)
-        if deadline is None:
-            return None
-        left: float = deadline - time.monotonic()
-        if left <= 0:
-            raise ModelError(ErrorKind.TIMEOUT, f"no whole reply within {self._timeout_s:g} s")
-        return left
-
-    def capped(self, timeout: float | None) -> float | None:
-        """A step's own timeout, or what is left if that is less."""
-        left = self.left_s()
-        return timeout if left is None else left if timeout is None else min(left, timeout)
-
-
-class _Backend:
-    """A network backend of `httpcore` whose streams know the clock."""
-
-    def __init__(self, backend: Any, clock: _Clock) -> None:
-        self._backend, self._clock = backend, clock
-
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _Stream:
-        made = self._backend.connect_tcp(host, port, timeout=self._clock.capped(timeout), **options)
-        return _Stream(made, self._clock)
-
-    def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> _Stream:
-        made = self._backend.connect_unix_socket(path, timeout=self._clock.capped(timeout), **options)
-        return _Stream(made, self._clock)
-
-    def sleep(self, seconds: float) -> None:
-        self._backend.sleep(seconds)
-
-
-class _Stream:
-    """A network stream of `httpcore` that ends with the exchange."""
-
-    def __init__(self, stream: Any, clock: _Clock) -> None:
-        self._stream, self._clock = stream, clock
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found: bytes = self._stream.read(max_bytes, timeout=self._clock.capped(timeout))
-        return found
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for start in range(0, len(buffer), _PIECE):
-            self._stream.write(buffer[start : start + _PIECE], timeout=self._clock.capped(timeout))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
-    ) -> _Stream:
-        left = self._clock.capped(timeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._clock)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)

@@ -3,7 +3,7 @@
 For each request an SDK, and `httpx` below it, merge headers, parse addresses and make some thirty objects,
 which takes more CPU than the exchange itself. What comes out differs from one request to the next in the
 body, its length and the role. So the SDK is asked for two requests beforehand; if one follows from the other,
-all others are made alike and go to the pool of connections that the SDK's would have gone to. If not, each
+all others are made alike and go by connections of the pool that the SDK's would have gone to. If not, each
 is the SDK's own.
 """
 
