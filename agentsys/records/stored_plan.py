@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -88,14 +89,28 @@ class StoredPlan(_Kept):
     """Empty without a victim; then the file does not have the key."""
 
 
-def as_stored(cases: Iterable[Case], outlooks: Iterable[Outlook] = ()) -> StoredPlan:
-    """A plan in its stored form."""
+class Alike(NamedTuple):
+    """Cases that differ in their tasks alone."""
+
+    one: Case
+    """Any of them."""
+    pairs: Iterable[tuple[str, str | None]]
+    """Ids of the user task and the injection task of each, in order."""
+
+
+def as_stored(parts: Iterable[Alike], outlooks: Iterable[Outlook] = ()) -> StoredPlan:
+    """A plan in its stored form.
+
+    Args:
+        parts: Its cases in order.
+        outlooks: What is said of cases that are not run.
+    """
     cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
     cells = defaultdict(lambda: defaultdict(list))
-    for case in cases:
-        cells[tuple(getattr(case, field) for field in _CELL)][case.suite, case.user_task_id].append(
-            case.injection_task_id
-        )
+    for case, pairs in parts:
+        by_user = cells[tuple(getattr(case, field) for field in _CELL)]
+        for user, injection in pairs:
+            by_user[case.suite, user].append(injection)
     found = []
     for cell, by_user in cells.items():
         grids: defaultdict[tuple[str, tuple[str | None, ...]], list[str]] = defaultdict(list)

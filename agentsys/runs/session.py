@@ -117,7 +117,7 @@ class Session:
             if self.again:
                 _check_alone(others, self.store)
                 set_aside(self.plan.jobs, self.store)
-            self.store.remember_plan((job.case for job in self.plan.jobs), self.outlooks)
+            self.store.remember_plan(self.plan.jobs.alike, self.outlooks)
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 remember_recipe(self.store, settings)

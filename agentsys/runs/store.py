@@ -20,7 +20,7 @@ from agentsys.records.shards.pack import set_torn_aside
 from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
 from agentsys.records.shards.shard_line import ShardLine
 from agentsys.records.shards.shard_writer import ShardWriter
-from agentsys.records.stored_plan import Outlook, as_stored, plan_file
+from agentsys.records.stored_plan import Alike, Outlook, as_stored, plan_file
 from agentsys.storable import as_json
 
 OWN_FOLDER = ".agentsys"
@@ -229,13 +229,13 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def remember_plan(self, cases: Iterable[Case], outlooks: Iterable[Outlook] = ()) -> None:
+    def remember_plan(self, parts: Iterable[Alike], outlooks: Iterable[Outlook] = ()) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
 
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = plan_file(self.root, as_stored(cases, outlooks))
+        path, data = plan_file(self.root, as_stored(parts, outlooks))
         try:
             if not path.exists():
                 write_atomically(path, data)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.records.case import Case
-from agentsys.records.stored_plan import FOLDER, as_stored, plan_file, stored_plans
+from agentsys.records.stored_plan import FOLDER, Alike, as_stored, plan_file, stored_plans
 from agentsys.runs.session import prepare
 
 NAMES = st.sampled_from(["a", "b/c", "d e", "ü", "..", "x__y"])
@@ -30,8 +30,12 @@ CASES = st.builds(
 )
 
 
+def alone(case: Case) -> Alike:
+    return Alike(case, [(case.user_task_id, case.injection_task_id)])
+
+
 def store(logdir: Path, cases: list[Case]) -> Path:
-    path, data = plan_file(logdir, as_stored(cases))
+    path, data = plan_file(logdir, as_stored(map(alone, cases)))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
@@ -65,7 +69,7 @@ def grid(users: int, injections: int, **fields: str) -> list[Case]:
 )  # a busy machine is no fault of the plan
 @given(st.lists(CASES, max_size=12))
 def test_the_keys_of_a_stored_plan_are_those_of_its_cases(cases: list[Case]) -> None:
-    stored = as_stored(cases)
+    stored = as_stored(map(alone, cases))
     again = type(stored).model_validate_json(stored.model_dump_json())
     assert {key for cell in again.cells for key in cell.keys} == {case.key for case in cases}
 

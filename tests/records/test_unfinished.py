@@ -14,14 +14,18 @@ from agentsys.cli import app
 from agentsys.records.case import Case
 from agentsys.records.load import load_runs
 from agentsys.records.reading import read_cases
-from agentsys.records.stored_plan import as_stored, plan_file
+from agentsys.records.stored_plan import Alike, as_stored, plan_file
 from agentsys.records.unfinished import unfinished_in, unfinished_lines
+
+
+def alone(case: Case) -> Alike:
+    return Alike(case, [(case.user_task_id, case.injection_task_id)])
 
 
 def planned(logdir: Path, defenses: tuple[str, ...] = ("none", "agentsys")) -> list[Case]:
     """A plan of ten attacked cases per defense, kept in a log folder."""
     cases = [case_of(defense=name, user_task_id=f"user_task_{n}") for name in defenses for n in range(10)]
-    path, data = plan_file(logdir, as_stored(cases))
+    path, data = plan_file(logdir, as_stored(map(alone, cases)))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return cases
@@ -79,7 +83,7 @@ def test_plans_of_several_runs_add_up_and_a_moved_folder_keeps_them(tmp_path: Pa
 
 def test_several_models_are_named_and_a_long_list_is_cut(tmp_path: Path) -> None:
     cases = [case_of(model=model, defense=f"d{n}") for model in ("m1", "m2") for n in range(3)]
-    path, data = plan_file(tmp_path, as_stored(cases))
+    path, data = plan_file(tmp_path, as_stored(map(alone, cases)))
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     store_own(tmp_path, cases[0])

@@ -9,10 +9,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 from typing import overload
 
 from agentsys.records.case import Case
+from agentsys.records.stored_plan import Alike
 from agentsys.runs.cell import Cell
 from agentsys.runs.planning.applicable import Pair
 
@@ -58,6 +59,13 @@ class Block:
         places = self._places[::size] if self.chosen is None else {p // size * size: p for p in self._places}
         return [self._at(place).case.pipeline for place in places]
 
+    @property
+    def alike(self) -> Iterator[Alike]:
+        """The cases in order, those of each epoch together: of these one is made."""
+        size = len(self.pairs)
+        for epoch, places in groupby(self._places, lambda place: place // size):
+            yield Alike(self._at(epoch * size).case, [self.pairs[place % size] for place in places])
+
     def where(self, wanted: Callable[[Job], bool]) -> Block:
         """Those of the cases that are wanted; each is asked for once, in order."""
         places = self._places
@@ -102,6 +110,11 @@ class Jobs(Sequence[Job]):
 
     def __iter__(self) -> Iterator[Job]:
         return chain.from_iterable(self.blocks)
+
+    @property
+    def alike(self) -> Iterator[Alike]:
+        """The cases in order, as a plan is stored: without each being made."""
+        return chain.from_iterable(block.alike for block in self.blocks)
 
     @overload
     def __getitem__(self, index: int) -> Job: ...

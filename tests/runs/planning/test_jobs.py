@@ -52,6 +52,18 @@ def test_cases_come_by_suite_then_epoch_then_pair() -> None:
         jobs[7]
 
 
+def test_cases_alike_are_the_cases_in_order_as_a_plan_keeps_them() -> None:
+    block = Block(cell(), "slack", PAIRS, range(3))
+    some = block.where(lambda job: (job.case.epoch, job.case.user_task_id[-1]) not in {(0, "0"), (1, "1")})
+    for jobs in (Jobs([block, Block(cell("agentsys"), "travel", PAIRS[:1], range(1))]), Jobs([some])):
+        made = [
+            one.model_copy(update={"user_task_id": user, "injection_task_id": injection})
+            for one, pairs in jobs.alike
+            for user, injection in pairs
+        ]
+        assert made == [job.case for job in jobs]
+
+
 def test_some_of_the_cases_keep_their_order_and_their_folders() -> None:
     block = Block(cell(), "slack", PAIRS, range(3))
     some = block.where(lambda job: job.case.epoch != 1 and job.case.user_task_id != "user_task_1")
