@@ -58,10 +58,12 @@ class Crowd:
     threads: int
     """Cases under way at once in each."""
 
-    @property
-    def window(self) -> int:
-        """Cases that a worker has at a time: with some in store it need not wait for the driver."""
-        return self.threads + max(1, self.threads // 4)
+    def window(self, *, near_end: bool) -> int:
+        """Cases that a worker has at a time: with some in store it need not wait for the driver.
+
+        Near the end of a run it has none: one that waits in a worker could be under way in another.
+        """
+        return self.threads if near_end else self.threads + max(1, self.threads // 4)
 
 
 def run_by_workers(
@@ -175,9 +177,13 @@ class _Driver:
             if worker is None or not self._give(worker):
                 return
 
+    @property
+    def _window(self) -> int:
+        return self._crowd.window(near_end=self.tally.near_end)
+
     def _with_room(self) -> _Worker | None:
         for worker in self._workers.values():
-            if not worker.tasks or (not worker.alone and len(worker.tasks) < self._crowd.window):
+            if not worker.tasks or (not worker.alone and len(worker.tasks) < self._window):
                 return worker
         if len(self._workers) < self._crowd.workers and (self._suspects or self.tally.waiting):
             return self._hired()
@@ -201,7 +207,7 @@ class _Driver:
     def _next_jobs(self, worker: _Worker) -> list[Job]:
         found = list[Job]()
         running = [job for one in self._workers.values() for job in one.tasks.values()]
-        while len(worker.tasks) + len(found) < self._crowd.window:
+        while len(worker.tasks) + len(found) < self._window:
             job = self.tally.next(running)
             if job is None:
                 break

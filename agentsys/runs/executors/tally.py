@@ -54,6 +54,11 @@ class RunTally:
         """Whether there is anything that this run still wants to see begun."""
         return not self.stopped and (bool(self._others) or self._look_ahead() is not None)
 
+    @property
+    def near_end(self) -> bool:
+        """Whether the last cases of the plan are being begun."""
+        return self._order.near_end
+
     def next(self, running: Collection[Job]) -> Job | None:
         """The next case to begin beside the running ones; None: none fits now.
 

@@ -30,6 +30,8 @@ class RunOrder(Iterator[Job]):
 
     def __init__(self, jobs: Sequence[Job], workers: int) -> None:
         in_order = len(jobs) if workers == 1 else max(0, len(jobs) - _OF_THE_LAST * workers)
+        self.near_end = in_order == 0
+        """Whether the last cases are being given out."""
         self._in_order = islice(jobs, in_order)
         self._last = (jobs[place] for place in range(len(jobs) - 1, in_order - 1, -1))
         self._left: list[Job] = []
@@ -46,6 +48,7 @@ class RunOrder(Iterator[Job]):
         self._seconds.add(case, seconds)
 
     def _longest(self) -> Job:
+        self.near_end = True
         self._left.extend(self._last)
         if not self._left:
             raise StopIteration
