@@ -109,10 +109,7 @@ def run(
         return
     with session.called_up() as session:
         if session.plan.todo and not yes:
-            # Here, because a run that is finished does without estimates.
-            from agentsys.cli.dry_run import refuse_if_dear
-
-            refuse_if_dear(session, config_dir or [], chatter)
+            _refuse_if_dear(session, config_dir or [], chatter)
         _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
 
 
@@ -129,6 +126,12 @@ def _consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Cons
     # This very stream, also while standard output is redirected.
     console = Console(file=sys.stdout, width=shown_width())
     return console, Console(file=sys.stdout, width=shown_width(), quiet=quiet)
+
+
+def _refuse_if_dear(session: Session, config_dirs: list[Path], chatter: Console) -> None:
+    from agentsys.cli.dry_run import refuse_if_dear  # here: a run that is finished does without estimates
+
+    refuse_if_dear(session, config_dirs, chatter)
 
 
 def _look_and_run(

@@ -187,10 +187,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-
-    def load() -> TaskEnvironment:
-        return suite.load_and_inject_default_environment(dict(run.written))
-
+    load = partial(_environment, suite, run.written)
     loaded, before = load(), load()
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
@@ -224,6 +221,10 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
         finished = FinishedCase(user_task, injection_task, *facts, *scores)
         found = suite.measured(finished)
         run.utility, run.security, run.measured = found.utility, found.security, found.facts
+
+
+def _environment(suite: Suite, texts: Mapping[str, str]) -> TaskEnvironment:
+    return suite.load_and_inject_default_environment(dict(texts))
 
 
 def _written(job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
