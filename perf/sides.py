@@ -130,7 +130,9 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
     ready = _Readiness()
-    with session.called_up() as called:  # as `agentsys run` does between the plan and the first case
+    with session.called_up(
+        in_command=True
+    ) as called:  # as `agentsys run` does between the plan and the first case
         session = called.looked_at()
         for cell in session.plan.todo.cells:
             cell.warm_up()  # as AgentDojo's side has imported and read what it needs

@@ -107,7 +107,7 @@ def run(
         show_estimate(session, config_dir or [], console)
         show_power(session, difference, console)
         return
-    with session.called_up() as session:
+    with session.called_up(in_command=True) as session:
         if session.plan.todo and not yes:
             _refuse_if_dear(session, config_dir or [], chatter)
         _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)

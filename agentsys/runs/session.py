@@ -78,10 +78,14 @@ class Session:
         return [path for path in paths if path.is_file()]
 
     @contextmanager
-    def called_up(self) -> Iterator[Session]:
+    def called_up(self, *, in_command: bool = False) -> Iterator[Session]:
         """The same run with its workers, if it has any elsewhere: they come up while other things are done.
 
         They end with the block.
+
+        Args:
+            in_command: Whether this process is a command of ours and has done nothing but plan the run: its
+                worker processes may then be copies of it.
 
         Raises:
             Unavailable: If the executor's extra is not installed.
@@ -89,7 +93,8 @@ class Session:
         if self.staff is not None:
             yield self
             return
-        staff = staff_for(self.plan.todo, self.settings[0], self.places, self.store)
+        todo, settings = self.plan.todo, self.settings[0]
+        staff = staff_for(todo, settings, self.places, self.store, in_command=in_command)
         try:
             yield replace(self, staff=staff)
         finally:

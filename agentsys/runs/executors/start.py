@@ -97,8 +97,17 @@ def _orders(settings: Settings, places: Places, store: Store) -> Orders:
     )
 
 
-def staff_for(jobs: Jobs, settings: Settings, places: Places, store: Store) -> Staff | None:
+def staff_for(
+    jobs: Jobs, settings: Settings, places: Places, store: Store, *, in_command: bool = False
+) -> Staff | None:
     """Workers elsewhere, as `executor` says, which begin to come up; None where none are needed.
+
+    Args:
+        jobs: What they will run.
+        settings: Of the run.
+        places: The user's own.
+        store: Where their records go.
+        in_command: Whether this process is a command of ours and has done nothing but plan the run.
 
     Raises:
         Unavailable: If the executor's extra is not installed.
@@ -107,7 +116,7 @@ def staff_for(jobs: Jobs, settings: Settings, places: Places, store: Store) -> S
         return None
     orders = _orders(settings, places, store)
     if settings.executor.kind is ExecutorKind.PROCESSES:
-        return ProcessStaff(orders, (cell.settings for cell in jobs.cells))
+        return ProcessStaff(orders, (cell.settings for cell in jobs.cells), in_command=in_command)
     from agentsys.runs.executors.ray_nodes import RayStaff
 
     return RayStaff(orders, settings.executor.address)

@@ -2,11 +2,13 @@
 
 A worker that is started afresh takes seconds of CPU before its first case; a copy takes milliseconds, and
 shares the memory of what it does not change. The template does nothing but wait: no case is run in it, so it
-has no threads, connections, claims or open files whose state a copy could inherit.
+has no threads, connections, claims or open files whose state a copy could inherit. It is started afresh, too,
+unless its driver is a command of ours that has planned a run and done nothing else: then it is a copy of it.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -18,8 +20,10 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,18 +39,29 @@ class Template:
     """The template as its driver sees it. Safe to use from several threads.
 
     Args:
-        command: Starts it, less its last argument: the number of the socket that it takes orders from.
-        environment: Variables it is started with.
-        configs: Groups with the configs in them that its copies will need, as far as they name code of ours.
+        process: The template.
+        asked: Our end of the socket that it takes orders from.
     """
 
-    def __init__(
-        self, command: Sequence[str], environment: dict[str, str], configs: Sequence[GroupConfig]
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | _Child, asked: socket.socket) -> None:
         self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process, self._socket = process, asked
+
+    @classmethod
+    def started(
+        cls, command: Sequence[str], environment: dict[str, str], configs: Sequence[GroupConfig]
+    ) -> Template:
+        """A new process of Python's.
+
+        Args:
+            command: Starts it, less its last argument: the number of the socket that it takes orders from.
+            environment: Variables it is started with.
+            configs: Groups with the configs in them that its copies will need, as far as they name code of
+                ours.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [*command, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,  # arguments can be read by everybody on the machine
@@ -54,9 +69,34 @@ class Template:
                 env=environment,
                 start_new_session=True,
             )
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError), self._process.stdin as told:  # it may have ended: `ask` will tell
+        assert process.stdin is not None
+        with contextlib.suppress(OSError), process.stdin as told:  # it may have ended: `ask` will tell
             told.write(json.dumps(configs, default=str).encode())
+        return cls(process, ours)
+
+    @classmethod
+    def split_off(cls, configs: Sequence[GroupConfig], work: Callable[[int, int], None]) -> Template:
+        """A copy of this process, which has one thread and nothing that a copy could spoil.
+
+        Args:
+            configs: As for `started`.
+            work: What a worker does with the pipes that it gets orders from and answers to.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = _fork()
+        if pid:
+            theirs.close()
+            return cls(_Child(pid), ours)
+        try:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            atexit._clear()  # the driver will do these
+            _let_go_of_files(theirs.fileno())
+            work(*_copied(theirs, configs))
+        except BaseException:  # noqa: BLE001 - whatever it is, the driver's own code must not go on here
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
     @property
     def gone(self) -> bool:
@@ -82,6 +122,33 @@ class Template:
         self._process.wait()
         with self._lock:
             self._socket.close()
+
+
+class _Child:
+    """A copy of this process, to be ended and waited for as a `subprocess.Popen` is."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status, negative where a signal ended it; None while it runs."""
+        return self._wait(os.WNOHANG)
+
+    def kill(self) -> None:
+        """End it at once, if it is there."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait till it ends; its exit status."""
+        return self._wait(0)
+
+    def _wait(self, how: int) -> int | None:
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, how)
+            self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
 
 
 class Copy:
@@ -120,12 +187,16 @@ def copied(number: str) -> tuple[int, int]:
     """
     gc.disable()  # all that is imported and loaded stays
     configs = json.load(sys.stdin)
+    return _copied(socket.socket(fileno=int(number)), configs)
+
+
+def _copied(asked: socket.socket, configs: Sequence[GroupConfig]) -> tuple[int, int]:
+    gc.disable()
     import agentsys.runs.executors.worker  # noqa: F401 - what this process is for
 
     for group, config in configs:
         with contextlib.suppress(Exception):  # damaged or gone: the worker that needs it will say so
             _load(group, config)
-    asked = socket.socket(fileno=int(number))
     gc.freeze()  # or a copy's first collection would write to all of the memory that it shares
     living = set[int]()
     while True:
@@ -167,6 +238,17 @@ def _load(group: str, config: Mapping[str, Any]) -> None:
             provider.warm_up()
     else:
         importlib.import_module(str(config["_target_"]).rpartition(".")[0])
+
+
+def _let_go_of_files(but: int) -> None:
+    """Put the null device in the place of every file of the driver's but one and standard error.
+
+    Closed, their numbers would be others' soon, and objects of the driver's that have them could close those.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if number not in (2, but, nothing):
+            os.dup2(nothing, number, inheritable=False)
 
 
 def _fork() -> int:

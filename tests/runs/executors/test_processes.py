@@ -64,6 +64,20 @@ def test_records_do_not_depend_on_threads_processes_or_layout(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not processes.CAN_COPY, reason="workers are started afresh here")
+def test_workers_that_are_copies_of_a_command_store_what_threads_do(tmp_path: Path) -> None:
+    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=1"]
+    command = [sys.executable, "-m", "agentsys", "run", *plan, *TWO, f"logdir={tmp_path / 'copies'}"]
+    env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    imported = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines()]
+    assert imported.count("agentsys.runs.executors.template") == 1, "a process was started afresh"
+    assert ran(tmp_path / "threads", *plan)[0].finished == 16
+    assert records_in(tmp_path / "copies") == records_in(tmp_path / "threads")
+
+
+@pytest.mark.slow
 def test_workers_are_started_afresh_where_no_copies_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +233,7 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_ends_the_workers(tmp_path: Pat
 def test_a_finished_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = "model=simulated", *SLACK, "limit=1"
     assert ran(tmp_path, *plan)[0].finished == 1
-    monkeypatch.setattr(processes, "Template", _never)
+    monkeypatch.setattr(processes.Template, "started", _never)
     monkeypatch.setattr(processes, "_started_afresh", _never)
     outcome, _ = ran(tmp_path, *plan, *TWO)
     assert (outcome.finished, outcome.fatal) == (0, None)
@@ -237,8 +251,15 @@ class Noted:
     gone = False
     events: list[str]
 
-    def __init__(self, command: object, environment: object, configs: Any) -> None:
-        self.events.append("begun with " + " ".join(sorted(group for group, _ in configs)))
+    @classmethod
+    def started(cls, command: object, environment: object, configs: Any) -> Noted:
+        cls.events.append("begun with " + " ".join(sorted(group for group, _ in configs)))
+        return cls()
+
+    @classmethod
+    def split_off(cls, configs: Any, work: object) -> Noted:
+        cls.events.append("split off with " + " ".join(sorted(group for group, _ in configs)))
+        return cls()
 
     def end(self) -> None:
         self.events.append("ended")
@@ -275,13 +296,34 @@ def test_a_command_calls_its_template_up_before_it_asks_the_models(
         raise ConfigError("the model does not answer")
 
     monkeypatch.setattr(session, "unreachable", asked)
+    monkeypatch.setattr(processes.threading, "active_count", lambda: 1)
     run = ["run", "model=simulated", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"]
     assert CliRunner().invoke(app, [*run, "--dry-run"]).exit_code == 0
     assert events == []
     assert isinstance(CliRunner().invoke(app, run).exception, ConfigError)
     with pytest.raises(ConfigError):
         api.run(run[1:])
-    assert events == ["begun with attack benchmark defense", "models asked", "ended"] * 2
+    of_ours = ["split off with attack benchmark defense", "models asked", "ended"]
+    of_a_script = ["begun with attack benchmark defense", "models asked", "ended"]
+    assert events == of_ours + of_a_script
+
+
+@pytest.mark.parametrize("other", ["no command", "a thread", "a folder of plug-ins", "a model of one's own"])
+def test_a_template_is_split_off_a_command_that_holds_nothing_but_ours(
+    tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    conf, plugins = own_model(tmp_path)
+    own = other == "a model of one's own"
+    monkeypatch.setattr(processes.threading, "active_count", lambda: 2 if other == "a thread" else 1)
+    monkeypatch.syspath_prepend(plugins)
+    planned = prepare(
+        [f"model={'own' if own else 'simulated'}", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"],
+        config_dirs=[conf],
+        plugin_paths=[plugins] if other == "a folder of plug-ins" else [],
+    )
+    with planned.called_up(in_command=other != "no command"):
+        pass
+    assert events == ["begun with attack benchmark defense", "ended"]
 
 
 def test_a_session_that_was_called_up_runs_in_the_workers_it_has(

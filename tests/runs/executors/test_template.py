@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -60,7 +63,7 @@ def template() -> Iterator[Template]:
 
 
 def started() -> Template:
-    return Template([sys.executable, "-c", ANSWERS], {**os.environ}, [])
+    return Template.started([sys.executable, "-c", ANSWERS], {**os.environ}, [])
 
 
 def test_copies_are_processes_of_another_session_that_draw_each_for_itself(template: Template) -> None:
@@ -95,7 +98,7 @@ def test_copies_go_on_without_their_template_which_ends_with_its_driver() -> Non
 
 
 def test_what_cannot_be_started_says_so() -> None:
-    template = Template([sys.executable, "-c", "raise SystemExit"], {**os.environ}, [])
+    template = Template.started([sys.executable, "-c", "raise SystemExit"], {**os.environ}, [])
     with pytest.raises(OSError):
         made(template)
     assert template._process.wait(60) == 0
@@ -115,13 +118,83 @@ def test_what_copies_need_is_loaded_before_and_what_is_broken_stops_nothing() ->
         ("defense", {"_target_": "baselines.drift.defense.Drift"}),
         ("model", node("model", "served")),
     ]
-    template = Template([sys.executable, "-c", TELLS], {**os.environ}, configs)
+    template = Template.started([sys.executable, "-c", TELLS], {**os.environ}, configs)
     copy = made(template)
     found = copy.asked()
     copy.orders.close()
     template.end()
     assert found == ["slack", "True", "True", "True"]
 
+
+@pytest.mark.parametrize("ends", ["quietly", "killed"])
+def test_a_template_split_off_its_driver_has_none_of_its_files_handlers_and_last_acts(
+    tmp_path: Path, ends: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SPLITS, str(tmp_path / "acts")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    ) as driver:
+        assert driver.stdin is not None and driver.stdout is not None
+        told = [driver.stdout.readline().split() for _ in range(3)]
+        own, template, copy = ({"pid": int(pid), "session": int(session)} for pid, session, *_ in told)
+        assert len({own["pid"], template["pid"], copy["pid"]}) == 3
+        assert template["session"] == copy["session"] != own["session"]
+        assert told[2][2:] == ["loaded:True", f"handler:{signal.SIG_DFL.name}", "files:/dev/null"]
+        if ends == "killed":
+            driver.kill()
+        driver.stdin.close()
+        assert driver.wait(60) == (-signal.SIGKILL if ends == "killed" else 0)
+    deadline = time.monotonic() + 60
+    while any(_runs(one["pid"]) for one in (template, copy)):
+        assert time.monotonic() < deadline, "it outlived its driver"
+        time.sleep(0.02)
+    acts = tmp_path / "acts"
+    assert (acts.read_text() if acts.exists() else "") == ("" if ends == "killed" else str(own["pid"]))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except OSError:
+        return False
+
+
+SPLITS = """
+import atexit, os, signal, sys, types
+from pathlib import Path
+sys.modules["agentsys.runs.executors.worker"] = types.ModuleType("worker")
+from agentsys.runs.executors.template import Copy, Template
+acts = open(sys.argv[1] + ".open", "w")  # the driver's own
+atexit.register(lambda: Path(sys.argv[1]).write_text(str(os.getpid())))
+signal.signal(signal.SIGTERM, lambda *_: None)
+
+def work(orders, told):
+    loaded = "baselines.drift.defense" in sys.modules
+    handler, file = signal.getsignal(signal.SIGTERM).name, os.readlink(f"/proc/self/fd/{acts.fileno()}")
+    facts = f"loaded:{loaded}", f"handler:{handler}", f"files:{file}"
+    os.write(told, " ".join(map(str, (os.getpid(), os.getsid(0), *facts))).encode())
+    os.close(told)
+    os.read(orders, 1)
+    atexit._run_exitfuncs()
+    os._exit(0)
+
+template = Template.split_off([("defense", {"_target_": "baselines.drift.defense.Drift"})], work)
+theirs, ours = os.pipe()
+said, told = os.pipe()
+copy = Copy(template, theirs, told)
+os.close(theirs), os.close(told)
+print(os.getpid(), os.getsid(0))
+print(template._process.pid, os.getsid(template._process.pid))
+print(os.read(said, 1000).decode(), flush=True)
+sys.stdin.read()
+os.close(ours)
+assert copy.wait() == 0
+template.end()
+assert template.gone and template._process.wait() == -signal.SIGKILL
+"""
 
 TELLS = """
 import gc, os, sys, types
