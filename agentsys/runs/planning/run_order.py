@@ -66,7 +66,10 @@ class RunOrder(Iterator[Job]):
 
 
 class _Seconds:
-    """What cases took: by user task, and how much more or less with one injection task than with others."""
+    """What cases took: with each injection task, and how much more or less that was for each user task.
+
+    Not what each user task took: the first that ended of one may have been with a short injection task.
+    """
 
     def __init__(self) -> None:
         self._took: defaultdict[Key, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -83,16 +86,20 @@ class _Seconds:
 
     def add(self, case: Case, seconds: float) -> None:
         """Learn what a case took."""
-        for key in _keys(case):
-            took = self._took[key]
-            took[0] += seconds
-            took[1] += 1.0
+        suite, user_task, injection_task = _keys(case)
+        self._note(suite, seconds)
+        self._note(injection_task, seconds)
+        self._note(user_task, seconds - self._mean(injection_task, seconds))
 
     def expected(self, case: Case) -> float:
         """Seconds that a case will take, as far as is known; 0 where nothing is."""
         suite, user_task, injection_task = _keys(case)
-        typical = self._mean(suite, 0.0)
-        return self._mean(user_task, typical) + self._mean(injection_task, typical) - typical
+        return self._mean(injection_task, self._mean(suite, 0.0)) + self._mean(user_task, 0.0)
+
+    def _note(self, key: Key, seconds: float) -> None:
+        took = self._took[key]
+        took[0] += seconds
+        took[1] += 1.0
 
     def _mean(self, key: Key, unknown: float) -> float:
         total, number = self._took.get(key, (unknown, 1.0))

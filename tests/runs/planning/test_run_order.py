@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from itertools import product
+from itertools import islice, pairwise, product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -78,3 +78,16 @@ def test_of_tasks_that_nothing_is_known_of_one_case_each_is_begun_first() -> Non
     plan = jobs(8)
     first = [job.case.user_task_id for job, _ in zip(RunOrder(plan, 32), range(8), strict=False)]
     assert first == [f"u{number}" for number in range(8)]
+
+
+def test_a_task_is_not_taken_for_short_by_its_first_case_with_a_short_injection_task() -> None:
+    plan = jobs(20)
+    order = RunOrder(plan, 8)
+    for job in islice(order, 20 * 10 - 8 * 8):
+        order.ended(job.case, seconds(job))
+    first_of_unknown = list(islice(order, 6))
+    assert {job.case.injection_task_id for job in first_of_unknown} == {"i0"}
+    for job in first_of_unknown:
+        order.ended(job.case, seconds(job))
+    left = [seconds(job) for job in order]
+    assert all(later - earlier < 4.0 for earlier, later in pairwise(left))
