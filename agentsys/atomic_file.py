@@ -64,19 +64,30 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     Raises:
         OSError: If the disk does not take it; then the file is as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     mark = f"{Process.here().mark}-{threading.get_ident()}"
     temporary = path.with_name(f".{path.name[:100]}.{mark}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
+        try:
+            _write(temporary, data, durable=durable)
+        except FileNotFoundError:  # most often the folder is there, and to ask takes a while
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(temporary, data, durable=durable)
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _write(path: Path, data: bytes, *, durable: bool) -> None:
+    file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(file, left) :]
+        if durable:
+            os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def remove_left_behind(folder: Path) -> int:

@@ -2,19 +2,21 @@
 
 Who wants to do something takes a claim on it first: a small file that only one can make. Whose owner has
 ended without giving it back is free again. On one machine the owner is looked up by its number and start;
-of an owner on another machine only the heartbeat can be seen, a file that it touches now and then.
+of an owner on another machine only the heartbeat can be seen, a file that it touches now and then. Claims lie
+in many small folders, for who lists one waits for the interpreter's lock once for each name in it.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +26,7 @@ from agentsys.runs.store import Store
 PATIENCE_S = 60.0
 """Without a heartbeat for this long, an owner on another machine counts as dead."""
 _BEAT = ".alive"
+_TRIES = 5
 _POLL_S = 0.2
 
 
@@ -42,6 +45,7 @@ class Claims:
         self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s
         self._owner = f"{Process.here().mark}-{secrets.token_hex(4)}"
         self._held: dict[str, Path] = {}
+        self._used: set[Path] = set()
         self._beats: dict[Path, tuple[int, float]] = {}
         self._ended = threading.Event()
 
@@ -64,6 +68,7 @@ class Claims:
             self.release(name)
         self._store.marker = None
         self._heartbeat.unlink(missing_ok=True)
+        _remove_empty(self._used)
 
     def take(self, name: str) -> bool:
         """Say whether `name` is this run's from now on, until `release`.
@@ -72,12 +77,13 @@ class Claims:
             StoreError: If the log folder is not there any more, or cannot be written.
         """
         self._store.check_there()
-        place = hashlib.sha256(name.encode()).hexdigest()[:32]
+        hashed = hashlib.sha256(name.encode()).hexdigest()
+        place = self._folder / hashed[:2] / hashed[:32]
         if self._living(place):
             return False
-        claim = self._folder / f"{place}.{self._owner}"
+        claim = place.with_name(f"{place.name}.{self._owner}")
         try:
-            claim.touch(exist_ok=False)
+            self._make(claim)
         except FileExistsError:  # another thread of this run's
             return False
         except OSError as error:
@@ -88,6 +94,22 @@ class Claims:
             return False
         self._held[name] = claim
         return True
+
+    def _make(self, claim: Path) -> None:
+        """Make a claim's file.
+
+        Raises:
+            FileExistsError: If it is there.
+            OSError: If it cannot be made.
+        """
+        for _ in range(_TRIES):
+            try:
+                os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                return
+            except FileNotFoundError:  # its folder is not there yet, or a run that has ended has removed it
+                claim.parent.mkdir(exist_ok=True)
+                self._used.add(claim.parent)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(claim))
 
     def release(self, name: str) -> None:
         """Give a claim back; nothing happens where there is none."""
@@ -123,13 +145,17 @@ class Claims:
             except OSError:  # gone with its folder: whoever takes or stores next says so
                 return
 
-    def _living(self, place: str) -> list[Path]:
+    def _living(self, place: Path) -> list[Path]:
         """The claims of other live runs on a place; those of dead ones are removed.
 
         A claim's name holds its owner's, and no owner has the name of an earlier one: what is removed
         here cannot be a live run's, however long ago it was looked at.
         """
-        return [claim for claim in self._folder.glob(f"{place}.*") if not self._removed(claim)]
+        try:
+            claims = [claim for claim in place.parent.iterdir() if claim.stem == place.name]
+        except FileNotFoundError:
+            return []
+        return [claim for claim in claims if not self._removed(claim)]
 
     def _removed(self, claim: Path) -> bool:
         owner = claim.suffix[1:]
@@ -168,9 +194,15 @@ class Claims:
         for heartbeat in self._folder.glob(f"*{_BEAT}"):
             if self._is_dead(heartbeat.stem):
                 heartbeat.unlink(missing_ok=True)
-        for claim in self._folder.iterdir():
-            if claim.suffix != _BEAT:
-                self._removed(claim)
+        for claim in self._folder.glob("*/*"):
+            self._removed(claim)
+        _remove_empty(path for path in self._folder.iterdir() if path.suffix != _BEAT)
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # another run has a claim in it
+            folder.rmdir()
 
 
 def _mark_of(owner: str) -> str:

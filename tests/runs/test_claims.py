@@ -82,7 +82,9 @@ def away(folder: Path, beats: bool) -> Path:
     heartbeat = claims / f"{owner}.alive"
     if beats:
         heartbeat.touch()
-    (claims / f"{hashlib.sha256(b'case').hexdigest()[:32]}.{owner}").touch()
+    hashed = hashlib.sha256(b"case").hexdigest()
+    (claims / hashed[:2]).mkdir(exist_ok=True)
+    (claims / hashed[:2] / f"{hashed[:32]}.{owner}").touch()
     return heartbeat
 
 
