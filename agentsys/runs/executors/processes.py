@@ -122,7 +122,8 @@ class ProcessStaff:
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self._hired: list[WorkerProcess] = []
         self._template: Template | None = None
-        alone = threading.active_count() == 1 and not orders.plugin_paths and all(map(_is_ours, settings))
+        own_places = orders.plugin_paths or orders.config_dirs  # their classes may stand deep in a config
+        alone = threading.active_count() == 1 and not own_places and all(map(_is_ours, settings))
         if CAN_COPY and in_command and alone:
             self._template = Template.split_off(self._configs, _work)
         self._beginning()

@@ -318,7 +318,7 @@ def test_a_template_is_split_off_a_command_that_holds_nothing_but_ours(
     monkeypatch.syspath_prepend(plugins)
     planned = prepare(
         [f"model={'own' if own else 'simulated'}", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"],
-        config_dirs=[conf],
+        config_dirs=[conf] if own else [],
         plugin_paths=[plugins] if other == "a folder of plug-ins" else [],
     )
     with planned.called_up(in_command=other != "no command"):
