@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import yaml
 from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 from hypothesis import given, settings
@@ -60,6 +61,13 @@ def test_environment_with_canaries_in_all_vectors_equals_the_packages(name: str,
     assert_same(
         name, {vector: f"\n\n canary {{{vector}}}:\n - it's\t# {version} \n" for vector in vectors}, version
     )
+
+
+def test_default_texts_are_parsed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = packages("travel").get_injection_vector_defaults()
+    AgentDojo("v1.2.2").suite("travel").get_injection_vector_defaults()
+    monkeypatch.setattr(yaml, "safe_load", None)
+    assert AgentDojo("v1.2.2").suite("travel").get_injection_vector_defaults() == expected
 
 
 @pytest.mark.parametrize("name", SUITES)
