@@ -79,8 +79,6 @@ class Claims:
         self._store.check_there()
         hashed = hashlib.sha256(name.encode()).hexdigest()
         place = self._folder / hashed[:2] / hashed[:32]
-        if self._living(place):
-            return False
         claim = place.with_name(f"{place.name}.{self._owner}")
         try:
             self._make(claim)
@@ -88,7 +86,8 @@ class Claims:
             return False
         except OSError as error:
             raise self._store.unwritable(claim, error) from None
-        # Two may have looked before either of them wrote: then each finds the other, and both give way.
+        # Once it is made, not before: whoever makes his later finds this one. Two who make theirs at once may
+        # both give way, which a look beforehand would not rule out either.
         if self._living(place):
             claim.unlink(missing_ok=True)
             return False

@@ -230,6 +230,15 @@ def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None
     assert one.wait(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 
 
+def test_whether_others_were_refused_is_looked_up_once_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[Path]()
+    monkeypatch.setattr(Path, "exists", lambda path: bool(looks.append(path)))
+    Paced(Counting(), Pacer(tmp_path / "rate.json")).complete(ASK)
+    assert looks == [tmp_path / "rate.json"]
+
+
 def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:
     (tmp_path / "rate.json").write_text('{"next_request": "soon"}')
     clock = Clock()

@@ -46,6 +46,16 @@ def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path)
     assert names(tmp_path) == []
 
 
+def test_who_takes_looks_for_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[Path]()
+    listing = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: looks.append(folder) or listing(folder))
+    with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)) as other:
+        looks.clear()
+        assert one.take("case") and len(looks) == 1
+        assert not other.take("case") and len(looks) == 2
+
+
 def test_ending_a_run_gives_everything_back(tmp_path: Path) -> None:
     with Claims(Store(tmp_path)) as other:
         with pytest.raises(ZeroDivisionError), Claims(Store(tmp_path)) as one:

@@ -89,7 +89,8 @@ class Pacer:
         """A reply came; see `answered`."""
         with self._lock:
             self._refusals.append(False)
-        if self._under_control:
+        # Not looked up once more: a request that went out before anybody was refused is in no account.
+        if self._needed:
             now = self._clock()
             self._keep(lambda pace: answered(pace, self.policy, now, more_tokens, waited=waited))
 
