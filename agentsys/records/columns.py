@@ -60,17 +60,19 @@ def row_arrays(rows: Sequence[CaseRow | None]) -> list[pa.Array]:
     return [_array([*map(attrgetter(field.name), whole)], field) for field in ROW_FIELDS]
 
 
-def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
+def rows_of(table: pa.Table, sources: Sequence[str], lines: Sequence[int] | None = None) -> list[CaseRow]:
     """The rows of a table, which share texts and mappings that are equal.
 
     Args:
-        table: The rows with at least the fields of `ROW_FIELDS`, and no line of nulls.
-        sources: The path of each.
+        table: The rows with at least the fields of `ROW_FIELDS`.
+        sources: The path of each row.
+        lines: The lines of the table that the rows are made of, none of them a line of nulls; None: all.
     """
+    at = None if lines is None or lines == [*range(len(table))] else np.asarray(lines, np.int64)
     columns = [
         (
             getattr(CaseRow, name).__set__,
-            iter(sources if name == "source" else _values(table.column(name), name)),
+            iter(sources if name == "source" else _values(table.column(name), name, at)),
         )
         for name in _ANNOTATIONS
     ]
@@ -84,39 +86,51 @@ def rows_of(table: pa.Table, sources: Sequence[str]) -> list[CaseRow]:
     return rows
 
 
-def _values(column: pa.ChunkedArray, name: str) -> Iterable[Any]:
+_Lines = npt.NDArray[np.int64] | None
+"""Lines of a table; None: all of them, in order."""
+
+
+def _values(column: pa.ChunkedArray, name: str, lines: _Lines) -> Iterable[Any]:
     """A column as Python's values, each different text made, or parsed, once; one of nulls has no end."""
     if column.null_count == len(column):
         return repeat(_parsed([None], _ANNOTATIONS[name])[0] if name in _JSON else None)
     if not pa.types.is_dictionary(column.type):
-        return plain_list(column)
+        return plain_list(column, lines=lines)
     coded = column.combine_chunks()
     texts: list[Any] = [*coded.dictionary.to_pylist(), None]
-    return _decoded(coded, _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts)
+    return _decoded(coded, _parsed(texts, _ANNOTATIONS[name]) if name in _JSON else texts, lines)
 
 
-def _decoded(coded: pa.DictionaryArray, values: Sequence[Any]) -> Iterator[Any]:
+def _decoded(coded: pa.DictionaryArray, values: Sequence[Any], lines: _Lines) -> Iterator[Any]:
     """The values in their order, of which the last one stands for null."""
-    return map(values.__getitem__, plain_list(coded.indices, null=-1))
+    return map(values.__getitem__, plain_list(coded.indices, -1, lines))
 
 
-def plain_list(column: pa.ChunkedArray | pa.Array, null: object = None) -> list[Any]:
+def plain_list(
+    column: pa.ChunkedArray | pa.Array, null: object = None, lines: npt.NDArray[np.int64] | None = None
+) -> list[Any]:
     """Numbers, truth values or dictionaries' texts as Python's, and `null` for each null.
 
     `to_pylist` takes ten times as long, and `to_numpy` imports pandas if it is installed: half a second.
     Arrow's own functions are not called either: to import them takes as long as to read 50,000 rows.
+
+    Args:
+        column: The values.
+        null: What stands for a missing one.
+        lines: Places of those that are wanted, in the order wanted; None: all.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not len(array):
         return []
     if pa.types.is_dictionary(array.type):
-        return [*_decoded(array, [*array.dictionary.to_pylist(), null])]
+        return [*_decoded(array, [*array.dictionary.to_pylist(), null], lines)]
     known, held = array.buffers()
     kept = slice(array.offset, array.offset + len(array))
     numbers = _bits(held) if pa.types.is_boolean(array.type) else np.frombuffer(held, _NUMBERS[array.type])
-    values: list[Any] = numbers[kept].tolist()
+    chosen = slice(None) if lines is None else lines
+    values: list[Any] = numbers[kept][chosen].tolist()
     if array.null_count:
-        for at in np.flatnonzero(~_bits(known)[kept]).tolist():
+        for at in np.flatnonzero(~_bits(known)[kept][chosen]).tolist():
             values[at] = null
     return values
 

@@ -1,4 +1,4 @@
-"""`indexed`: the rows of a folder's files, parsed once and kept in a Parquet file.
+"""`looked_up`: the rows of a folder's files, parsed once and kept in a Parquet file.
 
 The index is a cache and nothing else. It holds one line per JSON file under the folder, skipped ones and
 other ones included, each with the size and the time of change it was read at: a file for which both still
@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from platformdirs import user_cache_path
@@ -76,16 +77,36 @@ class Stamps(NamedTuple):
         )
 
 
+class Lines(NamedTuple):
+    """The lines of a listing's files."""
+
+    table: pa.Table
+    """Columns `file` (the path below the folder, as bytes), `size`, `mtime_ns`, `kind` (`CASE`,
+    `SKIPPED`, `OTHER`), `reason` (of a skipped file) and those of `ROW_FIELDS`, null unless `kind`
+    is `CASE`. It may have lines of other files, which are no more."""
+    places: list[int]
+    """Which line is each file's. Who needs no table of them leaves them as they are: to import what sorts
+    tables takes longer than to read 10,000 lines."""
+
+    def sorted(self) -> pa.Table:
+        """The lines of the files alone, in the listing's order."""
+        if self.places == [*range(len(self.table))]:  # then a copy of it all is spared
+            return self.table
+        # Not `pa.array`, which imports pandas if it is installed: half a second.
+        places = pa.py_buffer(np.asarray(self.places, np.int64))
+        return self.table.take(pa.Array.from_buffers(pa.int64(), len(self.places), [None, places]))
+
+
 def indexed(listing: Listing) -> pa.Table:
-    """One line per file of a listing, in its order.
+    """One line per file of a listing, in its order: the table of `looked_up`."""
+    return looked_up(listing).sorted()
+
+
+def looked_up(listing: Listing) -> Lines:
+    """Look for the lines of a listing's files; those that are not in the index are parsed, and added to it.
 
     Args:
         listing: The whole of a folder: an index is kept for it.
-
-    Returns:
-        Columns `file` (the path below the folder, as bytes), `size`, `mtime_ns`, `kind` (`CASE`,
-        `SKIPPED`, `OTHER`), `reason` (of a skipped file) and those of `ROW_FIELDS`, null unless `kind`
-        is `CASE`.
     """
     root, started = Path(listing.root), time.time_ns()
     files = listing.files
@@ -96,7 +117,7 @@ def indexed(listing: Listing) -> pa.Table:
         known.column("file").to_pylist(), *(plain_list(known.column(name)) for name in Stamps._fields[1:])
     )
     if known_stamps == stamps:
-        return known
+        return Lines(known, [*range(len(known))])
     places = {stamp: at for at, stamp in enumerate(zip(*known_stamps, strict=True))}
     order = [places.get(stamp) for stamp in zip(*stamps, strict=True)]
     new = [at for at, place in enumerate(order) if place is None]
@@ -109,21 +130,18 @@ def indexed(listing: Listing) -> pa.Table:
             written.append(_part(root, index.sound or bool(written)))
             _write(written[-1], lasting)
     after = itertools.count(len(known))
-    found = pa.concat_tables([known, *fresh])
     in_order = [next(after) if at is None else at for at in order]
-    if in_order != list(range(len(found))):  # else a copy of it all is spared
-        found = found.take(in_order)
-    _tidy(root, index, written, len(new), found, started)
+    found = Lines(pa.concat_tables([known, *fresh]), in_order)
+    _tidy(root, index, written, found, started)
     return found
 
 
-def _tidy(
-    root: Path, index: _Index, written: list[Path], lines: int, found: pa.Table, started_ns: int
-) -> None:
-    """Write the index whole where it is in many parts, or mostly of files that are no more."""
-    stale = len(index.lines) + lines - len(found)
-    if stale > len(found) // 2 or len(index.parts) + len(written) > _MOST_PARTS:
-        _write(index_place(root), _worth_keeping(found, started_ns))
+def _tidy(root: Path, index: _Index, written: list[Path], found: Lines, started_ns: int) -> None:
+    """Write the index whole where it is in many parts, or mostly new, or mostly of files that are no more."""
+    stale = len(found.table) - len(found.places)
+    mostly_new = len(written) > 1 and len(found.table) > 2 * len(index.lines)
+    if mostly_new or stale > len(found.places) // 2 or len(index.parts) + len(written) > _MOST_PARTS:
+        _write(index_place(root), _worth_keeping(found.sorted(), started_ns))
         _remove(_parts(index_place(root))[1:])
     elif not index.sound:
         _remove(set(_parts(index_place(root))[1:]).difference(index.parts, written))
@@ -131,13 +149,16 @@ def _tidy(
 
 def finished_in(logdir: Path) -> dict[str, str]:
     """Record of ours under a log folder that ended without an error -> the hash of its config."""
-    lines = indexed(listed(logdir))
+    lines = looked_up(listed(logdir))
     # Not by Arrow's own functions: the first value it is handed to compare with makes it import pandas.
-    known = (plain_list(lines.column(name)) for name in ("kind", "status", "config_hash"))
+    names = lines.table.column("file").to_pylist()
+    kinds, states, hashes = (
+        plain_list(lines.table.column(name)) for name in ("kind", "status", "config_hash")
+    )
     return {
-        os.fsdecode(file): config_hash
-        for file, kind, status, config_hash in zip(lines.column("file").to_pylist(), *known, strict=True)
-        if (kind, status) == (CASE, "ok") and config_hash is not None
+        os.fsdecode(names[at]): hashes[at]
+        for at in lines.places
+        if kinds[at] == CASE and states[at] == "ok" and hashes[at] is not None
     }
 
 

@@ -6,7 +6,6 @@ A file of ASB's results holds many cases; each of its rows counts as a file.
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -158,24 +157,18 @@ def _file_read(path: str) -> FilesRead:
 
 def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
     """The wanted files of a listing, from the index of its folder where they did not change."""
-    import pyarrow as pa
-
     from agentsys.records.columns import plain_list, rows_of
-    from agentsys.records.index import CASE, SKIPPED, indexed
+    from agentsys.records.index import CASE, SKIPPED, looked_up
 
-    lines, files = indexed(listing), listing.files
-    kinds = plain_list(lines.column("kind"))
-    places = [*compress(range(len(files)), wanted)]
-    cases = [at for at in places if kinds[at] == CASE]
-    bad = [at for at in places if kinds[at] == SKIPPED]
-    reasons = lines.column("reason")
-    if len(cases) < len(lines):
-        # Not `pa.array`, which imports pandas if it is installed: half a second.
-        wanted_lines = pa.py_buffer(array("q", cases))
-        lines = lines.take(pa.Array.from_buffers(pa.int64(), len(cases), [None, wanted_lines]))
-    rows = rows_of(lines, [files[at] for at in cases])
-    skipped = [Skipped(files[at], reasons[at].as_py()) for at in bad]
-    return FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
+    lines, files = looked_up(listing), listing.files
+    kinds = plain_list(lines.table.column("kind"))
+    looked_at = [*compress(zip(files, lines.places, strict=True), wanted)]
+    cases = [(file, at) for file, at in looked_at if kinds[at] == CASE]
+    bad = [(file, at) for file, at in looked_at if kinds[at] == SKIPPED]
+    reasons = lines.table.column("reason")
+    rows = rows_of(lines.table, [file for file, _ in cases], [at for _, at in cases])
+    skipped = [Skipped(file, reasons[at].as_py()) for file, at in bad]
+    return FilesRead(rows, skipped, len(looked_at) - len(cases) - len(bad))
 
 
 def counted(rows: Sequence[CaseRow], names: Names) -> Reading:

@@ -302,19 +302,29 @@ def test_numbers_come_out_of_a_column_as_they_went_in() -> None:
 
 
 def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
     code = (
-        "import sys; from agentsys.records import reading; reading.WORTH_AN_INDEX = 1; "
-        "print(len(reading.read_cases(sys.argv[1:]).cases), 'pandas' in sys.modules)"
+        "import sys; from pathlib import Path; from agentsys.records import index, reading; "
+        "reading.WORTH_AN_INDEX = 1; runs = sys.argv[1]; cases = reading.read_cases([runs]).cases; "
+        "print(*[case.suite for case in cases], len(index.finished_in(Path(runs))), "
+        "{'pandas', 'pyarrow.compute'} & set(sys.modules))"
     )
+
+    def read() -> str:
+        command = [sys.executable, "-c", code, str(runs)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
     for suite in ("banking", "slack"):
-        store_own(tmp_path / "runs", case_of(suite=suite))
-    (tmp_path / "runs" / ".agentsys").mkdir()
+        store_own(runs, case_of(suite=suite), config_hash="some")
+    (runs / ".agentsys").mkdir()
     _long_ago(tmp_path)
-    command = [sys.executable, "-c", code, str(tmp_path / "runs")]
-    made, read = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
-    assert made.stdout.startswith("2 ")
-    assert (tmp_path / "runs" / ".agentsys" / "index.parquet").exists()
-    assert read.stdout == "2 False\n"
+    assert read().startswith("banking slack 2 ")
+    assert (runs / ".agentsys" / "index.parquet").exists()
+    assert read() == "banking slack 2 set()\n"
+    store_own(runs, case_of(suite="atlas"), config_hash="some")  # its line stands last, its file first
+    _long_ago(tmp_path)
+    assert read().startswith("atlas banking slack 3 ")
+    assert read() == "atlas banking slack 3 set()\n"
 
 
 def _long_ago(folder: Path) -> None:
