@@ -4,7 +4,7 @@ Any import from `agentdojo.agent_pipeline` runs that package's `__init__`, which
 vendors: two seconds of CPU, in a process that may have to look up what is finished and no more. Here such
 modules are put in place unexecuted; each is executed, once and in place, when it is asked for a name that
 it does not have yet. And DeepDiff, which AgentDojo's suites import, gets pandas when it looks at an object
-of a kind that it does not know. `scipy.special`, whose compiled functions are all that intervals need, wraps
+of a kind that it does not know. A plan sees no address, so what checks them waits as well. `scipy.special`, whose compiled functions are all that intervals need, wraps
 each of them and copies all that NumPy has by name, a compiler of Fortran and tools for tests among it, which
 nobody calls. Whoever uses them sees no difference but the moment.
 
@@ -152,6 +152,8 @@ _LOADERS: dict[str, type[_LateLoader | _PandasLater]] = {
     # AgentDojo's tool executor takes a string from it: a plain constant, which is answered from the source.
     "agentdojo.agent_pipeline.llms.google_llm": _LateLoader,
     "deepdiff.deephash": _PandasLater,
+    # pydantic imports it with a class that has an address, and asks it when it sees one.
+    "email_validator": _LateLoader,
     # Its compiled functions (agentsys.analysis.statistics.special_functions) are taken past it.
     "scipy.special": _LateLoader,
     # SciPy 1.17 (array_api_compat.numpy) asks NumPy for each of its modules, and them for nothing.

@@ -259,3 +259,27 @@ def test_scipys_compiled_functions_come_alone_and_its_package_without_numpys_com
         [sys.executable, "-c", SCIPY], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+ADDRESSES = """
+import sys, agentsys, pydantic
+from agentdojo.default_suites.v1.tools.types import Email
+class Person(pydantic.BaseModel):
+    address: pydantic.EmailStr
+assert "email_validator" in sys.modules and "email_validator.syntax" not in sys.modules
+assert Person(address="a@example.com").address == "a@example.com"
+try:
+    Person(address="nobody")
+except pydantic.ValidationError as error:
+    assert "not a valid email address" in str(error)
+else:
+    raise AssertionError
+assert type(sys.modules["email_validator"]) is type(sys) and "email_validator.syntax" in sys.modules
+"""
+
+
+def test_what_checks_addresses_is_executed_for_the_first_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ADDRESSES], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
