@@ -2,12 +2,14 @@
 
 import sys
 
+from agentsys.collector import look_seldom
 from agentsys.hash_order import fix_hash_order
 
 
 def main() -> None:
-    """Entry point of the `agentsys` command: what may start the process again comes before the imports."""
+    """Entry point of the `agentsys` command: what holds for the whole process comes before the imports."""
     fix_hash_order(sys.argv[1:])
+    look_seldom(sys.argv[1:])
 
     from agentsys.cli import main as command
 

@@ -4,9 +4,10 @@ Any import from `agentdojo.agent_pipeline` runs that package's `__init__`, which
 vendors: two seconds of CPU, in a process that may have to look up what is finished and no more. Here such
 modules are put in place unexecuted; each is executed, once and in place, when it is asked for a name that
 it does not have yet. And DeepDiff, which AgentDojo's suites import, gets pandas when it looks at an object
-of a kind that it does not know. A plan sees no address, so what checks them waits as well. `scipy.special`, whose compiled functions are all that intervals need, wraps
-each of them and copies all that NumPy has by name, a compiler of Fortran and tools for tests among it, which
-nobody calls. Whoever uses them sees no difference but the moment.
+of a kind that it does not know. A plan sees no e-mail address: what checks them waits as well.
+`scipy.special`, whose compiled functions are all that intervals need, wraps each of them and copies all that
+NumPy has by name, a compiler of Fortran and tools for tests among it, which nobody calls. Whoever uses them
+sees no difference but the moment.
 
 `importlib.util.LazyLoader` will not do: importing a submodule reads its package's `__path__`, which is enough
 for that loader to execute the package, and threads may be given a half-made module (Python 3.11).

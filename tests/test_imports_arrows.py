@@ -46,7 +46,8 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.plugins": FOUNDATION
     | PLUGINS
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
-    "agentsys.__main__": {"agentsys.cli", "agentsys.hash_order"},
+    "agentsys.__main__": {"agentsys.cli", "agentsys.collector", "agentsys.hash_order"},
+    "agentsys.collector": set(),
     "agentsys.hash_order": set(),
     "agentsys.errors": set(),
     "agentsys.light_imports": set(),

@@ -17,12 +17,8 @@ from agentsys import __version__
 from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
+from agentsys.collector import look_seldom
 from agentsys.hash_order import fix_hash_order
-
-_LOOKED_AT = (50_000, 5, 2)
-"""New objects after which Python looks for rings of them that nothing refers to, and how many such looks
-until older objects are looked at too. A command makes many objects at a time, modules and records, and keeps
-nearly all: Python's own numbers (700, 10, 10) cost a seventh of the CPU of a table and of a run's start."""
 
 SECTIONS = {
     "Run": {
@@ -66,10 +62,6 @@ SECTIONS = {
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""
 COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 
-_SOON_OVER = SECTIONS["Read what was run"].keys() - {"view"}
-"""Commands that read, write and end. What they make is in use until then, so nothing is looked for: the looks
-are a twentieth of the CPU of a table of many records."""
-
 app = typer.Typer(
     cls=lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
@@ -83,10 +75,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command of `sys.argv`; exits with 2 after a user's slip, 130 after Ctrl-C."""
-    fix_hash_order(sys.argv[1:])  # for who comes here directly; `agentsys.__main__` has done so
-    gc.set_threshold(*_LOOKED_AT)
-    if _SOON_OVER.intersection(sys.argv[1:2]):
-        gc.disable()
+    fix_hash_order(sys.argv[1:])  # for who comes here directly; `agentsys.__main__` has done both
+    look_seldom(sys.argv[1:])
     outlive_readers()
     forgive_encoding()
     filter_logs()

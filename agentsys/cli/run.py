@@ -19,6 +19,7 @@ from agentsys.amounts import counted
 from agentsys.cli.errors import asked_to_end
 from agentsys.cli.help.completion import overrides_beginning_with
 from agentsys.cli.terminal import printable
+from agentsys.collector import look_as_cases_run
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def _execute(session: Session, console: Console, *, verbose: bool) -> RunOutcome
 
     totals = RunningTotals.of(session.plan.todo)
     meter = None if session.books is None else session.books.meter
+    if session.plan.todo:
+        look_as_cases_run()
     show = ToldProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.

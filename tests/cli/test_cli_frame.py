@@ -6,15 +6,20 @@ import errno
 import gc
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from agentsys import __version__
-from agentsys.cli import COMMANDS, app, errors, main
+from agentsys import __version__, collector
+from agentsys.cli import COMMANDS, SECTIONS, app, errors, main
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.errors import ConfigError
+from agentsys.runs import session
+from agentsys.runs.session import Session
 
 
 def test_help_names_every_command_and_imports_none_of_them() -> None:
@@ -85,6 +90,34 @@ def test_only_commands_that_read_and_end_do_without_pythons_collector(
     with pytest.raises(SystemExit):
         main()
     assert seen == [looks]
+    assert SECTIONS["Read what was run"].keys() - {"view"} == collector._SOON_OVER
+
+
+def test_pythons_collector_waits_for_a_plan_and_looks_often_once_cases_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = list[int]()
+    for place in (session, Session):
+        name = "prepare" if place is session else "execute"
+        monkeypatch.setattr(place, name, _noting(getattr(place, name), seen))
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["agentsys", "run", "model=simulated", "benchmark.suites=banking", "limit=1", "-q"]
+    )
+    for _ in range(2):  # the second time nothing is left to run
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+    assert seen == [500_000, 50_000, 500_000, 500_000]
+
+
+def _noting(function: Callable[..., object], seen: list[int]) -> Callable[..., object]:
+    def noting(*args: Any, **options: Any) -> object:
+        seen.append(gc.get_threshold()[0])
+        return function(*args, **options)
+
+    return noting
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
