@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 _TRIALS = ((b"{}", "a"), (b'{"n":"0123456789"}', "bc"))
@@ -77,10 +78,15 @@ class _Pattern:
         said = {name.lower().encode("ascii"): value.encode("ascii") for name, value in own.items()}
         said[b"content-length"] = b"%d" % len(body)
         first = self.request
-        headers = [(name, said.get(name.lower(), value)) for name, value in first.headers]
-        return type(first)(
-            first.method, first.url, headers=headers, content=body, extensions=first.extensions
-        )
+        made = type(first)(first.method, first.url, content=body, extensions=first.extensions)
+        # Set afterwards: that all of it is bytes is known, and would be looked for again.
+        made.headers = [(name, said.get(plain, value)) for plain, name, value in self._headers]
+        return made
+
+    @cached_property
+    def _headers(self) -> list[tuple[bytes, bytes, bytes]]:
+        """(name in lower case, name, value)."""
+        return [(name.lower(), name, value) for name, value in self.request.headers]
 
 
 def _parts(request: Any) -> tuple[Any, ...]:

@@ -102,15 +102,18 @@ def read_json(text: str | bytes, key: str | None = None) -> Any:
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not JSON, or nested too deep or of too many values to be kept.
     """
-    comma, bracket, brace = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-    openings = text.count(bracket) + text.count(brace)  # type: ignore[arg-type]
-    if openings + text.count(comma) > _MOST_VALUES:  # type: ignore[arg-type]
+    signs: Any = (",", "[", "{", "\\u", "\0") if isinstance(text, str) else (b",", b"[", b"{", b"\\u", b"\0")
+    comma, bracket, brace, code, null = signs
+    openings = text.count(bracket) + text.count(brace)
+    if openings + text.count(comma) > _MOST_VALUES:
         raise malformed(f"the reply holds more than {_MOST_VALUES:,} values")
     try:
         value = json.loads(text)
     except _UNREADABLE:
         raise malformed("the reply is not JSON (is base_url right?)") from None
-    return speakable(value, key)
+    # Plain ASCII (null bytes tell of UTF-16) spells no surrogate without an escape; each level opens a bracket.
+    plain = text.isascii() and code not in text and null not in text
+    return value if plain and openings <= MOST_LEVELS and not key else speakable(value, key)
 
 
 def parse_arguments(name: str, text: object) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.providers.anthropic_wire import wire_messages
 from agentsys.models.providers.google import GoogleModel
 from agentsys.models.providers.google_wire import wire_contents
+from agentsys.models.providers.wire_text import read_json
 
 ASK = ChatRequest([user("Hi")])
 
@@ -194,3 +195,22 @@ def test_google_results_of_one_turn_stand_in_one_content() -> None:
     assert contents[2]["parts"] == [
         {"functionResponse": {"name": name, "response": {"output": ""}}} for name in "ab"
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\\ud800"',
+        b'"\\ud800"',
+        '"\\ud800"'.encode("utf-16-le"),
+        '"\ud800"'.encode("utf-8", "surrogatepass"),
+    ],
+)
+def test_half_a_surrogate_pair_is_replaced_however_it_is_written(text: str | bytes) -> None:
+    assert read_json(text) == "?"
+
+
+def test_json_of_a_hundred_levels_is_read_and_no_deeper() -> None:
+    assert read_json(b"[" * 100 + b"]" * 100)
+    with pytest.raises(ModelError, match="more than 100 deep"):
+        read_json(b"[" * 101 + b"]" * 101)
