@@ -111,7 +111,7 @@ def read_json(text: str | bytes, key: str | None = None) -> Any:
         value = json.loads(text)
     except _UNREADABLE:
         raise malformed("the reply is not JSON (is base_url right?)") from None
-    # Plain ASCII (null bytes tell of UTF-16) spells no surrogate without an escape; each level opens a bracket.
+    # Plain ASCII (null bytes: UTF-16) spells no surrogate without an escape; each level opens a bracket.
     plain = text.isascii() and code not in text and null not in text
     return value if plain and openings <= MOST_LEVELS and not key else speakable(value, key)
 
