@@ -4,10 +4,10 @@ Any import from `agentdojo.agent_pipeline` runs that package's `__init__`, which
 vendors: two seconds of CPU, in a process that may have to look up what is finished and no more. Here such
 modules are put in place unexecuted; each is executed, once and in place, when it is asked for a name that
 it does not have yet. And DeepDiff, which AgentDojo's suites import, gets pandas when it looks at an object
-of a kind that it does not know. A plan sees no e-mail address: what checks them waits as well.
-`scipy.special`, whose compiled functions are all that intervals need, wraps each of them and copies all that
-NumPy has by name, a compiler of Fortran and tools for tests among it, which nobody calls. Whoever uses them
-sees no difference but the moment.
+of a kind that it does not know, and asyncio never: it needs no locks. A plan sees no e-mail address:
+what checks them waits as well. `scipy.special`, whose compiled functions are all that intervals need, wraps
+each of them and copies all that NumPy has by name, a compiler of Fortran and tools for tests among it, which
+nobody calls. Whoever uses them sees no difference but the moment.
 
 `importlib.util.LazyLoader` will not do: importing a submodule reads its package's `__path__`, which is enough
 for that loader to execute the package, and threads may be given a half-made module (Python 3.11).
@@ -16,6 +16,7 @@ for that loader to execute the package, and threads may be given a half-made mod
 from __future__ import annotations
 
 import builtins
+import importlib
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -124,35 +125,48 @@ def _waiting(module: ModuleType) -> _LateLoader | None:
     return loader if isinstance(loader, _LateLoader) else None
 
 
-class _PandasLater(SourceFileLoader):
-    """Loads a module that imports pandas, which takes a while, only to compare with one of its classes."""
+class _OneLater(SourceFileLoader):
+    """Loads a module that imports another one, which takes a while, for a use that may never come."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute it with an import statement of its own: `sys.modules` is everybody's."""
-        vars(module)["__builtins__"] = {**vars(builtins), "__import__": _imported}
+
+        def imported(name: str, *rest: Any) -> object:
+            if (
+                name == _LATE_WITHIN[module.__name__]
+                and name not in sys.modules
+                and PathFinder.find_spec(name)
+            ):
+                return _Absent(name)
+            return __import__(name, *rest)
+
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": imported}
         super().exec_module(module)
 
 
-def _imported(name: str, *rest: Any) -> object:
-    if name == "pandas" and name not in sys.modules and PathFinder.find_spec(name):
-        return _Pandas()
-    return __import__(name, *rest)
+class _Absent:
+    """Stands for a module, and imports it when a name is asked of it."""
 
-
-class _Pandas:
-    """Stands for pandas, and imports it when a name is asked of it."""
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __getattr__(self, name: str) -> object:
-        import pandas
-
-        return getattr(pandas, name)
+        return getattr(importlib.import_module(self._name), name)
 
 
-_LOADERS: dict[str, type[_LateLoader | _PandasLater]] = {
+_LATE_WITHIN = {
+    # DeepDiff compares an object of a kind that it does not know with a class of pandas'.
+    "deepdiff.deephash": "pandas",
+    # Its locks may be asyncio's; DeepDiff's caches have none.
+    "cachebox.utils": "asyncio",
+}
+"""Module -> the one that it imports late."""
+
+_LOADERS: dict[str, type[_LateLoader | _OneLater]] = {
     "agentdojo.agent_pipeline": _LateLoader,
     # AgentDojo's tool executor takes a string from it: a plain constant, which is answered from the source.
     "agentdojo.agent_pipeline.llms.google_llm": _LateLoader,
-    "deepdiff.deephash": _PandasLater,
+    **dict.fromkeys(_LATE_WITHIN, _OneLater),
     # pydantic imports it with a class that has an address, and asks it when it sees one.
     "email_validator": _LateLoader,
     # Its compiled functions (agentsys.analysis.statistics.special_functions) are taken past it.

@@ -39,7 +39,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "late_log.py").write_text("lines = []\ndef wait(): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     loaders = dict.fromkeys(("late_package", "late_package.words"), light_imports._LateLoader)
-    monkeypatch.setattr(light_imports, "_LOADERS", {**loaders, "late_pandas": light_imports._PandasLater})
+    monkeypatch.setattr(light_imports, "_LOADERS", {**loaders, "late_pandas": light_imports._OneLater})
+    monkeypatch.setattr(light_imports, "_LATE_WITHIN", {"late_pandas": "pandas"})
     yield folder
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
@@ -264,6 +265,9 @@ def test_scipys_compiled_functions_come_alone_and_its_package_without_numpys_com
 ADDRESSES = """
 import sys, agentsys, pydantic
 from agentdojo.default_suites.v1.tools.types import Email
+import deepdiff, cachebox
+assert "asyncio" not in sys.modules
+assert cachebox.Cache(2) is not None and "asyncio" not in sys.modules
 class Person(pydantic.BaseModel):
     address: pydantic.EmailStr
 assert "email_validator" in sys.modules and "email_validator.syntax" not in sys.modules
@@ -278,7 +282,7 @@ assert type(sys.modules["email_validator"]) is type(sys) and "email_validator.sy
 """
 
 
-def test_what_checks_addresses_is_executed_for_the_first_one() -> None:
+def test_suites_come_without_asyncio_and_what_checks_addresses_is_executed_for_the_first_one() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ADDRESSES], capture_output=True, text=True, check=False, timeout=300
     )
