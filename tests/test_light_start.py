@@ -104,6 +104,15 @@ def test_a_run_of_the_simulated_model_needs_no_vendors_sdk(tmp_path: Path) -> No
         assert modules & SDKS == set()
 
 
+def test_a_finished_run_needs_nothing_that_runs_cases(tmp_path: Path) -> None:
+    run = "run", "model=simulated", "benchmark.suites=[banking]", "limit=1", f"logdir={tmp_path / 'runs'}"
+    runs_cases = {"agentsys.runs.run_case", "agentsys.runs.executors.threads"}
+    for modules, needed in zip(
+        (*imported_by(run, cwd=tmp_path), *imported_by(run, cwd=tmp_path)), (runs_cases, set()), strict=True
+    ):
+        assert modules & (runs_cases | {"asyncio"}) == needed
+
+
 @pytest.mark.slow
 def test_a_plan_for_vendors_models_needs_none_of_their_sdks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

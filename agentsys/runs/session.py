@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentsys.atomic_file import Process
 from agentsys.contracts import NotInjectable
@@ -20,7 +21,6 @@ from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.executors.staff import Staff
 from agentsys.runs.executors.start import Places, check_travels, staff_for, start_run
 from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
@@ -32,6 +32,9 @@ from agentsys.runs.search.search_job import attempt_folders, needs_search, searc
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from agentsys.runs.executors.staff import Staff
 
 
 @dataclass(frozen=True)
@@ -126,21 +129,24 @@ class Session:
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 remember_recipe(self.store, settings)
-            if todo:
-                remember_code(self.store)
-            outcome = start_run(
-                todo,
-                self.settings[0],
-                self.staff,
-                store=self.store,
-                claims=claims,
-                listener=listener,
-                meter=None if self.books is None else self.books.meter,
-            )
-            for stack in {id(cell.stack): cell.stack for cell in todo.cells}.values():
-                stack.settle_batches()
+            outcome = self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
             self.store.close()
             return outcome
+
+    def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
+        remember_code(self.store)
+        outcome = start_run(
+            self.plan.todo,
+            self.settings[0],
+            self.staff,
+            store=self.store,
+            claims=claims,
+            listener=listener,
+            meter=None if self.books is None else self.books.meter,
+        )
+        for stack in {id(cell.stack): cell.stack for cell in self.plan.todo.cells}.values():
+            stack.settle_batches()
+        return outcome
 
     def without(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""

@@ -6,20 +6,21 @@ import logging
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentsys.errors import ConfigError
 from agentsys.extras import missing, not_installed
-from agentsys.models.budget import Meter
-from agentsys.runs.claims import Claims
-from agentsys.runs.executors.driver import Crowd, run_by_workers
-from agentsys.runs.executors.messages import Orders
-from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.executors.processes import ProcessStaff
-from agentsys.runs.executors.staff import Staff
-from agentsys.runs.executors.threads import execute
-from agentsys.runs.plan import Jobs
 from agentsys.runs.settings import ExecutorKind, Settings
-from agentsys.runs.store import Store
+
+# What runs cases is imported where it is used: a run in which nothing is left to do needs none of it.
+if TYPE_CHECKING:
+    from agentsys.models.budget import Meter
+    from agentsys.runs.claims import Claims
+    from agentsys.runs.executors.messages import Orders
+    from agentsys.runs.executors.outcome import Listener, RunOutcome
+    from agentsys.runs.executors.staff import Staff
+    from agentsys.runs.plan import Jobs
+    from agentsys.runs.store import Store
 
 _LOGGERS = ("agentsys", "baselines")
 
@@ -47,8 +48,12 @@ def start_run(
     for cell in jobs.cells:  # workers elsewhere warm up theirs
         cell.warm_up() if staff is None else cell.read_data()
     if staff is None:
+        from agentsys.runs.executors.threads import execute
+
         workers = chosen.workers
         return execute(jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
+    from agentsys.runs.executors.driver import Crowd, run_by_workers
+
     crowd = Crowd(chosen.processes, chosen.threads)
     return run_by_workers(
         jobs, staff=staff, crowd=crowd, store=store, claims=claims, listener=listener, meter=meter
@@ -85,6 +90,8 @@ def check_travels(settings: Settings) -> None:
 
 
 def _orders(settings: Settings, places: Places, store: Store) -> Orders:
+    from agentsys.runs.executors.messages import Orders
+
     return Orders(
         logdir=store.root.resolve(),
         here=Path.cwd(),
@@ -116,6 +123,8 @@ def staff_for(
         return None
     orders = _orders(settings, places, store)
     if settings.executor.kind is ExecutorKind.PROCESSES:
+        from agentsys.runs.executors.processes import ProcessStaff
+
         return ProcessStaff(orders, (cell.settings for cell in jobs.cells), in_command=in_command)
     from agentsys.runs.executors.ray_nodes import RayStaff
 
