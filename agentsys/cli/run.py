@@ -235,14 +235,12 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     if not folders:
         return ""
     many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index
-    read = read_cases([session.store.root], only=folders) if many else read_cases(folders)
     # Pipelines that were not begun have no folder, and are missing all the same.
-    reading = replace(
-        read,
-        cases=with_short_names(read.cases),
-        unfinished=unfinished_in(session.folders),
-        outlooks=session.outlooks,
-    )
+    if many:
+        read = read_cases([session.store.root], only=session.folders)
+    else:
+        read = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
+    reading = replace(read, cases=with_short_names(read.cases), outlooks=session.outlooks)
     said = findings(reading.cases, width=console.width - len(BULLET))
     screen = results_screen(report(reading), reading.cases, said, console.width)
     console.print(terminal_document(screen), crop=False)

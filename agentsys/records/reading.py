@@ -64,7 +64,7 @@ def read_cases(
             are read once. Hidden files and folders are passed over.
         names: The user's word on other people's folders; files of names beside those are found without it.
         only: Folders below these paths, all else in which is passed over; None: nothing is. A folder's index
-            serves all of its folders so.
+            serves all of its folders so. One that is not there may be planned, and counts as unfinished.
 
     Returns:
         The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
@@ -98,7 +98,7 @@ def read_cases(
         skipped=tuple(skipped),
         other_files=other,
         seen=seen,
-        unfinished=unfinished_in(roots, own),
+        unfinished=unfinished_in(roots, own) if only is None else unfinished_in(only),
         outlooks=stored_outlooks(place for place in own if _is_below(place, roots)),
     )
 

@@ -61,6 +61,8 @@ def test_of_a_part_of_a_log_folder_only_that_part_is_told(tmp_path: Path) -> Non
     assert lines(agentsys / "banking") == ["unfinished: 8 of 10 missing (agentsys lacks 8)."]
     assert lines(agentsys / "banking/user_task_0") == []
     assert lines(none, agentsys) == ["unfinished: 11 of 20 missing (agentsys lacks 8; none lacks 3)."]
+    (only,) = unfinished_lines(read_cases([tmp_path], only=[agentsys]).unfinished)
+    assert only == "unfinished: 8 of 10 missing (agentsys lacks 8)."
 
 
 def test_log_folders_below_the_one_that_is_read_are_found_and_named(tmp_path: Path) -> None:
@@ -98,6 +100,10 @@ def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path
     cases = planned(tmp_path)
     (found,) = unfinished_in([tmp_path / cases[10].pipeline])
     assert (found.planned, found.missing) == (10, {("gpt-4o", "agentsys"): (10, 10)})
+    store_own(tmp_path, cases[0])
+    folders = [tmp_path / cases[at].pipeline for at in (0, 10)]
+    (found,) = read_cases([tmp_path], only=folders).unfinished
+    assert (found.planned, sum(lacking for lacking, _ in found.missing.values())) == (20, 19)
 
 
 def test_a_folder_whose_name_begins_like_the_one_asked_for_is_another(tmp_path: Path) -> None:
