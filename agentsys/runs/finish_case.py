@@ -43,9 +43,12 @@ def finish_case(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
     """Run a case, with the text that its search found where the attack searches.
 
     Raises:
-        SearchStopped: If the run is ending; then there is nothing to store.
+        SearchStopped, NotBegun: If the run is ending; then there is nothing to store.
     """
-    return _searched(job, store, searches) if needs_search(job) else _of_run(run_case(job))
+    if not needs_search(job):
+        return _of_run(run_case(job))
+    with job.cell.seat():  # a search asks its attacker, and runs agents, all the time
+        return _searched(job, store, searches)
 
 
 def lost_case(job: Job, error: BaseException) -> FinishedJob:

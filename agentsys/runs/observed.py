@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -43,6 +44,7 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         pipeline: The defense's pipeline.
         tracer: The case's trace.
         user: Makes the user of one attempt; None: the user says the task and nothing else.
+        seat: Makes the context that an attempt is made in: `Cell.seat`.
     """
 
     def __init__(
@@ -50,12 +52,16 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         pipeline: BasePipelineElement,
         tracer: Tracer,
         user: Callable[[], UserTurns] | None = None,
+        seat: Callable[..., AbstractContextManager[float]] = lambda **_: nullcontext(0.0),
     ) -> None:
         self.pipeline = pipeline
         self.tracer = tracer
         self.user = user
         self.name = pipeline.name
+        self.seat = seat
         self.attempts = 0
+        self.waited_s = 0.0
+        """Seconds that it waited for its seat."""
         self.messages: Sequence[ChatMessage] = ()
         self.environment: TaskEnvironment | None = None
 
@@ -76,16 +82,19 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
             ModelError, ModelCodeFailed, ConfigError: As the pipeline does.
             PipelineFailed: If it raised anything else.
         """
+        with self.seat(goes_on=self.attempts > 0) as waited_s:
+            self.waited_s += waited_s
+            return self._attempt((query, runtime, env, list(messages), extra_args or {}))
+
+    def _attempt(self, asked: QueryResult) -> QueryResult:
         self.tracer.attempt = self.attempts
         self.attempts += 1
         talker = None if self.user is None else self.user()
         with self.tracer.span("run") as root:
             try:
-                result = self._turn(
-                    root, self.pipeline, (query, runtime, env, list(messages), extra_args or {})
-                )
+                result = self._turn(root, self.pipeline, asked)
                 if talker is not None:
-                    result = self._go_on(root, talker, runtime, result)
+                    result = self._go_on(root, talker, asked[1], result)
                 return (*result[:3], _spoken(result[3]), result[4])
             except AbortAgentError as abort:
                 root.messages = self.messages = abort.messages

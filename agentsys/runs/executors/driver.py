@@ -56,12 +56,12 @@ class Crowd:
     workers: int
     """Worker processes."""
     threads: int
-    """Cases under way at once in each."""
+    """Cases whose agents are at work at once in each."""
 
     def window(self, *, near_end: bool) -> int:
-        """Cases that a worker has at a time: with some in store it need not wait for the driver.
+        """Cases that a worker has at a time: with some more than agents at work it has them made ready.
 
-        Near the end of a run it has none: one that waits in a worker could be under way in another.
+        Near the end of a run it has no more: one that waits in a worker could be at work in another.
         """
         return self.threads if near_end else self.threads + max(1, self.threads // 4)
 

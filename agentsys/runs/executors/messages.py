@@ -23,6 +23,7 @@ class Orders:
     here: Path
     """Folder that relative paths in settings start from."""
     threads: int
+    """Cases whose agents are at work at once."""
     layout: Layout = "files"
     """How records are written."""
     config_dirs: tuple[Path, ...] = ()

@@ -11,6 +11,7 @@ from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search.searches import CellSearches
+from agentsys.runs.seats import NotBegun
 from agentsys.runs.store import Store, StoreError
 
 
@@ -31,7 +32,7 @@ def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims
     """Run a case that was claimed, store its record and give the claim back.
 
     Returns:
-        What came of it; None: the run is ending, and the case's search stopped before it was done.
+        What came of it; None: the run is ending, and the case had not begun, or its search was not done.
 
     Raises:
         StoreError: If the log folder cannot be written.
@@ -41,7 +42,7 @@ def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims
         with nullcontext() if job.cell.books is None else job.cell.books.crew.at_work():
             done = finish_case(job, store, searches)
         store.write(done.record, done.agentdojo)
-    except SearchStopped:
+    except (SearchStopped, NotBegun):
         return None
     except StoreError:
         raise

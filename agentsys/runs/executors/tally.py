@@ -56,7 +56,7 @@ class RunTally:
 
     @property
     def near_end(self) -> bool:
-        """Whether the last cases of the plan are being begun."""
+        """Whether the very last cases of the plan are being begun."""
         return self._order.near_end
 
     def next(self, running: Collection[Job]) -> Job | None:

@@ -43,6 +43,7 @@ from agentsys.runs.executors.messages import (
 from agentsys.runs.executors.stored_case import run_and_store
 from agentsys.runs.plan import Job
 from agentsys.runs.search.searches import CellSearches
+from agentsys.runs.seats import Seats
 from agentsys.runs.store import Store, StoreError
 
 _PULSE_S = 0.1
@@ -68,14 +69,17 @@ class CaseWorker:
         self._meter = Meter(orders.budget)
         self._elsewhere = MeterReading()
         books = Books(self._meter, Ledger(self._store.own / FILE))
-        self._builder = CellBuilder(self._store, orders.config_dirs, books=books)
+        self._seats = Seats(orders.threads)
+        self._builder = CellBuilder(self._store, orders.config_dirs, books=books, seats=self._seats)
         self._cells: dict[int, Cell] = {}
         self._claims = Claims(self._store, cleans=False)
         self._drains = False
         self._searches = CellSearches(
             self._store, lambda made: tell(AttemptMade(briefly(made))), lambda: self._drains, self._claims
         )
-        self._pool = ThreadPoolExecutor(orders.threads, thread_name_prefix="case")
+        # With few seats none is made ready beside them: who asks for one case at a time gets one.
+        threads = orders.threads + orders.threads // 4
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="case")
         self._ended = threading.Event()
         self._under_way: set[int] = set()
 
@@ -93,7 +97,7 @@ class CaseWorker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._drains = True
+        self._begin_no_more()
         self._pool.shutdown()
         self._ended.set()
         self._store.close()
@@ -114,7 +118,7 @@ class CaseWorker:
                 self._meter.add_elsewhere(reading - self._elsewhere)
                 self._elsewhere = reading
             case Drain():
-                self._drains = True
+                self._begin_no_more()
 
     def _build(self, order: CellToBuild) -> None:
         try:
@@ -165,8 +169,12 @@ class CaseWorker:
         return Ended(task.number, dataclasses.replace(end, record=briefly(end.record)))
 
     def _stop(self, why: str) -> None:
-        self._drains = True
+        self._begin_no_more()
         self._tell(CannotGoOn(why))
+
+    def _begin_no_more(self) -> None:
+        self._drains = True
+        self._seats.begin_no_more()
 
     @property
     def _own(self) -> MeterReading:

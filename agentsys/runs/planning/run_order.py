@@ -30,25 +30,29 @@ class RunOrder(Iterator[Job]):
 
     def __init__(self, jobs: Sequence[Job], workers: int) -> None:
         in_order = len(jobs) if workers == 1 else max(0, len(jobs) - _OF_THE_LAST * workers)
-        self.near_end = in_order == 0
-        """Whether the last cases are being given out."""
         self._in_order = islice(jobs, in_order)
         self._last = (jobs[place] for place in range(len(jobs) - 1, in_order - 1, -1))
         self._left: list[Job] = []
         self._seconds = _Seconds()
         self._every, self._to_go = max(1, workers // 4), 0
+        self._workers, self._to_begin = workers, len(jobs)
 
     def __next__(self) -> Job:
         job = next(self._in_order, None) or self._longest()
         self._seconds.begin(job.case)
+        self._to_begin -= 1
         return job
+
+    @property
+    def near_end(self) -> bool:
+        """Whether no more cases are left than there are workers, so that none should wait in one of them."""
+        return self._to_begin <= self._workers
 
     def ended(self, case: Case, seconds: float) -> None:
         """Learn from a case that took so long."""
         self._seconds.add(case, seconds)
 
     def _longest(self) -> Job:
-        self.near_end = True
         self._left.extend(self._last)
         if not self._left:
             raise StopIteration
