@@ -12,6 +12,7 @@ import pytest
 from provider_sdks import provider_sdks
 
 from agentsys.cli import COMMANDS
+from agentsys.records.reading import WORTH_AN_INDEX
 
 SEE_IMPORTS = """
 import json, sys
@@ -93,6 +94,21 @@ def test_results_of_published_runs_need_neither_benchmark_nor_sdk_nor_hydra(tmp_
     (folder / "none.json").write_text(json.dumps(RUN))
     (modules,) = imported_by(("results", str(tmp_path), "--format", "csv"), cwd=tmp_path)
     assert modules & (BENCHMARK_AND_SDKS | NEEDED_TO_COMPOSE) == set()
+    assert modules & {"rich.console", "yaml"} == set()
+
+
+def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Path) -> None:
+    for number in range(WORTH_AN_INDEX):
+        folder = tmp_path / "runs" / "gpt" / "banking" / f"user_task_{number}" / "none"
+        folder.mkdir(parents=True)
+        (folder / "none.json").write_text(json.dumps(RUN | {"user_task_id": f"user_task_{number}"}))
+        os.utime(folder / "none.json", (1e9, 1e9))
+    (tmp_path / "runs" / ".agentsys").mkdir()
+    results = "results", str(tmp_path / "runs"), "--format", "csv"
+    for used in (True, False):
+        (modules,) = imported_by(results, cwd=tmp_path)
+        for name in ("schema", "formats.agentdojo"):
+            assert (f"agentsys.records.{name}" in modules) is used
 
 
 def test_a_run_of_the_simulated_model_needs_no_vendors_sdk(tmp_path: Path) -> None:

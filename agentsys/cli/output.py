@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
-from rich.console import Console
 
 from agentsys.analysis.shown_document import as_shown
 from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
-from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import without_credentials
 from agentsys.records.shown_names import AS_STORED, ShownNames
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FormatOption = Annotated[
     OutputFormat,
@@ -55,6 +56,10 @@ def put(output: Output, form: OutputFormat, out: Path | None = None, shown: Show
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(written(output, form))
     elif form is OutputFormat.TABLE:
+        from rich.console import Console
+
+        from agentsys.analysis.tables.write_terminal import terminal_document
+
         # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
         Console(width=shown_width()).print(terminal_document(output.screen or output.document), crop=False)
     elif form is OutputFormat.PARQUET:
@@ -91,7 +96,11 @@ def known_width() -> int | None:
     wanted = os.environ.get("COLUMNS", "")
     if wanted.isdigit() and int(wanted):
         return int(wanted)
-    return Console().width if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+
+    return Console().width
 
 
 def shown_width() -> int:

@@ -20,7 +20,6 @@ from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.results_screen import results_screen, spent_line
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
-from agentsys.analysis.tables.write_terminal import BULLET
 from agentsys.cli.output import (
     ConfigDirOption,
     FormatOption,
@@ -121,6 +120,8 @@ def _show(
     full: bool,
 ) -> None:
     """Write what people read: of a table, unless all of it is asked for, one screen."""
+    from agentsys.analysis.tables.write_terminal import BULLET  # here, as other programs need no rich
+
     screen = form is OutputFormat.TABLE and not full
     width = shown_width() if out is None else FILE_WIDTH
     below = [spent_line(cases), *paid_lines(folders), next_line(folders, full=full)]

@@ -14,7 +14,6 @@ import typer
 from agentsys.analysis.metrics.own_metric import Metric, checked_metric
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.catalog import known, node
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.ledger import spent
@@ -118,6 +117,10 @@ def own_metrics(
         ConfigError: If there is no such config, or what it describes is no metric.
     """
     import_from(plugin_paths or ())
+    if not names and not config_dirs:
+        return ()
+    from agentsys.catalog import known, node  # here, because it brings YAML along, and few ask for a metric
+
     made: list[Metric] = []
     listed = known("metric", config_dirs or ())
     for name in dict.fromkeys(name for name in names or () if name not in METRICS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,14 +141,13 @@ def _visit(folder: str, found: Listing, sharded: _Sharded) -> list[str]:
     if identity in found.folders:
         return []
     with os.scandir(folder) as listing:
-        entries = {entry.name: entry for entry in listing}
-    if _OWN in entries and os.path.isdir(os.path.join(folder, SHARDS)):  # noqa: PTH112, PTH118
-        sharded.enter(folder)
-    more_folders, more_files = sharded.inside(folder)
+        entries = sorted(listing, key=_name)
     subfolders, files, tables = list[str](), list[str](), list[str]()
-    for name in sorted(entries):
-        entry = entries[name]
+    for entry in entries:
+        name = entry.name
         if name[0] == ".":
+            if name == _OWN and os.path.isdir(os.path.join(folder, SHARDS)):  # noqa: PTH112, PTH118
+                sharded.enter(folder)
             continue
         if name.endswith(".json") and entry.is_file(follow_symlinks=False):
             files.append(entry.path)
@@ -160,10 +160,14 @@ def _visit(folder: str, found: Listing, sharded: _Sharded) -> list[str]:
             files.append(entry.path)
         elif name.endswith(".csv") and is_asb_result(entry.path):
             tables.append(entry.path)
+    more_folders, more_files = sharded.inside(folder)
     found.folders[identity] = sorted({*files, *more_files}) if more_files else files
     if tables:
         found.results[identity] = tables
     return sorted({*subfolders, *more_folders}) if more_folders else subfolders
+
+
+_name = attrgetter("name")
 
 
 def _endless(entry: os.DirEntry[str]) -> bool:

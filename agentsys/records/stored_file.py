@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.formats.agentdojo import published_row
-from agentsys.records.formats.agentsys import own_row
-from agentsys.records.formats.drift import drift_row, is_drift
-from agentsys.records.schema import OWN_KEY
 from agentsys.records.shards.either import content_of
 from agentsys.records.unreadable import UnreadableRecord
 
@@ -38,14 +33,24 @@ def read_stored(path: str) -> CaseRow | None:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = case_in(path)
-    return None if found is None else _ROWS[found.producer](found.stored, path)
+    return None if found is None else _row(found, path)
 
 
-_ROWS: dict[Producer, Callable[[Mapping[str, Any], str], CaseRow]] = {
-    "agentsys": own_row,
-    "drift": drift_row,
-    "agentdojo": published_row,
-}
+# The formats are imported with the first file that is taken apart: as a rule all are in an index.
+def _row(found: StoredCase, path: str) -> CaseRow:
+    match found.producer:
+        case "agentsys":
+            from agentsys.records.formats.agentsys import own_row
+
+            return own_row(found.stored, path)
+        case "drift":
+            from agentsys.records.formats.drift import drift_row
+
+            return drift_row(found.stored, path)
+        case "agentdojo":
+            from agentsys.records.formats.agentdojo import published_row
+
+            return published_row(found.stored, path)
 
 
 def case_in(path: str) -> StoredCase | None:
@@ -57,6 +62,9 @@ def case_in(path: str) -> StoredCase | None:
     Raises:
         UnreadableRecord: If the file cannot be read.
     """
+    from agentsys.records.formats.drift import is_drift
+    from agentsys.records.schema import OWN_KEY
+
     stored = json_of(path)
     if not isinstance(stored, dict):
         return None

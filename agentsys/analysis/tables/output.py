@@ -14,7 +14,6 @@ import orjson
 from agentsys.analysis.tables.document import Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.analysis.tables.write_html import html_document
-from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
 
 FILE_WIDTH = 160
@@ -103,6 +102,8 @@ def written(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> byte
     """
     match form:
         case OutputFormat.TABLE:
+            from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
+
             return terminal_text(output.screen or output.document, width).encode()
         case OutputFormat.MARKDOWN:
             return markdown_document(output.document).encode()

@@ -24,7 +24,6 @@ from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.forecast_kinds import UNTESTED_LEGEND, UNTESTED_MARK
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
-from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 
@@ -72,6 +71,8 @@ def results_screen(
 
 
 def _lines(document: Document, width: int) -> int:
+    from agentsys.analysis.tables.write_terminal import terminal_text  # what goes to programs has no screen
+
     return len(terminal_text(document, width).splitlines())
 
 
