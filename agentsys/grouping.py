@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from itertools import groupby
 from typing import TypeVar
 
 _K = TypeVar("_K", bound=Hashable)
@@ -14,6 +13,6 @@ _T = TypeVar("_T")
 def grouped(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
     """Key -> the things that have it, keys and things in the order met (not sorted, not only neighbours)."""
     groups: defaultdict[_K, list[_T]] = defaultdict(list)
-    for shared, neighbours in groupby(things, key):  # most things have their neighbour's key
-        groups[shared].extend(neighbours)
+    for thing in things:
+        groups[key(thing)].append(thing)
     return dict(groups)

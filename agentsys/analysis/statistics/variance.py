@@ -113,11 +113,12 @@ def moments(parts: Sequence[Spread]) -> Moments:
     """Variance and degrees of freedom of a sum of independent parts, one per suite."""
     variance = bootstrap = uncertainty = 0.0
     for part in parts:
-        ways = _ways(part)
+        squares = _squares(part)
+        ways = _ways(part, squares)
         # By chance the sum may come out near or below 0; the cells alone cause half of `cell` at least.
         variance += max(sum(ways) - part.cell, part.cell / 2)
         uncertainty += _uncertainty(ways, part.cell, part)
-        bootstrap += float((part.users**2).sum() + (part.injections**2).sum()) + part.centred
+        bootstrap += sum(squares) + part.centred
     return Moments(variance, bootstrap, _df(variance, uncertainty))
 
 
@@ -130,7 +131,7 @@ def cautious_moments(parts: Sequence[Spread]) -> Moments:
     """
     variance = uncertainty = 0.0
     for part in parts:
-        ways = _ways(part)
+        ways = _ways(part, _squares(part))
         variance += max(sum(ways) - part.cell, *ways)
         uncertainty += _uncertainty(ways, part.cell, part)
     return Moments(variance, variance, _df(variance, uncertainty))
@@ -145,10 +146,15 @@ def lone_moments(parts: Sequence[Spread]) -> Moments:
     return Moments(variance, variance, _df(variance, uncertainty))
 
 
-def _ways(part: Spread) -> tuple[float, float]:
+def _squares(part: Spread) -> tuple[float, float]:
+    """Sum of squared influences by user task and by injection task."""
+    return float((part.users**2).sum()), float((part.injections**2).sum())
+
+
+def _ways(part: Spread, squares: tuple[float, float]) -> tuple[float, float]:
     """Variance by user task and by injection task, each with that of the cells in it; 0 for a single task."""
-    both = [float((sums**2).sum()) * _few(len(sums)) for sums in (part.users, part.injections)]
-    return both[0], both[1]
+    users, injections = squares
+    return users * _few(len(part.users)), injections * _few(len(part.injections))
 
 
 def _few(tasks: int) -> float:
