@@ -161,14 +161,14 @@ def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
     from agentsys.records.index import CASE, SKIPPED, looked_up
 
     lines, files = looked_up(listing), listing.files
-    kinds = plain_list(lines.table.column("kind"))
-    looked_at = [*compress(zip(files, lines.places, strict=True), wanted)]
-    cases = [(file, at) for file, at in looked_at if kinds[at] == CASE]
-    bad = [(file, at) for file, at in looked_at if kinds[at] == SKIPPED]
+    line_of, kinds = lines.places, plain_list(lines.table.column("kind"))
+    places = [*compress(range(len(files)), wanted)]
+    cases = [at for at in places if kinds[line_of[at]] == CASE]
+    bad = [at for at in places if kinds[line_of[at]] == SKIPPED]
     reasons = lines.table.column("reason")
-    rows = rows_of(lines.table, [file for file, _ in cases], [at for _, at in cases])
-    skipped = [Skipped(file, reasons[at].as_py()) for file, at in bad]
-    return FilesRead(rows, skipped, len(looked_at) - len(cases) - len(bad))
+    rows = rows_of(lines.table, [files[at] for at in cases], [line_of[at] for at in cases])
+    skipped = [Skipped(files[at], reasons[line_of[at]].as_py()) for at in bad]
+    return FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
 
 
 def counted(rows: Sequence[CaseRow], names: Names) -> Reading:
