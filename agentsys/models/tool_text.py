@@ -17,7 +17,6 @@ from typing import Any
 import yaml
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.strenum import StrEnum
-from yaml.emitter import ScalarAnalysis
 from yaml.representer import SafeRepresenter
 
 _KEPT = 2048
@@ -51,9 +50,7 @@ def _dump_of_one(pickled: bytes) -> str:
     part = pickle.loads(pickled)
     # Somebody may have told PyYAML to write a type in a style of his own.
     usual = yaml.SafeDumper.yaml_representers is SafeRepresenter.yaml_representers
-    if not usual:
-        return str(yaml.safe_dump(part))
-    quick = _QUICK if _QUICK is not None and _same_in_c(part) else _QuotingDumper
+    quick = _QUICK if _QUICK is not None and usual and _same_in_c(part) else yaml.SafeDumper
     return str(yaml.dump(part, Dumper=quick))
 
 
@@ -75,67 +72,10 @@ def _quick_dumper() -> type[Any] | None:
 
 _QUICK = _quick_dumper()
 _NO_DOUBLE_QUOTES = re.compile(r"(?!.*( \n|\n ))[ -~\n]*", re.DOTALL)
-_BREAK = re.compile("[\n\x85\u2028\u2029]")
-_TURN = re.compile(r"[^!#-\[\]-~]")
-"""In double quotes a line may end here, or an escape is written; every other letter stands for itself."""
 _KEY = re.compile(r"[ -~]{1,100}")
 """Far from the 128 letters at which a key stops being a simple one; the two dumpers count differently."""
 _MOST_LEVELS = 10
 """So that a line's indentation never comes near its width."""
-
-
-class _QuotingDumper(yaml.SafeDumper):
-    """PyYAML's, with texts in double quotes written word by word and not letter by letter.
-
-    Most injected texts stand in those, and no earlier case had the same.
-    """
-
-    def analyze_scalar(self, scalar: str) -> ScalarAnalysis:
-        if _NO_DOUBLE_QUOTES.fullmatch(scalar):
-            return super().analyze_scalar(scalar)
-        breaks = _BREAK.search(scalar) is not None
-        return ScalarAnalysis(
-            scalar=scalar,
-            empty=False,
-            multiline=breaks,
-            allow_flow_plain=False,
-            allow_block_plain=False,
-            allow_single_quoted=False,
-            allow_double_quoted=True,
-            allow_block=False,
-        )
-
-    def write_double_quoted(self, text: str, split: bool = True) -> None:
-        self.write_indicator('"', True)
-        done = at = 0
-        while at <= len(text):
-            sign = text[at : at + 1]
-            if sign != " " and (not sign or _TURN.match(sign)):
-                self._put(text[done:at] + _escaped(sign))
-                done = at + len(sign)
-            full = self.column + at - done > self.best_width
-            if split and full and 0 < at < len(text) - 1 and (sign == " " or done >= at):
-                self._put(text[done:at] + "\\")
-                done = max(done, at)
-                self.write_indent()
-                self.whitespace = self.indention = False
-                if text[done] == " ":
-                    self._put("\\")
-            following = _TURN.search(text, at + 1) if done <= at else None
-            at = at + 1 if done > at else following.start() if following else max(len(text), at + 1)
-        self.write_indicator('"', False)
-
-    def _put(self, data: str) -> None:
-        self.column += len(data)
-        self.stream.write(data)
-
-
-def _escaped(sign: str) -> str:
-    if not sign:
-        return ""
-    code = ord(sign)
-    numbered = f"x{code:02X}" if code <= 0xFF else f"u{code:04X}" if code <= 0xFFFF else f"U{code:08X}"
-    return "\\" + yaml.SafeDumper.ESCAPE_REPLACEMENTS.get(sign, numbered)
 
 
 def _same_in_c(data: Any, levels: int = _MOST_LEVELS) -> bool:

@@ -110,27 +110,6 @@ def test_long_lines_are_folded_and_quoted_as_yaml_does(data: Any) -> None:
     assert safe_dump(data) == yaml.safe_dump(data)
 
 
-RECORDS = st.dictionaries(WORDS, LETTERS | PLAIN, min_size=1, max_size=4)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(RECORDS, min_size=1, max_size=2) | RECORDS)
-def test_records_are_written_as_yaml_does(data: Any) -> None:
-    assert safe_dump(data) == yaml.safe_dump(data)
-
-
-def test_texts_in_double_quotes_are_not_looked_at_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    for slow in ("analyze_scalar", "write_double_quoted"):
-        written = getattr(yaml.emitter.Emitter, slow)
-
-        def short(dumper: Any, text: str, *split: bool, written: Any = written) -> Any:
-            assert len(text) < 10
-            return written(dumper, text, *split)
-
-        monkeypatch.setattr(yaml.emitter.Emitter, slow, short)
-    assert safe_dump([{"body": "Hello \nthere"}]) == '- body: "Hello \\nthere"\n'
-
-
 LONG = "word " * 30
 
 
