@@ -308,17 +308,23 @@ def test_a_command_calls_its_template_up_before_it_asks_the_models(
     assert events == of_ours + of_a_script
 
 
-@pytest.mark.parametrize("other", ["no command", "a thread", "a folder of plug-ins", "a model of one's own"])
+_OF_ONES_OWN = "from agentsys.models.simulated.model import SimulatedModel\nclass Own(SimulatedModel): pass\n"
+
+
+@pytest.mark.parametrize(
+    "other", ["no command", "a thread", "a folder of plug-ins", "a folder of configs", "a model of one's own"]
+)
 def test_a_template_is_split_off_a_command_that_holds_nothing_but_ours(
     tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     conf, plugins = own_model(tmp_path)
-    own = other == "a model of one's own"
+    (plugins / "a_simulated_one.py").write_text(_OF_ONES_OWN)
     monkeypatch.setattr(processes.threading, "active_count", lambda: 2 if other == "a thread" else 1)
     monkeypatch.syspath_prepend(plugins)
+    chosen = ["model=simulated", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"]
     planned = prepare(
-        [f"model={'own' if own else 'simulated'}", *SLACK, *TWO, "limit=1", f"logdir={tmp_path}"],
-        config_dirs=[conf] if own else [],
+        [*chosen, *(["model._target_=a_simulated_one.Own"] if other == "a model of one's own" else [])],
+        config_dirs=[conf] if other == "a folder of configs" else [],
         plugin_paths=[plugins] if other == "a folder of plug-ins" else [],
     )
     with planned.called_up(in_command=other != "no command"):
