@@ -119,6 +119,7 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     """Our runner. Cases of the plan that are not among the pairs are left out."""
     from dataclasses import replace
 
+    from agentsys.collector import look_as_cases_run
     from agentsys.runs.executors.outcome import Listener
     from agentsys.runs.planning.jobs import Jobs
 
@@ -130,9 +131,8 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
     ready = _Readiness()
-    with session.called_up(
-        in_command=True
-    ) as called:  # as `agentsys run` does between the plan and the first case
+    look_as_cases_run()  # this and what follows as `agentsys run` does between the plan and the first case
+    with session.called_up(in_command=True) as called:
         session = called.looked_at()
         for cell in session.plan.todo.cells:
             cell.warm_up()  # as AgentDojo's side has imported and read what it needs

@@ -83,6 +83,7 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.benchmarks",
         "agentsys.attacks",
         "agentsys.catalog",
+        "agentsys.collector",
     },
     "agentsys.front": FOUNDATION
     | {

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
+from agentsys.collector import look_as_cases_run
 from agentsys.runs.executors.messages import Order, Orders, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 from agentsys.runs.executors.template import CAN_COPY, Copy, GroupConfig, Template, copied
@@ -260,6 +261,7 @@ def main() -> None:
 
 def _work(orders_pipe: int, told_pipe: int) -> None:
     """Be a worker till its end, which is that of this process."""
+    look_as_cases_run()
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)  # some of AgentDojo's checkers print

@@ -11,6 +11,7 @@ import queue
 import sys
 from typing import Any
 
+from agentsys.collector import look_as_cases_run
 from agentsys.runs.executors.messages import Order, Orders, Ready, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 from agentsys.runs.executors.worker import CaseWorker
@@ -26,6 +27,7 @@ class RemoteWorker:
     def __init__(self, orders: Orders, path: list[str]) -> None:
         import ray
 
+        look_as_cases_run()
         sys.path.extend(place for place in path if place not in sys.path)
         self._said: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._worker = CaseWorker(orders, self._said.put)

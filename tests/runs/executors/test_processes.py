@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from worker_model import asked, own_model
 
 from agentsys import api
 from agentsys.cli import app
+from agentsys.collector import look_as_cases_run, look_seldom
 from agentsys.errors import ConfigError
 from agentsys.records.shards.pack import unpack
 from agentsys.runs import session
@@ -131,6 +133,26 @@ def test_a_worker_that_ends_does_what_a_users_module_wants_done_then(tmp_path: P
     outcome, _ = ran(tmp_path / "runs", "model=own", *SLACK, *TWO, **places)
     assert (outcome.finished, outcome.fatal) == (21, None)
     assert (tmp_path / "ends").read_text() == ".."
+
+
+@pytest.mark.slow
+def test_workers_look_for_garbage_as_seldom_as_a_command_that_runs_cases(tmp_path: Path) -> None:
+    """And no more seldom: one that has only planned the run would let them fill the memory."""
+    conf, plugins = own_model(tmp_path)
+    with (plugins / "model_of_ones_own.py").open("a") as source:
+        source.write("import gc, os\nlooks = f'{os.getpid()} {gc.isenabled()} {gc.get_threshold()}'\n")
+        source.write(f"open({str(tmp_path / 'looks')!r}, 'a').write(looks + '\\n')\n")
+    places = {"config_dirs": [conf], "plugin_paths": [plugins]}
+    planning = gc.get_threshold()
+    try:
+        look_seldom(["run"])
+        ran(tmp_path / "runs", "model=own", *SLACK, *TWO, "limit=1", **places)
+        looks = (tmp_path / "looks").read_text().splitlines()
+        look_as_cases_run()
+        of_workers = {look.split(" ", 1)[1] for look in looks if not look.startswith(f"{os.getpid()} ")}
+        assert of_workers == {f"True {gc.get_threshold()}"}
+    finally:
+        gc.set_threshold(*planning)
 
 
 @pytest.mark.slow
