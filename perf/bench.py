@@ -56,13 +56,14 @@ PARTS: dict[str, Callable[[Options], Iterator[Table]]] = {
 
 def tokens_tables(*, quick: bool) -> Iterator[Table]:
     """Tokens of each defense on part of the benign cases, beside the undefended agent's."""
-    try:
-        from tokens import UNDEFENDED, NotMeasured, measure
-    except ImportError as error:  # the tokenizer's data come with litellm
-        yield Table(f"Tokens are not measured: {error}.")
-        return
+    from tokens import UNDEFENDED, NotMeasured, measure
+
     limit = 2 if quick else 5
-    base = measure(UNDEFENDED, limit, ())
+    try:
+        base = measure(UNDEFENDED, limit, ())
+    except NotMeasured as why:  # the tokenizer's data come with litellm
+        yield Table(f"Tokens are not measured: {why}.")
+        return
     rows = [(UNDEFENDED, f"{1000 * base.millions:.0f}", "1.00", f"{base.solved}/{base.cases}")]
     for name in DEFENSES:
         try:

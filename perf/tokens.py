@@ -52,7 +52,7 @@ def measure(defense: str, limit: int | None, settings: Sequence[str]) -> Measure
     """Play a defense's cases one after the other and count.
 
     Raises:
-        NotMeasured: If the defense needs something that is not installed.
+        NotMeasured: If the defense, or the tokenizer, needs something that is not installed.
     """
     tally = Tally()
     with tempfile.TemporaryDirectory() as logdir:
@@ -60,6 +60,8 @@ def measure(defense: str, limit: int | None, settings: Sequence[str]) -> Measure
     errors = tuple(
         f"{run.job.case.suite}/{run.job.case.user_task_id}: {run.error}" for run in runs if run.error
     )
+    if errors and not tally.calls:
+        raise NotMeasured(errors[0])
     return Measured(len(runs), sum(run.utility for run in runs), tally, errors)
 
 

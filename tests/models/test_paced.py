@@ -230,13 +230,16 @@ def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None
     assert one.wait(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 
 
-def test_whether_others_were_refused_is_looked_up_once_a_request(
+def test_whether_others_were_refused_is_looked_up_ten_times_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = list[Path]()
+    clock, looks = Clock(), list[Path]()
     monkeypatch.setattr(Path, "exists", lambda path: bool(looks.append(path)))
-    Paced(Counting(), Pacer(tmp_path / "rate.json")).complete(ASK)
-    assert looks == [tmp_path / "rate.json"]
+    model = Paced(Counting(), Pacer(tmp_path / "rate.json", clock=clock, sleep=clock.sleep))
+    for pause in (0.0, 0.0, 0.09, 0.02, 0.0):
+        clock.sleep(pause)
+        model.complete(ASK)
+    assert looks == [tmp_path / "rate.json"] * 2
 
 
 def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:

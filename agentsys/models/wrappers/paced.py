@@ -35,6 +35,10 @@ except ImportError:  # Windows: then each process keeps to the rate by itself
     fcntl = None  # type: ignore[assignment]
 
 
+_LOOK_EVERY_S = 0.1
+"""Seconds between two looks whether another process was refused; each gives up the interpreter's lock."""
+
+
 class Pacer:
     """The rate of one model, kept in a file that the processes of a run share. Used from many threads.
 
@@ -66,6 +70,7 @@ class Pacer:
         self._lately = deque[float](maxlen=256)
         self._refusals = deque[bool](maxlen=LOOKED_AT)
         self._needed = self.policy != RatePolicy()
+        self._look_at = 0.0
 
     def wait(self, tokens: float) -> bool:
         """Wait until a request of so many tokens may be sent, behind those that came before it.
@@ -117,9 +122,10 @@ class Pacer:
 
     @property
     def _under_control(self) -> bool:
-        """Whether there is anything to heed; as long as nobody was refused or held back there is not."""
-        if not self._needed and self._path is not None and self._path.exists():
-            self._needed = True
+        """Whether there is anything to heed; until somebody was refused or held back there is not."""
+        if not self._needed and self._path is not None and self._clock() >= self._look_at:
+            self._look_at = self._clock() + _LOOK_EVERY_S
+            self._needed = self._path.exists()
         return self._needed
 
     def _try(self, tokens: float) -> float:
