@@ -123,10 +123,11 @@ def main() -> None:
     extent = replace(extent, processes=options.processes)
     if options.workers:
         extent = replace(extent, workers={max(extent.workers): options.workers})
+    measured = commit()  # before a part is written into the page, which is a file of it
     for part in options.only:
         begun = time.time()
         quick = "Quick form. " if options.quick else ""
-        said = [f"{quick}{time.strftime('%Y-%m-%d')}, at {commit()}. {machine()}."]
+        said = [f"{quick}{time.strftime('%Y-%m-%d')}, at {measured}. {machine()}."]
         print(f"\n{said[0]}", flush=True)
         for table in PARTS[part](Options(options.quick, extent)):
             said.append(table.text)
