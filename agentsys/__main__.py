@@ -2,8 +2,8 @@
 
 import sys
 
-from agentsys.collector import look_seldom
 from agentsys.hash_order import fix_hash_order
+from agentsys.runs.executors.collector import look_seldom
 
 
 def main() -> None:

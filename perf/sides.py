@@ -119,7 +119,7 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     """Our runner. Cases of the plan that are not among the pairs are left out."""
     from dataclasses import replace
 
-    from agentsys.collector import look_as_cases_run
+    from agentsys.runs.executors.collector import look_as_cases_run
     from agentsys.runs.executors.outcome import Listener
     from agentsys.runs.planning.jobs import Jobs
 

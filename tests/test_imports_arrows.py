@@ -46,8 +46,8 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.plugins": FOUNDATION
     | PLUGINS
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
-    "agentsys.__main__": {"agentsys.cli", "agentsys.collector", "agentsys.hash_order"},
-    "agentsys.collector": set(),
+    "agentsys.__main__": {"agentsys.cli", "agentsys.runs.executors.collector", "agentsys.hash_order"},
+    "agentsys.runs.executors.collector": set(),
     "agentsys.hash_order": set(),
     "agentsys.errors": set(),
     "agentsys.light_imports": set(),
@@ -83,7 +83,6 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.benchmarks",
         "agentsys.attacks",
         "agentsys.catalog",
-        "agentsys.collector",
     },
     "agentsys.front": FOUNDATION
     | {

@@ -17,8 +17,8 @@ from agentsys import __version__
 from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
-from agentsys.collector import look_seldom
 from agentsys.hash_order import fix_hash_order
+from agentsys.runs.executors.collector import look_seldom
 
 SECTIONS = {
     "Run": {

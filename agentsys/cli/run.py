@@ -19,8 +19,8 @@ from agentsys.amounts import counted
 from agentsys.cli.errors import asked_to_end
 from agentsys.cli.help.completion import overrides_beginning_with
 from agentsys.cli.terminal import printable
-from agentsys.collector import look_as_cases_run
 from agentsys.errors import ConfigError
+from agentsys.runs.executors.collector import look_as_cases_run
 
 if TYPE_CHECKING:
     from rich.console import Console

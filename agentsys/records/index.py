@@ -81,15 +81,13 @@ class Lines(NamedTuple):
     """The lines of a listing's files."""
 
     table: pa.Table
-    """Columns `file` (the path below the folder, as bytes), `size`, `mtime_ns`, `kind` (`CASE`,
-    `SKIPPED`, `OTHER`), `reason` (of a skipped file) and those of `ROW_FIELDS`, null unless `kind`
-    is `CASE`. It may have lines of other files, which are no more."""
+    """Columns `file` (path below the folder, as bytes), `size`, `mtime_ns`, `kind` (`CASE`, `SKIPPED` or
+    `OTHER`), `reason`, those of `ROW_FIELDS` (null unless a case). Some lines are of files that are gone."""
     places: list[int]
-    """Which line is each file's. Who needs no table of them leaves them as they are: to import what sorts
-    tables takes longer than to read 10,000 lines."""
+    """Which line is each file's."""
 
     def sorted(self) -> pa.Table:
-        """The lines of the files alone, in the listing's order."""
+        """The lines of the files alone, in the listing's order: who needs no table spares its imports."""
         if self.places == [*range(len(self.table))]:  # then a copy of it all is spared
             return self.table
         # Not `pa.array`, which imports pandas if it is installed: half a second.

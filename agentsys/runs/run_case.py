@@ -221,11 +221,14 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     if isinstance(suite, MeasuresCases) and observed.environment is not None:
         facts = fresh, observed.environment, run.messages, run.tracer, model
         scores = run.utility, run.security, cell.attack.kind
-        finished = FinishedCase(user_task, injection_task, *facts, *scores)
-        with cell.seat(goes_on=True) as waited_s:  # it may ask a judge
-            run.waited_s += waited_s
-            found = suite.measured(finished)
-        run.utility, run.security, run.measured = found.utility, found.security, found.facts
+        _measure(run, suite, FinishedCase(user_task, injection_task, *facts, *scores))
+
+
+def _measure(run: CaseRun, suite: MeasuresCases, finished: FinishedCase) -> None:
+    with run.job.cell.seat(goes_on=True) as waited_s:  # it may ask a judge
+        run.waited_s += waited_s
+        found = suite.measured(finished)
+    run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 
 def _environment(suite: Suite, texts: Mapping[str, str]) -> TaskEnvironment:

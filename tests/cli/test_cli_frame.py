@@ -14,11 +14,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from agentsys import __version__, collector
+from agentsys import __version__
 from agentsys.cli import COMMANDS, SECTIONS, app, errors, main
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.errors import ConfigError
 from agentsys.runs import session
+from agentsys.runs.executors import collector
 from agentsys.runs.session import Session
 
 

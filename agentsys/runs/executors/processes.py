@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
-from agentsys.collector import look_as_cases_run
+from agentsys.runs.executors.collector import look_as_cases_run
 from agentsys.runs.executors.messages import Order, Orders, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 from agentsys.runs.executors.template import CAN_COPY, Copy, GroupConfig, Template, copied

@@ -11,7 +11,7 @@ import queue
 import sys
 from typing import Any
 
-from agentsys.collector import look_as_cases_run
+from agentsys.runs.executors.collector import look_as_cases_run
 from agentsys.runs.executors.messages import Order, Orders, Ready, Told
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 from agentsys.runs.executors.worker import CaseWorker

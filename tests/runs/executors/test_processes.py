@@ -21,11 +21,11 @@ from worker_model import asked, own_model
 
 from agentsys import api
 from agentsys.cli import app
-from agentsys.collector import look_as_cases_run, look_seldom
 from agentsys.errors import ConfigError
 from agentsys.records.shards.pack import unpack
 from agentsys.runs import session
 from agentsys.runs.executors import processes
+from agentsys.runs.executors.collector import look_as_cases_run, look_seldom
 from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
 
