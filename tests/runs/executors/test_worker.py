@@ -106,7 +106,7 @@ def test_a_case_is_made_ready_while_agents_work_and_no_more_of_them_do_than_aske
 ) -> None:
     worker, told = handed(tmp_path, threads=4, cases=8)
     until(lambda: slow.now == 4 and len(worker._seats._waiting) == 1)
-    time.sleep(0.5)
+    time.sleep(2.0)
     slow.gate.set()
     until(lambda: not worker.busy)
     worker.__exit__(None, None, None)
@@ -115,7 +115,7 @@ def test_a_case_is_made_ready_while_agents_work_and_no_more_of_them_do_than_aske
     assert [record.status for record in records] == ["ok"] * 8
     assert slow.most == 4
     took = sorted(json.loads(path.read_bytes())["duration"] for path in tmp_path.rglob("none.json"))
-    assert took[3] < 0.5 <= took[4]  # who waited for a seat has not worked longer for it
+    assert took[3] < 2.0 <= took[4]  # who waited for a seat has not worked longer for it
 
 
 def test_a_draining_worker_ends_the_cases_whose_agents_are_at_work_and_gives_the_others_back(
@@ -131,9 +131,16 @@ def test_a_draining_worker_ends_the_cases_whose_agents_are_at_work_and_gives_the
     heard = [told.get() for _ in range(told.qsize())]
     assert not any(isinstance(one, CannotGoOn) for one in heard)
     came = [one for one in heard if isinstance(one, Ended | NotRun)]
-    assert sorted(one.task for one in came if isinstance(one, Ended)) == [0, 1, 2, 3]
+    ended = {one.task for one in came if isinstance(one, Ended)}
+    assert len(ended) == 4 and ended < {
+        0,
+        1,
+        2,
+        3,
+        4,
+    }  # of the five that were begun, whichever were ready first
     back = [one for one in came if isinstance(one, NotRun)]
-    assert sorted(one.task for one in back) == [4, 5, 6, 7]
+    assert sorted([*ended, *(one.task for one in back)]) == [*range(8)]
     assert not any(one.stored or one.claimed or one.over_budget for one in back)
     assert len(list(tmp_path.rglob("none.json"))) == 4
 
