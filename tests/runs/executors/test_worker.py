@@ -132,13 +132,8 @@ def test_a_draining_worker_ends_the_cases_whose_agents_are_at_work_and_gives_the
     assert not any(isinstance(one, CannotGoOn) for one in heard)
     came = [one for one in heard if isinstance(one, Ended | NotRun)]
     ended = {one.task for one in came if isinstance(one, Ended)}
-    assert len(ended) == 4 and ended < {
-        0,
-        1,
-        2,
-        3,
-        4,
-    }  # of the five that were begun, whichever were ready first
+    # Of the five that were begun, whichever were ready first.
+    assert len(ended) == 4 and ended < {*range(5)}
     back = [one for one in came if isinstance(one, NotRun)]
     assert sorted([*ended, *(one.task for one in back)]) == [*range(8)]
     assert not any(one.stored or one.claimed or one.over_budget for one in back)
