@@ -94,10 +94,17 @@ def _hint(error: Any) -> str:
 
 @contextmanager
 def asked_to_end() -> Iterator[None]:
-    """Inside the block SIGTERM and SIGHUP raise `StopRequested`; what is ignored (nohup) stays ignored."""
+    """Inside the block SIGTERM and SIGHUP raise `StopRequested`; what is ignored (nohup) stays ignored.
+
+    Only the first of them does: a batch system sends its signal more than once, and nothing new is asked.
+    """
+    asked = False
 
     def stop(number: int, _: object) -> None:
-        raise StopRequested(number)
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise StopRequested(number)
 
     wanted = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in wanted}

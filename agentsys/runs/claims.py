@@ -150,10 +150,7 @@ class Claims:
         A claim's name holds its owner's, and no owner has the name of an earlier one: what is removed
         here cannot be a live run's, however long ago it was looked at.
         """
-        try:
-            claims = [claim for claim in place.parent.iterdir() if claim.stem == place.name]
-        except FileNotFoundError:
-            return []
+        claims = [claim for claim in _listed(place.parent) if claim.stem == place.name]
         return [claim for claim in claims if not self._removed(claim)]
 
     def _removed(self, claim: Path) -> bool:
@@ -193,9 +190,19 @@ class Claims:
         for heartbeat in self._folder.glob(f"*{_BEAT}"):
             if self._is_dead(heartbeat.stem):
                 heartbeat.unlink(missing_ok=True)
-        for claim in self._folder.glob("*/*"):
-            self._removed(claim)
-        _remove_empty(path for path in self._folder.iterdir() if path.suffix != _BEAT)
+        folders = [path for path in _listed(self._folder) if path.suffix != _BEAT]
+        for folder in folders:
+            for claim in _listed(folder):
+                self._removed(claim)
+        _remove_empty(folders)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder; nothing where a run that is ending has just removed it."""
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from small_runs import records_in
 
+from agentsys.cli.errors import asked_to_end
+from agentsys.errors import StopRequested
+
 SLOW = """
 import time
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant
@@ -67,6 +70,15 @@ def test_a_signal_of_the_system_is_a_first_ctrl_c(tmp_path: Path, number: signal
     assert complained == ""
     assert 0 < len(records_in(tmp_path / "runs")) < 21
     assert not list((tmp_path / "runs/.agentsys/claims").iterdir())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has none")
+def test_of_a_systems_signals_the_first_alone_is_heeded() -> None:
+    with asked_to_end():
+        with pytest.raises(StopRequested):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
 
 
 @pytest.mark.slow

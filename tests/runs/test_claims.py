@@ -46,6 +46,27 @@ def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path)
     assert names(tmp_path) == []
 
 
+def test_folders_that_another_run_removes_meanwhile_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has ended between our look at the folder of claims and ours into what lies there."""
+    listing = Path.iterdir
+
+    def vanishing(folder: Path) -> list[Path]:
+        found = list(listing(folder))
+        if folder.name == "claims":
+            for path in found:
+                if path.is_dir():
+                    path.rmdir()
+        return found
+
+    with Claims(Store(tmp_path)) as claims:
+        (tmp_path / ".agentsys/claims/90").mkdir()
+        monkeypatch.setattr(Path, "iterdir", vanishing)
+        claims.remove_dead()
+        assert claims.take("case")
+
+
 def test_who_takes_looks_for_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = list[Path]()
     listing = Path.iterdir

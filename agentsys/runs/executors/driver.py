@@ -35,6 +35,7 @@ from agentsys.runs.executors.messages import (
     briefly,
 )
 from agentsys.runs.executors.outcome import Listener, RunOutcome
+from agentsys.runs.executors.signals import held_back
 from agentsys.runs.executors.staff import Gone, Hand, Staff
 from agentsys.runs.executors.stored_case import CaseEnd
 from agentsys.runs.executors.tally import RunTally
@@ -90,13 +91,15 @@ def run_by_workers(
     order = RunOrder(jobs, crowd.workers * crowd.threads)
     state = _Driver(RunTally(order, listener, meter), staff, crowd, store, claims, meter or Meter())
     try:
-        while state.goes_on:
-            try:
-                state.turn()
-            except StopRequested as asked:
-                state.tally.interrupt(asked.number, state.running)
-            except KeyboardInterrupt:
-                state.tally.interrupt(signal.SIGINT, state.running)
+        with held_back() as heed_signals:
+            while state.goes_on:
+                try:
+                    heed_signals()
+                    state.turn()
+                except StopRequested as asked:
+                    state.tally.interrupt(asked.number, state.running)
+                except KeyboardInterrupt:
+                    state.tally.interrupt(signal.SIGINT, state.running)
         staff.dismiss()
         state.hear(0.0)  # what they spent last
     except BaseException:

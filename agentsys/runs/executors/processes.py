@@ -1,9 +1,10 @@
 """Worker processes of this machine: each reads orders from a pipe and writes what it did to another.
 
 They are copies of one template where the system makes such, or else started afresh. They are not in the
-driver's session, so that Ctrl-C in a terminal reaches the driver alone; and they end by themselves when it is
-gone. Nothing of a script's or a notebook's is forked or imported again: they need no
-`if __name__ == "__main__"`. A command of ours has its template made of itself, which saves seconds.
+driver's session, so that Ctrl-C in a terminal reaches the driver alone; a batch system's signals, which reach
+all of them, they pass over; and they end by themselves when the driver is gone. Nothing of a script's or a
+notebook's is forked or imported again: they need no `if __name__ == "__main__"`. A command of ours has its
+template made of itself, which saves seconds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import IO, Any
 
 from agentsys.runs.executors.collector import look_as_cases_run
 from agentsys.runs.executors.messages import Order, Orders, Told
+from agentsys.runs.executors.signals import leave_to_driver
 from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
 from agentsys.runs.executors.template import CAN_COPY, Copy, GroupConfig, Template, copied
 from agentsys.runs.settings import Settings
@@ -261,6 +263,7 @@ def main() -> None:
 
 def _work(orders_pipe: int, told_pipe: int) -> None:
     """Be a worker till its end, which is that of this process."""
+    leave_to_driver()  # a template has, but not who was started afresh
     look_as_cases_run()
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)

@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentsys.runs.executors.signals import leave_to_driver
+
 if TYPE_CHECKING:
     from agentsys.contracts import Benchmark
 
@@ -89,7 +91,7 @@ class Template:
             return cls(_Child(pid), ours)
         try:
             os.setsid()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            leave_to_driver()
             atexit._clear()  # the driver will do these
             _let_go_of_files(theirs.fileno())
             work(*_copied(theirs, configs))
@@ -185,6 +187,7 @@ def copied(number: str) -> tuple[int, int]:
     Returns:
         The pipes that the copy gets orders from and answers to.
     """
+    leave_to_driver()
     gc.disable()  # all that is imported and loaded stays
     configs = json.load(sys.stdin)
     return _copied(socket.socket(fileno=int(number)), configs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -281,6 +282,43 @@ def test_the_first_ctrl_c_lets_workers_finish_and_the_second_ends_them(
 
     with pytest.raises(KeyboardInterrupt):
         Run(session, tmp_path / "twice", never, listener=Impatient(2))
+
+
+class Timed(Silent):
+    """Lets a run have so many turns."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.left = turns
+
+    def tick(self) -> None:
+        self.left -= 1
+        assert self.left, "it waits for ever"
+
+
+def test_a_ctrl_c_between_booking_and_handing_out_loses_no_case(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver would wait for ever for a case that its worker was never handed."""
+
+    def ending(hand: Pretender, task: CaseTask) -> list[Any]:
+        return [Ended(task.number, end_of(session, task))]
+
+    send, presses = Pretender.send, [signal.SIGINT]
+
+    def interrupted(hand: Pretender, order: Order) -> None:
+        if isinstance(order, CaseTasks) and presses:
+            signal.raise_signal(presses.pop())
+        send(hand, order)
+
+    monkeypatch.setattr(Pretender, "send", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run = Run(session, tmp_path, ending, listener=Timed(100))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.outcome.interrupted
+    assert run.outcome.finished == run.handed_out > 0
 
 
 def test_a_budget_counts_what_all_workers_spent(session: Session, tmp_path: Path) -> None:

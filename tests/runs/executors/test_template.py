@@ -84,6 +84,14 @@ def test_a_copy_ends_when_told_or_killed_and_its_status_is_known(template: Templ
     assert staying.asked()[0] == str(staying.copy.pid)
 
 
+def test_a_template_passes_over_the_signals_that_its_driver_heeds() -> None:
+    template = started()
+    made(template)
+    os.kill(template._process.pid, signal.SIGTERM)
+    assert made(template).asked()
+    template.end()
+
+
 def test_copies_go_on_without_their_template_which_ends_with_its_driver() -> None:
     template = started()
     copy = made(template)
@@ -142,7 +150,7 @@ def test_a_template_split_off_its_driver_has_none_of_its_files_handlers_and_last
         own, template, copy = ({"pid": int(pid), "session": int(session)} for pid, session, *_ in told)
         assert len({own["pid"], template["pid"], copy["pid"]}) == 3
         assert template["session"] == copy["session"] != own["session"]
-        assert told[2][2:] == ["loaded:True", f"handler:{signal.SIG_DFL.name}", "files:/dev/null"]
+        assert told[2][2:] == ["loaded:True", "handler:_pass_over", "files:/dev/null"]
         if ends == "killed":
             driver.kill()
         driver.stdin.close()
@@ -169,11 +177,12 @@ sys.modules["agentsys.runs.executors.worker"] = types.ModuleType("worker")
 from agentsys.runs.executors.template import Copy, Template
 acts = open(sys.argv[1] + ".open", "w")  # the driver's own
 atexit.register(lambda: Path(sys.argv[1]).write_text(str(os.getpid())))
-signal.signal(signal.SIGTERM, lambda *_: None)
+def drivers_handler(*_): pass
+signal.signal(signal.SIGTERM, drivers_handler)
 
 def work(orders, told):
     loaded = "baselines.drift.defense" in sys.modules
-    handler, file = signal.getsignal(signal.SIGTERM).name, os.readlink(f"/proc/self/fd/{acts.fileno()}")
+    handler, file = signal.getsignal(signal.SIGTERM).__name__, os.readlink(f"/proc/self/fd/{acts.fileno()}")
     facts = f"loaded:{loaded}", f"handler:{handler}", f"files:{file}"
     os.write(told, " ".join(map(str, (os.getpid(), os.getsid(0), *facts))).encode())
     os.close(told)

@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,3 +163,11 @@ def test_a_case_that_is_searched_for_has_one_seat_for_its_attacker_and_its_agent
     heard = [told.get() for _ in range(told.qsize())]
     assert sum(isinstance(one, Ended) for one in heard) == 5
     assert slow.most == 4
+
+
+def test_a_worker_is_silent_about_empty_answers_as_the_command_is(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        CaseWorker(Orders(tmp_path, Path.cwd(), threads=1), lambda told: None)
+        warnings.warn("Model output was None for task user_task_14", stacklevel=1)
+    assert said == []
