@@ -237,7 +237,7 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index
     # Pipelines that were not begun have no folder, and are missing all the same.
     if many:
-        read = read_cases([session.store.root], only=session.folders)
+        read = read_cases([session.store.root], only=session.folders, looked=session.plan.looked)
     else:
         read = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
     reading = replace(read, cases=with_short_names(read.cases), outlooks=session.outlooks)

@@ -28,7 +28,7 @@ from platformdirs import user_cache_path
 
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import ROW_FIELDS, plain_list, row_arrays, rows_of
-from agentsys.records.listing import Listing, listed
+from agentsys.records.listing import Listing
 from agentsys.records.shards.either import stamp_of
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unreadable import UnreadableRecord
@@ -95,9 +95,24 @@ class Lines(NamedTuple):
         return self.table.take(pa.Array.from_buffers(pa.int64(), len(self.places), [None, places]))
 
 
-def indexed(listing: Listing) -> pa.Table:
-    """One line per file of a listing, in its order: the table of `looked_up`."""
-    return looked_up(listing).sorted()
+class Looked(NamedTuple):
+    """A folder at one moment."""
+
+    listing: Listing
+    lines: Lines
+
+    @property
+    def finished(self) -> dict[str, str]:
+        """Record of ours that ended without an error -> the hash of its config."""
+        table, places = self.lines
+        # Not by Arrow's own functions: the first value it is handed to compare with makes it import pandas.
+        names = table.column("file").to_pylist()
+        kinds, states, hashes = (plain_list(table.column(one)) for one in ("kind", "status", "config_hash"))
+        return {
+            os.fsdecode(names[at]): hashes[at]
+            for at in places
+            if kinds[at] == CASE and states[at] == "ok" and hashes[at] is not None
+        }
 
 
 def looked_up(listing: Listing) -> Lines:
@@ -145,21 +160,6 @@ def _tidy(root: Path, index: _Index, written: list[Path], found: Lines, started_
         _remove(set(_parts(index_place(root))[1:]).difference(index.parts, written))
 
 
-def finished_in(logdir: Path) -> dict[str, str]:
-    """Record of ours under a log folder that ended without an error -> the hash of its config."""
-    lines = looked_up(listed(logdir))
-    # Not by Arrow's own functions: the first value it is handed to compare with makes it import pandas.
-    names = lines.table.column("file").to_pylist()
-    kinds, states, hashes = (
-        plain_list(lines.table.column(name)) for name in ("kind", "status", "config_hash")
-    )
-    return {
-        os.fsdecode(names[at]): hashes[at]
-        for at in lines.places
-        if kinds[at] == CASE and states[at] == "ok" and hashes[at] is not None
-    }
-
-
 def known_rows(root: str) -> dict[tuple[str, int, int], CaseRow]:
     """Path, size and time of change -> the case that a folder's index has of such a file; no file is read."""
     import pyarrow.compute as pc
@@ -191,7 +191,7 @@ def stamps_of(files: Sequence[str], root: str) -> Stamps:
 
 
 def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:
-    """Lines as `indexed` gives them, for files that are in no index.
+    """Lines as `looked_up` gives them, for files that are in no index.
 
     Args:
         files: Their paths.
@@ -211,7 +211,7 @@ def parsed(files: Sequence[str], stamps: Stamps) -> pa.Table:
 
 
 def lines_of(rows: Sequence[CaseRow | None], reasons: Sequence[str | None], stamps: Stamps) -> pa.Table:
-    """Lines as `indexed` gives them.
+    """Lines as `looked_up` gives them.
 
     Args:
         rows: The cases; None where there is none.

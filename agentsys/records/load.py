@@ -120,12 +120,12 @@ def _lines(listing: Listing) -> pa.Table:
     """A listing's lines from the index of its folder, with the paths as they are now."""
     import pyarrow as pa
 
-    from agentsys.records.index import indexed, parsed, stamps_of
+    from agentsys.records.index import looked_up, parsed, stamps_of
 
     if Path(listing.root).is_file():
         lines = parsed(listing.files, stamps_of(listing.files, listing.root))
     else:
-        lines = indexed(listing)
+        lines = looked_up(listing).sorted()
     return lines.append_column("source", pa.array([_shown(path) for path in listing.files], pa.string()))
 
 

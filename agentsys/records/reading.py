@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
@@ -24,6 +24,9 @@ from agentsys.records.stored_file import read_stored
 from agentsys.records.stored_plan import Outlook, stored_outlooks
 from agentsys.records.unfinished import Unfinished, logdirs_of, unfinished_in
 from agentsys.records.unreadable import UnreadableRecord
+
+if TYPE_CHECKING:
+    from agentsys.records.index import Lines, Looked
 
 __all__ = ["Reading", "Skipped", "nothing_found", "read_cases", "skipped_lines"]
 
@@ -56,6 +59,7 @@ def read_cases(
     paths: Iterable[str | os.PathLike[str]],
     names: Names | None = None,
     only: Collection[Path] | None = None,
+    looked: Looked | None = None,
 ) -> Reading:
     """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
 
@@ -65,6 +69,7 @@ def read_cases(
         names: The user's word on other people's folders; files of names beside those are found without it.
         only: Folders below these paths, all else in which is passed over; None: nothing is. A folder's index
             serves all of its folders so. One that is not there may be planned, and counts as unfinished.
+        looked: The only path as somebody has looked at it a moment ago; None: it is looked at now.
 
     Returns:
         The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
@@ -74,11 +79,11 @@ def read_cases(
         ConfigError: If a path does not exist, no path holds a single case, or a file of names is not one.
     """
     roots = [Path(path) for path in paths]
-    listings = [listed(root) for root in roots]
+    listings = [listed(root) for root in roots] if looked is None else [looked.listing]
     skipped = [skip for listing in listings for skip in listing.unlisted]
     rows: list[CaseRow] = []
     seen, other = len(skipped), 0
-    for read in files_read(listings, only):
+    for read in files_read(listings, only, looked and looked.lines):
         seen += len(read.rows) + len(read.skipped) + read.other
         rows += read.rows
         skipped += read.skipped
@@ -119,12 +124,15 @@ class FilesRead(NamedTuple):
     other: int
 
 
-def files_read(listings: Sequence[Listing], only: Collection[Path] | None = None) -> Iterator[FilesRead]:
+def files_read(
+    listings: Sequence[Listing], only: Collection[Path] | None = None, lines: Lines | None = None
+) -> Iterator[FilesRead]:
     """What the files of several listings hold, those of a folder that stands in two of them only once.
 
     Args:
         listings: The listings.
         only: Folders that are wanted; None: all are.
+        lines: What the index holds of the only listing; None: it is looked up where that is worth it.
     """
     met: set[FolderId] = set()
     for listing in listings:
@@ -139,7 +147,7 @@ def files_read(listings: Sequence[Listing], only: Collection[Path] | None = None
         if len(wanted) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
             yield from map(_file_read, compress(listing.files, wanted))
         else:
-            yield _indexed(listing, wanted)
+            yield _indexed(listing, wanted, lines)
 
 
 def _below(folder: Path, root: str) -> str:
@@ -155,12 +163,12 @@ def _file_read(path: str) -> FilesRead:
     return FilesRead((), (), 1) if row is None else FilesRead((row,), (), 0)
 
 
-def _indexed(listing: Listing, wanted: Sequence[bool]) -> FilesRead:
+def _indexed(listing: Listing, wanted: Sequence[bool], known: Lines | None) -> FilesRead:
     """The wanted files of a listing, from the index of its folder where they did not change."""
     from agentsys.records.columns import plain_list, rows_of
     from agentsys.records.index import CASE, SKIPPED, looked_up
 
-    lines, files = looked_up(listing), listing.files
+    lines, files = known or looked_up(listing), listing.files
     line_of, kinds = lines.places, plain_list(lines.table.column("kind"))
     places = [*compress(range(len(files)), wanted)]
     cases = [at for at in places if kinds[line_of[at]] == CASE]

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
+from agentsys.records.listing import listed
 from agentsys.records.reading import WORTH_AN_INDEX
 from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
@@ -29,6 +30,9 @@ from agentsys.runs.planning.applicable import (
 )
 from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.store import Store, Stored
+
+if TYPE_CHECKING:
+    from agentsys.records.index import Looked
 
 __all__ = ["Job", "Jobs", "Plan", "plan", "stale"]
 
@@ -58,6 +62,8 @@ class Plan:
     """Cases among `todo` whose record is kept aside first, as they are run anew."""
     outlooks: tuple[Outlook, ...] = ()
     """What a victim has no runs of, and so leaves out."""
+    looked: Looked | None = None
+    """The log folder as it was looked at; None for a small plan, and where cases are left that add to it."""
 
 
 def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
@@ -87,21 +93,24 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     if again:
         stored = sum(store.look(job.case).status != "missing" for job in begun)
         return Plan(jobs, jobs, 0, 0, (), skipped, stored, outlooks)
-    look = _Look(store, _finished(store, begun))
+    looked = _looked_at(store, begun)
+    look = _Look(store, {} if looked is None else looked.finished)
     open_ = {id(block): block.where(look.is_open) for block in begun.blocks}
     todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
     finished, corrupt = len(jobs) - len(todo), tuple(look.corrupt)
-    return Plan(jobs, todo, finished, look.failed, corrupt, skipped, outlooks=outlooks)
+    unchanged = None if todo else looked
+    return Plan(jobs, todo, finished, look.failed, corrupt, skipped, outlooks=outlooks, looked=unchanged)
 
 
-def _finished(store: Store, begun: Jobs) -> Mapping[str, str]:
-    """Record -> hash of its config, of cases that the index knows to be finished; each is read otherwise."""
+def _looked_at(store: Store, begun: Jobs) -> Looked | None:
+    """The log folder and its index, which knows what is finished; None where each record is read instead."""
     if len(begun) < WORTH_AN_INDEX:
-        return {}
+        return None
     # Here, because a small plan does without Arrow, which takes long to import.
-    from agentsys.records.index import finished_in
+    from agentsys.records.index import Looked, looked_up
 
-    return finished_in(store.root)
+    listing = listed(store.root)
+    return Looked(listing, looked_up(listing))
 
 
 class _Look:

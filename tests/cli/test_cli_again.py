@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
+from agentsys.records import reading
+from agentsys.runs import plan
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]", "executor.workers=1"]
 
@@ -26,6 +28,28 @@ def test_again_says_where_the_old_records_are_and_a_plain_run_finds_nothing_to_d
     assert "0 finished before, 2 to run" in again
     assert f"2 of them have a record: it is kept in {logdir}/.agentsys/aside" in again
     assert "2 finished before, 0 to run" in said(logdir)
+
+
+def test_a_run_looks_into_its_folder_again_for_the_table_only_after_it_has_run_a_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[Path]()
+
+    def noted(root: Path) -> reading.Listing:
+        looks.append(root)
+        return listed(root)
+
+    listed = reading.listed
+    for place in (plan, reading):
+        monkeypatch.setattr(place, "WORTH_AN_INDEX", 1)
+        monkeypatch.setattr(place, "listed", noted)
+    table = said(tmp_path)
+    again = said(tmp_path)
+    assert "2 finished before, 0 to run" in again and table.partition("Benign")[2][:200] in again
+    assert len(looks) == 2  # one each: the first time there was nothing to be finished before
+    assert "2 finished before, 2 to run" in said(tmp_path, "epochs=2")
+    assert len(looks) == 4
+    assert "4 cases" in said(tmp_path, "epochs=2")
 
 
 def test_a_dry_run_with_again_moves_nothing(tmp_path: Path) -> None:

@@ -304,9 +304,10 @@ def test_numbers_come_out_of_a_column_as_they_went_in() -> None:
 def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     code = (
-        "import sys; from pathlib import Path; from agentsys.records import index, reading; "
+        "import sys; from pathlib import Path; from agentsys.records import index, listing, reading; "
         "reading.WORTH_AN_INDEX = 1; runs = sys.argv[1]; cases = reading.read_cases([runs]).cases; "
-        "print(*[case.suite for case in cases], len(index.finished_in(Path(runs))), "
+        "found = listing.listed(Path(runs)); looked = index.Looked(found, index.looked_up(found)); "
+        "print(*[case.suite for case in cases], len(looked.finished), "
         "{'pandas', 'pyarrow.compute'} & set(sys.modules))"
     )
 

@@ -13,7 +13,7 @@ from reported_cases import store, store_attacked
 
 from agentsys.analysis.html_report.case_index import in_reading_order, index_row
 from agentsys.records.case_row import CaseRow
-from agentsys.records.index import indexed
+from agentsys.records.index import looked_up
 from agentsys.records.listing import listed
 from agentsys.records.names_file import Names
 from agentsys.records.reading import read_cases
@@ -124,7 +124,7 @@ def test_what_an_index_knows_is_not_read_again(tmp_path: Path, monkeypatch: pyte
     paths = [store(tmp_path, user_task_id=f"user_task_{task}") for task in range(3)]
     for path in paths:
         os.utime(path, ns=(10**18, 10**18))  # long ago, so that an index may be trusted about it
-    indexed(listed(tmp_path))
+    looked_up(listed(tmp_path))
     rewritten(paths[0], paths[0].read_text().replace('"utility": true', '"utility": false'))
     read = list[str]()
 
