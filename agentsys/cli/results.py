@@ -16,7 +16,7 @@ from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
-from agentsys.analysis.tables.report import Report, report
+from agentsys.analysis.tables.report import Report, numbers, report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.results_screen import results_screen, spent_line
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
@@ -98,7 +98,8 @@ def results(
         found = variant_report(reading, variants, errors, own=own)
         notes_apart = (*variants.notes, *notes)
     else:
-        found, notes_apart = report(reading, errors, own=own), notes
+        measured = numbers if form.for_programs else report
+        found, notes_apart = measured(reading, errors, own=own), notes
     found = replace(found, notes=(*notes, *found.notes))
     if form.for_programs:
         for note in notes_apart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from agentsys.amounts import counted
@@ -73,14 +73,14 @@ class Report:
         return [*self.rows, *self.measured, *paired]
 
 
-def report(
+def numbers(
     reading: Reading,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
 ) -> Report:
-    """Measure everything that was read.
+    """Measure everything that was read, for other programs: without what only people are told beside it.
 
     Args:
         reading: What was read, from `read_cases`.
@@ -89,35 +89,46 @@ def report(
         replicates: Number of bootstrap replicates.
     """
     rows = measure(reading.cases, errors, own=own, replicates=replicates)
-    rows += outlook_rows(reading.outlooks)
-    measured = measured_rows(reading.cases, replicates=replicates)
-    denied = denials(reading.cases, errors, replicates=replicates)
+    return Report(
+        [*rows, *outlook_rows(reading.outlooks)],
+        measured=measured_rows(reading.cases, replicates=replicates),
+        denials=denials(reading.cases, errors, replicates=replicates),
+        titles=METRIC_TITLES | {metric.name: metric.title for metric in own},
+    )
+
+
+def report(
+    reading: Reading,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    own: Sequence[Metric] = (),
+    replicates: int = 2000,
+) -> Report:
+    """The `numbers` of everything that was read, and everything a reader must know beside them."""
+    found = numbers(reading, errors, own=own, replicates=replicates)
     # The most important first: a screen shows three of them.
     notes = [
         *unfinished_lines(reading.unfinished),
         *errored_notes(reading.cases, errors),
-        *([SIMULATED_NOTE] if any(is_simulated(row.model) for row in rows) else []),
+        *([SIMULATED_NOTE] if any(is_simulated(row.model) for row in found.rows) else []),
         *replay_notes(reading.cases),
         *outlook_notes(reading.outlooks),
-        *_fewer_suites(rows),
+        *_fewer_suites(found.rows),
         *honesty_notes(reading.cases, errors, replicates=replicates),
-        *measured_notes(measured, reading.cases),
-        *denial_notes(denied),
+        *measured_notes(found.measured, reading.cases),
+        *denial_notes(found.denials),
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
         "Overall: unweighted mean of the suites.",
-        *_alike(rows),
+        *_alike(found.rows),
         *_suites_drawn(reading.cases),
         *_left_out(reading),
     ]
-    return Report(
-        rows,
-        unexposed_share(reading.cases),
-        tuple(notes),
-        measured,
-        fact_grids(reading.cases),
-        denied,
-        METRIC_TITLES | {metric.name: metric.title for metric in own},
-        marked_kinds(reading.cases, reading.outlooks),
+    return replace(
+        found,
+        unexposed=unexposed_share(reading.cases),
+        notes=tuple(notes),
+        fact_grids=fact_grids(reading.cases),
+        forecasts=marked_kinds(reading.cases, reading.outlooks),
     )
 
 

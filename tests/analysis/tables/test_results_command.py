@@ -81,6 +81,16 @@ def test_json_is_the_long_form_with_null_for_what_is_undefined(tmp_path: Path) -
     assert quality == [None] * 3
 
 
+@pytest.mark.parametrize("form", [OutputFormat.CSV, OutputFormat.JSON])
+def test_other_programs_get_the_same_numbers_without_notes_being_made(
+    folder: Path, form: OutputFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = written(results_output(report(read_cases([folder]))), form).decode()
+    for name in ("honesty_notes", "unexposed_share"):
+        monkeypatch.setattr(f"agentsys.analysis.tables.report.{name}", lambda *_, **__: pytest.fail("made"))
+    assert _command(str(folder), "--format", form.value) == whole
+
+
 def test_csv_writes_nan_for_what_is_undefined(tmp_path: Path) -> None:
     store_published(tmp_path)
     assert ",defense_quality,nan,nan,nan,1,0" in _command(str(tmp_path), "--format", "csv")
