@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.providers.kept_connection import KeptConnection
 from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
 from agentsys.models.providers.timed_streams import ExchangeClock, TimedBackend
 from agentsys.models.providers.wire_text import malformed, read_json
@@ -151,13 +152,17 @@ class _Bounded:
                 yield response
             return
         idle = self._idle.setdefault((pool, url.scheme, url.host, url.port), _Idle())
-        connection = idle.pop() or pool.create_connection(url.origin)
+        connection = idle.pop()
+        if connection is None:
+            # Pools for proxies are of other classes.
+            to_origin = type(pool).__name__ == "ConnectionPool"
+            connection = KeptConnection(pool.create_connection(url.origin), to_origin=to_origin)
         try:
-            with closing(connection.handle_request(request)) as response:
+            with connection.answer(request) as response:
                 yield response
         finally:
             # It is once request and answer are through to the end, an answer that is an error among them.
-            if connection.is_available():
+            if connection.is_idle:
                 idle.push(connection)
             else:
                 connection.close()
