@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +25,12 @@ class Hostile:
     Args:
         answer_to: The request (head and body) -> what is sent back; called once a request.
         keeps: Whether a connection may bring further requests.
+        tls: With what it shows who it is; None: it speaks without TLS.
     """
 
     answer_to: Callable[[bytes], Answer]
     keeps: bool = False
+    tls: ssl.SSLContext | None = None
     requests: list[bytes] = field(default_factory=list)
     """Every request as it arrived."""
     places: list[int] = field(default_factory=list)
@@ -38,7 +41,7 @@ class Hostile:
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.base_url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     def serve(self) -> None:
         """Accept until closed."""
@@ -55,8 +58,8 @@ class Hostile:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _talk(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
+    def _talk(self, accepted: socket.socket) -> None:
+        with contextlib.suppress(OSError), self._encrypted(accepted) as connection:
             connection.settimeout(_LONGEST_S)
             place = connection.getpeername()[1]
             try:
@@ -68,6 +71,9 @@ class Hostile:
                         return _shut(connection)
             finally:
                 self.ended.append(place)
+
+    def _encrypted(self, accepted: socket.socket) -> socket.socket:
+        return accepted if self.tls is None else self.tls.wrap_socket(accepted, server_side=True)
 
 
 def _read_request(connection: socket.socket) -> bytes:
@@ -105,9 +111,11 @@ def _shut(connection: socket.socket) -> None:
 
 
 @contextmanager
-def hostile(answer_to: Callable[[bytes], Answer], *, keeps: bool = False) -> Iterator[Hostile]:
+def hostile(
+    answer_to: Callable[[bytes], Answer], *, keeps: bool = False, tls: ssl.SSLContext | None = None
+) -> Iterator[Hostile]:
     """A server that listens on loopback while the block runs."""
-    server = Hostile(answer_to, keeps)
+    server = Hostile(answer_to, keeps, tls)
     threading.Thread(target=server.serve, daemon=True).start()
     try:
         yield server

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -123,11 +124,26 @@ class _TimedStream:
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> _TimedStream:
         left = self._clock.capped(timeout)
-        return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, left), self._clock)
+        try:
+            made = self._stream.start_tls(ssl_context, server_hostname, left)
+        except self._errors.ConnectError as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                raise _wrong_certificate(error.__cause__, server_hostname) from None
+            raise
+        return _TimedStream(made, self._clock)
 
     def get_extra_info(self, info: str) -> Any:
         # To `httpcore` all is sent that it wrote, and an idle connection is to be closed if it is readable.
         return (info == "is_readable" and self._refused) or self._stream.get_extra_info(info)
+
+
+def _wrong_certificate(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
+    """The error for a server that did not prove who it is."""
+    return ModelError(
+        ErrorKind.CONNECTION,
+        f"{host} shows a certificate that is not accepted: {why.verify_message.rstrip('.')} (is base_url"
+        " right? the variable SSL_CERT_FILE may name a file of the certificates to trust)",
+    )
 
 
 def _plain_socket(stream: Any) -> socket.socket | None:

@@ -106,6 +106,35 @@ def test_a_connection_that_the_server_closed_while_idle_is_not_used(family: str)
         assert len(set(server.places)) == 3
 
 
+def test_a_request_that_a_closing_server_took_is_not_sent_again_by_itself(family: str, steps: str) -> None:
+    """It may have been answered and paid for: who asks decides."""
+
+    def closes() -> Iterator[bytes]:
+        yield b""
+        raise ConnectionError
+
+    with hostile(in_turn([answer()], closes()), keeps=True) as server:
+        asking = Asking(family, server.base_url)
+        asking.ask()
+        assert asking.error().kind is ErrorKind.CONNECTION
+        assert len(server.requests) == 2 and len(set(server.places)) == 1
+
+
+def test_a_request_by_a_connection_that_was_just_closed_is_an_error_that_passes(
+    family: str, steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server closed it after it was looked at."""
+    monkeypatch.setattr(bounded_http._Idle, "push", lambda idle, one: idle._kept.append(one))
+    monkeypatch.setattr(bounded_http._Idle, "pop", lambda idle: idle._kept.pop() if idle._kept else None)
+    with hostile(lambda _: [answer()]) as server:
+        asking = Asking(family, server.base_url)
+        asking.ask()
+        until(lambda: len(server.ended) == 1)
+        assert asking.error().kind is ErrorKind.CONNECTION
+        assert asking.ask() == b"yes"
+        assert len(server.requests) == len(set(server.places)) == 2
+
+
 @pytest.mark.parametrize(
     ("broken", "kind"),
     [
@@ -147,6 +176,23 @@ def test_a_large_body_arrives_whole(family: str, steps: str) -> None:
     with hostile(lambda request: [answer(b"%d" % (len(request.partition(b"\r\n\r\n")[2])))]) as server:
         assert Asking(family, server.base_url).ask(body) == b"%d" % len(body)
         assert server.requests[0].endswith(body)
+
+
+def test_a_server_that_begins_to_read_late_gets_all_of_a_large_body(family: str, steps: str) -> None:
+    heard = bytearray()
+
+    def read_late() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            time.sleep(0.3)
+            while len(heard) < len(BIG):
+                heard.extend(connection.recv(1_000_000))
+            connection.sendall(answer())
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=read_late, daemon=True).start()
+        assert Asking(family, f"http://127.0.0.1:{listener.getsockname()[1]}").ask(BIG) == b"yes"
+    assert heard.endswith(BIG)
 
 
 @contextmanager

@@ -1,0 +1,224 @@
+"""Exchanges over TLS: with whom the vendors' clients speak, by how many connections, until when."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_server import Answer, Hostile, hostile
+from own_certificates import Identity, identity
+from providers_under_test import PROVIDERS
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, user
+from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.providers.sdk_errors import as_model_errors
+
+VENDORS = ("openai", "anthropic")
+BIG = "x" * 3_000_000
+"""More than a socket takes at a time."""
+
+
+def reply(said: str) -> list[bytes]:
+    """One that each vendor's client reads."""
+    parts = {"choices": [{"message": {"content": said}}], "content": [{"type": "text", "text": said}]}
+    body = json.dumps(parts).encode()
+    return [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body]
+
+
+def echo(request: bytes) -> Answer:
+    """The last word of what was asked."""
+    return reply(request.decode().rpartition("word ")[2].partition('"')[0])
+
+
+def ask(word: str, more: str = "") -> ChatRequest:
+    return ChatRequest([user(f"{more} word {word}")])
+
+
+def said(found: ChatReply) -> str:
+    return "".join(str(block["content"]) for block in found.message["content"] or ())
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Identity:
+    return identity(tmp_path / "ours", address="127.0.0.1")
+
+
+@pytest.fixture(autouse=True)
+def _trusting(ours: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only our own server is trusted, as with a company's own authority."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(ours.certificate))
+    for name in ("SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def client(vendor: str, base_url: str, timeout_s: float = 20.0) -> ChatModel:
+    address = f"{base_url}/v1" if vendor == "openai" else base_url
+    bound: dict[str, Any] = {"max_tokens": 100} if vendor == "anthropic" else {}
+    return PROVIDERS[vendor]("m", "m-1", None, base_url=address, timeout_s=timeout_s, **bound)
+
+
+def error_of(model: ChatModel, request: ChatRequest) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        model.complete(request)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_one_connection_serves_one_exchange_after_the_other_large_ones_among_them(
+    vendor: str, ours: Identity
+) -> None:
+    with hostile(echo, keeps=True, tls=ours.shown()) as server:
+        model = client(vendor, server.base_url)
+        for word, more in (("a", ""), ("b", BIG), ("c", "")):
+            assert said(model.complete(ask(word, more))) == word
+        assert len(server.requests) == 3 and len(set(server.places)) == 1
+        assert BIG.encode() in server.requests[1]
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_threads_get_their_own_answers_by_no_more_connections_than_there_are_threads(
+    vendor: str, ours: Identity
+) -> None:
+    with hostile(echo, keeps=True, tls=ours.shown()) as server, ThreadPoolExecutor(6) as pool:
+        model = client(vendor, server.base_url)
+        words = [str(number) for number in range(120)]
+        assert [said(found) for found in pool.map(lambda word: model.complete(ask(word)), words)] == words
+        assert len(server.requests) == 120 and len(set(server.places)) <= 6
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_connection_that_the_server_closed_while_idle_is_not_used(vendor: str, ours: Identity) -> None:
+    with hostile(echo, tls=ours.shown()) as server:  # it keeps none, and does not say so
+        model = client(vendor, server.base_url)
+        for number in range(3):
+            assert said(model.complete(ask(str(number)))) == str(number)
+            while len(server.ended) <= number:
+                time.sleep(0.005)
+        assert len(server.requests) == len(set(server.places)) == 3
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_server_that_says_nothing_more_is_a_timeout_and_the_next_exchange_begins_anew(
+    vendor: str, ours: Identity
+) -> None:
+    answers = iter([[reply("half")[0], 5.0], reply("whole")])
+    with hostile(lambda _: next(answers), keeps=True, tls=ours.shown()) as server:
+        model = client(vendor, server.base_url, timeout_s=0.7)
+        assert error_of(model, ask("?")).kind is ErrorKind.TIMEOUT
+        assert said(model.complete(ask("?"))) == "whole"
+        assert len(server.requests) == len(set(server.places)) == 2
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("shakes_hands", [False, True])
+def test_a_server_that_reads_nothing_is_a_timeout(vendor: str, shakes_hands: bool, ours: Identity) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = threading.Event()
+
+        def accept() -> None:
+            connection, _ = listener.accept()
+            with ours.shown().wrap_socket(connection, server_side=True) if shakes_hands else connection:
+                done.wait(60)
+
+        threading.Thread(target=accept, daemon=True).start()
+        model = client(vendor, f"https://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5)
+        assert error_of(model, ask("?", 7 * BIG)).kind is ErrorKind.TIMEOUT
+        done.set()
+
+
+@pytest.mark.parametrize("vendor", PROVIDERS)
+@pytest.mark.parametrize(
+    ("whose", "why"),
+    [
+        ({"address": "127.0.0.1"}, "self-signed certificate"),
+        ({"host": "elsewhere.invalid"}, "not valid for '127.0.0.1'"),
+        ({"address": "127.0.0.1", "days": -1}, "certificate has expired"),
+    ],
+    ids=["of nobody we know", "of another", "of the past"],
+)
+def test_a_wrong_certificate_is_one_line_that_says_what_is_wrong_where_and_how_to_mend_it(
+    vendor: str, whose: dict[str, Any], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = identity(tmp_path / "shown", **whose)
+    if why != "self-signed certificate":
+        monkeypatch.setenv("SSL_CERT_FILE", str(shown.certificate))
+    with hostile(echo, tls=shown.shown()) as server:
+        found = error_of(client(vendor, server.base_url), ask("secret"))
+        assert server.requests == []
+    assert found.kind is ErrorKind.CONNECTION
+    assert why in str(found)
+    assert "127.0.0.1 shows a certificate that" in str(found) and "SSL_CERT_FILE" in str(found)
+
+
+def test_so_is_one_that_an_sdk_meets_itself(tmp_path: Path) -> None:
+    """Batches go through the SDK's own requests."""
+    with hostile(echo, tls=identity(tmp_path / "shown", address="127.0.0.1").shown()) as server:
+        sdk = client("openai", server.base_url)._client.sdk  # type: ignore[attr-defined]
+        with pytest.raises(ModelError, match="shows a certificate that"), as_model_errors():
+            sdk.batches.list()
+
+
+@contextmanager
+def tunnel() -> Iterator[Hostile]:
+    """A proxy that connects its clients with whom they name, and passes on what both say."""
+
+    def connect(proxy: Hostile, near: socket.socket) -> None:
+        head = near.recv(65536)
+        proxy.requests.append(head)
+        host, _, port = head.split()[1].decode().rpartition(":")
+        far = socket.create_connection((host, int(port)))
+        near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        threading.Thread(target=passed_on, args=(far, near), daemon=True).start()
+        passed_on(near, far)
+
+    def passed_on(source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    class Tunnel(Hostile):
+        def _talk(self, accepted: socket.socket) -> None:
+            connect(self, accepted)
+
+    proxy = Tunnel(lambda _: [])
+    threading.Thread(target=proxy.serve, daemon=True).start()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_so_it_is_through_a_proxy_which_sees_no_word_of_it(
+    vendor: str, ours: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tunnel() as proxy, hostile(echo, keeps=True, tls=ours.shown()) as server:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.base_url)
+        model = client(vendor, server.base_url)
+        for word in ("a", "b"):
+            assert said(model.complete(ask(word))) == word
+        assert len(server.requests) == 2 and len(set(server.places)) == 1
+        (seen,) = proxy.requests
+    assert seen.startswith(b"CONNECT 127.0.0.1:%d " % server.port)
+
+
+def test_the_system_s_own_authorities_are_the_default(monkeypatch: pytest.MonkeyPatch, ours: Identity) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert "SSL_CERT_FILE" not in os.environ
+    with hostile(echo, tls=ours.shown()) as server:
+        assert "self-signed" in str(error_of(client("openai", server.base_url), ask("?")))
+        assert server.requests == []
