@@ -26,13 +26,12 @@ class Identity:
         return context
 
 
-def identity(folder: Path, *, address: str | None = None, host: str | None = None, days: int = 1) -> Identity:
+def identity(folder: Path, whose: str = "127.0.0.1", days: int = 1) -> Identity:
     """An identity of one address or host name, in two files of a folder; skips where none can be made.
 
     Args:
         folder: Made if it is not there.
-        address: An IP address.
-        host: A host name.
+        whose: An IP address, or a host name.
         days: From now until it ends; negative: it has ended.
     """
     x509 = pytest.importorskip("cryptography.x509", reason="makes its certificates with `cryptography`")
@@ -41,7 +40,7 @@ def identity(folder: Path, *, address: str | None = None, host: str | None = Non
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test")])
-    own = x509.DNSName(host) if host else x509.IPAddress(ipaddress.ip_address(address))
+    own = x509.IPAddress(ipaddress.ip_address(whose)) if whose[0].isdigit() else x509.DNSName(whose)
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())

@@ -95,10 +95,11 @@ def office(monkeypatch: pytest.MonkeyPatch) -> Office:
 def draining(folder: Path, office: Office) -> list[Told]:
     """What a worker of four agents says of eight cases, told to end while one waits to be judged."""
     chosen = ["benchmark=clerk", "model=gullible", "attack=none", "epochs=8", f"logdir={folder}"]
-    places = {"config_dirs": (CLERK / "configs",), "plugin_paths": (CLERK,)}
-    jobs = prepare(chosen, **places).plan.jobs
+    configs = (CLERK / "configs",)
+    jobs = prepare(chosen, config_dirs=configs, plugin_paths=[CLERK]).plan.jobs
     settings, told = jobs[0].cell.settings, queue.SimpleQueue[Told]()
-    with CaseWorker(Orders(folder, Path.cwd(), threads=4, **places), told.put) as worker:
+    orders = Orders(folder, Path.cwd(), threads=4, config_dirs=configs, plugin_paths=(CLERK,))
+    with CaseWorker(orders, told.put) as worker:
         worker.hear(CellToBuild(0, settings, settings.config_hash, ()))
         worker.hear(CaseTasks([CaseTask(number, 0, job.case, None) for number, job in enumerate(jobs)]))
         waiting = worker._seats._waiting
