@@ -122,8 +122,8 @@ def test_a_server_that_says_nothing_more_is_a_timeout_and_the_next_exchange_begi
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_headers_without_end_are_a_timeout_when_the_time_is_up(vendor: str, ours: Identity) -> None:
-    trickle: list[bytes | float] = [b"HTTP/1.1 200 OK\r\nX-Long: ", *[0.05, b"a"] * 100]
-    with hostile(lambda _: trickle, tls=ours.shown()) as server:
+    piece: list[bytes | float] = [0.05, b"a"]
+    with hostile(lambda _: [b"HTTP/1.1 200 OK\r\nX-Long: ", *piece * 100], tls=ours.shown()) as server:
         found = error_of(client(vendor, server.base_url, timeout_s=0.5), ask("?"))
     assert found.kind is ErrorKind.TIMEOUT
 
