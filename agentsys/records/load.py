@@ -70,7 +70,7 @@ def load_runs(
         "other": other,
     }
     own = logdirs_of(frame.loc[~frame["foreign"].astype(bool), "source"])
-    for line in unfinished_lines(unfinished_in(roots, own)):
+    for line in unfinished_lines(unfinished_in(roots, own, listings)):
         _log.warning("%s", line)
     for line in reading_notes(skipped, settled, frame):
         _log.warning("%s", line)

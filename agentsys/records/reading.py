@@ -103,7 +103,7 @@ def read_cases(
         skipped=tuple(skipped),
         other_files=other,
         seen=seen,
-        unfinished=unfinished_in(roots, own) if only is None else unfinished_in(only),
+        unfinished=unfinished_in(roots if only is None else only, own if only is None else (), listings),
         outlooks=stored_outlooks(place for place in own if _is_below(place, roots)),
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from agentsys.records.listing import Listing
 from agentsys.records.shards.either import shards_above
 from agentsys.records.stored_plan import FOLDER, stored_plans
 
@@ -40,18 +41,21 @@ class Unfinished(NamedTuple):
         return f"unfinished: {count} of {self.planned} missing ({'; '.join([*parts[:_NAMED], *rest])})."
 
 
-def unfinished_in(paths: Iterable[Path], logdirs: Iterable[Path] = ()) -> tuple[Unfinished, ...]:
+def unfinished_in(
+    paths: Iterable[Path], logdirs: Iterable[Path] = (), listings: Sequence[Listing] = ()
+) -> tuple[Unfinished, ...]:
     """Find what is missing under some paths, by the plans kept in their log folders.
 
     Args:
         paths: Paths as given to a reader: log, pipeline or suite folders, or single files. One that does not
             exist (a pipeline not begun) counts as well.
         logdirs: Log folders that are known to lie below them.
+        listings: What was seen there a moment ago; only for the rest is the disk asked.
     """
     roots = [path.absolute() for path in paths]
     above = (place for root in roots for place in (root, *root.parents[:_DEEPEST]))
     places = dict.fromkeys([*above, *(path.absolute() for path in logdirs)])
-    found = [_unfinished(place, roots) for place in places if (place / FOLDER).is_dir()]
+    found = [_unfinished(place, roots, listings) for place in places if (place / FOLDER).is_dir()]
     return tuple(one for one in found if one.missing)
 
 
@@ -71,7 +75,7 @@ def _above(source: str) -> str:
     return parts[0] or os.sep if len(parts) > _DEEPEST else "."
 
 
-def _unfinished(logdir: Path, roots: list[Path]) -> Unfinished:
+def _unfinished(logdir: Path, roots: list[Path], listings: Sequence[Listing]) -> Unfinished:
     inside = any(logdir.is_relative_to(root) for root in roots)
     planned: dict[str, tuple[str, str]] = {}
     for cell in stored_plans(logdir):
@@ -80,10 +84,20 @@ def _unfinished(logdir: Path, roots: list[Path]) -> Unfinished:
         # As text: a run of a hundred epochs has as many folders, and a Path for each pair takes seconds.
         home, asked = os.path.join(logdir, ""), tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
         planned = {key: group for key, group in planned.items() if f"{home}{key}/".startswith(asked)}
-    lacking = Counter(planned[key] for key in _missing(logdir, planned))
+    unseen = planned.keys() - _seen(logdir, listings)
+    lacking = Counter(planned[key] for key in _missing(logdir, unseen))
     totals = Counter(planned.values())
     groups = {group: (lacking[group], totals[group]) for group in totals if lacking[group]}
     return Unfinished(str(logdir), len(planned), groups)
+
+
+def _seen(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
+    """Paths below a log folder of the files in some listings."""
+    home = os.path.join(logdir, "")  # noqa: PTH118
+    for listing in listings:
+        root = Path(listing.root).absolute()
+        paths = (f"{root}{path[len(listing.root) :]}" for path in listing.files)
+        yield from (path.removeprefix(home) for path in paths if path.startswith(home))
 
 
 def _missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,21 @@ def test_of_a_part_of_a_log_folder_only_that_part_is_told(tmp_path: Path) -> Non
     assert lines(none, agentsys) == ["unfinished: 11 of 20 missing (agentsys lacks 8; none lacks 3)."]
     (only,) = unfinished_lines(read_cases([tmp_path], only=[agentsys]).unfinished)
     assert only == "unfinished: 8 of 10 missing (agentsys lacks 8)."
+
+
+@pytest.mark.parametrize("root", ["runs", ".", "runs/../runs"])
+def test_only_folders_of_records_that_a_reader_did_not_see_are_listed_again(
+    tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = planned(tmp_path / "runs")
+    for case in cases[:-1]:
+        store_own(tmp_path / "runs", case)
+    (tmp_path / "runs" / cases[-1].key).parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "runs" if root == "." else tmp_path)
+    asked, listdir = list[Path](), os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: asked.append(path) or listdir(path))
+    assert lines(Path(root)) == ["unfinished: 1 of 20 missing (agentsys lacks 1)."]
+    assert [path.parent.name for path in asked] == ["user_task_9"]
 
 
 def test_log_folders_below_the_one_that_is_read_are_found_and_named(tmp_path: Path) -> None:
