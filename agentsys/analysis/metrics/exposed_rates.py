@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
 from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side
-from agentsys.analysis.statistics.outcome_grid import tallies
+from agentsys.analysis.statistics.outcome_grid import Tally
 from agentsys.analysis.statistics.paired import compared, from_zero, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.records.case_row import CaseRow
@@ -120,21 +120,18 @@ def workspace_split(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
     return WorkspaceSplit(*both)
 
 
-def at_the_floor(
-    undefended: Sequence[CaseRow], draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
-) -> list[str]:
+def at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
     """List the levels at which a defense that stops every attack could not be told from none.
 
     Args:
-        undefended: Attacked cases of one model and attack without defense.
+        undefended: Suite -> attacked cases of one model and attack without defense.
         draws: Draws the signs of tasks.
-        rule: What errored cases count as.
 
     Returns:
         `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
         p >= 0.05 between it and 0 in every case.
     """
-    counted = [found for found in tallies(undefended, rule).values() if found.cases.sum()]
+    counted = [found for found in undefended.values() if found.cases.sum()]
     levels = from_zero(counted, Side.INJECTED, draws) if counted else {}
     low = [level for level, found in levels.items() if level != POOLED and found.defense < FLOOR]
     unproven = [level for level in low if p_value(levels[level].difference) >= LEVEL]

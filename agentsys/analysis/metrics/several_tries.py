@@ -6,47 +6,39 @@ an interval of its own. What an attacker comes to who may choose among attacks: 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 
 import numpy as np
 
 from agentsys.analysis.metrics.rates import Number, number_of, upper_for
 from agentsys.analysis.statistics import special_functions
 from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
+from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, Side, levels, macro, rate, totals
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally, tallies
 from agentsys.records.case_row import CaseRow
 
 
-def repeats(cases: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> int:
+def repeats(counted: Mapping[str, Tally]) -> int:
     """How often every case of one model, defense and attack was run and counts; 0 without cases."""
-    counted = [case for case in cases if outcome(case, rule) is not None]
-    return min(Counter(map(_tasks, counted)).values(), default=0)
+    run = [found.cases[found.cases > 0] for found in counted.values()]
+    return min((int(times.min()) for times in run if len(times)), default=0)
 
 
-_tasks = attrgetter("suite", "user_task_id", "injection_task_id")
-
-
-def at_least_once(
-    cases: Sequence[CaseRow], side: Side, k: int, resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
-) -> Number:
+def at_least_once(counted: Mapping[str, Tally], side: Side, k: int, resampler: Resampler) -> Number:
     """Overall share of cases in which the outcome occurs in one of k tries or more (pass@k).
 
     Args:
-        cases: Of one model, defense and attack (or benign).
+        counted: Suite -> cases of one model, defense and attack (or benign).
         side: Which outcome.
-        k: Tries; at most `repeats(cases)`.
+        k: Tries; at most `repeats(counted)`.
         resampler: Draws the tasks.
-        rule: What errored cases count as.
 
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.
     """
-    suites = [_once(found, k) for found in tallies(cases, rule).values()]
+    suites = [_once(found, k) for found in counted.values()]
     return number_of(macro([rate([totals(found, side, resampler)]) for found in suites]))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,7 +41,6 @@ class Resampler:
 
     replicates: int = 2000
     seed: int = 0
-    _drawn: dict[tuple[str, ...], FloatArray] = field(default_factory=dict, repr=False)
     _case_totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
 
     def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
@@ -54,10 +54,7 @@ class Resampler:
         Returns:
             Shape (replicates, k); each row sums to k. All ones for a single task: nothing to draw from.
         """
-        key = (suite, way, *tasks)
-        if key not in self._drawn:
-            self._drawn[key] = self._draw(key, len(tasks))
-        return self._drawn[key]
+        return _drawn(self.replicates, self.seed, (suite, way, *tasks))
 
     def case_totals(self, counted: Tally, frame: tuple[str, ...] | None = None) -> FloatArray:
         """`resampled_total` of a tally's cases: made once for all defenses that were run on the same ones."""
@@ -67,11 +64,14 @@ class Resampler:
             self._case_totals[key] = resampled_total(counted.cases, counted, self, frame)
         return self._case_totals[key]
 
-    def _draw(self, key: tuple[str, ...], count: int) -> FloatArray:
-        if count < 2:
-            return np.ones((self.replicates, count))
-        generator = generator_of(str(self.seed), *key)
-        return generator.multinomial(count, [1 / count] * count, size=self.replicates).astype(np.float64)
+
+@lru_cache(maxsize=64)  # for all who resample the same suites; most take 0.1 to 0.6 MB each way
+def _drawn(replicates: int, seed: int, key: tuple[str, ...]) -> FloatArray:
+    count = len(key) - 2
+    if count < 2:
+        return np.ones((replicates, count))
+    generator = generator_of(str(seed), *key)
+    return generator.multinomial(count, [1 / count] * count, size=replicates).astype(np.float64)
 
 
 def generator_of(*key: str) -> np.random.Generator:

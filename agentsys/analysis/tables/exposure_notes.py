@@ -27,6 +27,7 @@ from agentsys.analysis.metrics.rates import scored_cells
 from agentsys.analysis.metrics.repaired_scores import changed_benchmark_notes
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule, no_text_notes
+from agentsys.analysis.statistics.outcome_grid import Tally, tallies
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.document import number_text
 from agentsys.analysis.tables.provenance_notes import provenance_notes
@@ -55,16 +56,17 @@ def honesty_notes(
     notes = [*changed_benchmark_notes(benchmark for benchmark, *_ in sheets), *provenance_notes(listed)]
     for (benchmark, version, model), lines in sheets.items():
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
+        counted = {line: tallies(some, rule) for line, some in lines.items()}
         found = [
             *_sloppy(lines),
             *_mute(lines),
             *_odd_replies(lines),
             *_too_long(lines),
             *_silent(lines),
-            *_floors(lines, signs, rule),
+            *_floors(lines, counted, signs),
             *_detectable(lines, rule),
             *_limits(benchmark, version, lines),
-            *several_tries_notes(lines, rule, resampler),
+            *several_tries_notes(lines, counted, rule, resampler),
             *_exposure(lines, rule),
             *_searches(lines, rule),
         ]
@@ -179,11 +181,13 @@ def _tasks(bound: Bound) -> str:
     )
 
 
-def _floors(lines: _Lines, signs: SignDraws, rule: ErrorRule) -> Iterator[str]:
+def _floors(
+    lines: _Lines, counted: Mapping[tuple[str, str], Mapping[str, Tally]], signs: SignDraws
+) -> Iterator[str]:
     for (defense, attack), cases in lines.items():
         if defense != NO_DEFENSE or attack == NO_ATTACK or is_control(cases):
             continue
-        levels = at_the_floor(cases, signs, rule)
+        levels = at_the_floor(counted[defense, attack], signs)
         if levels:
             yield (
                 f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "

@@ -14,18 +14,29 @@ from agentsys.analysis.metrics.several_tries import at_least_once, overall_asr, 
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side
+from agentsys.analysis.statistics.outcome_grid import Tally
 from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
 
 
 def several_tries_notes(
-    lines: Mapping[tuple[str, str], Sequence[CaseRow]], rule: ErrorRule, resampler: Resampler
+    lines: Mapping[tuple[str, str], Sequence[CaseRow]],
+    counted: Mapping[tuple[str, str], Mapping[str, Tally]],
+    rule: ErrorRule,
+    resampler: Resampler,
 ) -> Iterator[str]:
-    """A line per defense and attack that was run several times, and per defense with several attacks."""
+    """A line per defense and attack that was run several times, and per defense with several attacks.
+
+    Args:
+        lines: (defense, attack) -> cases.
+        counted: (defense, attack) -> suite -> these, counted by the rule.
+        rule: What errored cases count as.
+        resampler: Draws the tasks.
+    """
     for (defense, attack), cases in lines.items():
-        k = repeats(cases, rule)
+        k = repeats(counted[defense, attack])
         if k > 1:
             name = defense if attack == NO_ATTACK else f"{defense} / {attack}"
-            tried = ", ".join(_tried(cases, k, rule, resampler))
+            tried = ", ".join(_tried(cases, counted[defense, attack], k, resampler))
             yield f"{name}, at least once in {k} runs of a case: {tried}."
     for defense in dict.fromkeys(defense for defense, _ in lines):
         against = [cases for (one, _), cases in lines.items() if one == defense and _aims(cases)]
@@ -38,13 +49,16 @@ def several_tries_notes(
             )
 
 
-def _tried(cases: Sequence[CaseRow], k: int, rule: ErrorRule, resampler: Resampler) -> Iterator[str]:
+def _tried(
+    cases: Sequence[CaseRow], counted: Mapping[str, Tally], k: int, resampler: Resampler
+) -> Iterator[str]:
+    solved = _number(at_least_once(counted, Side.SOLVED, k, resampler))
     if cases[0].attack == NO_ATTACK:
-        yield f"benign utility {_number(at_least_once(cases, Side.SOLVED, k, resampler, rule))}"
+        yield f"benign utility {solved}"
         return
-    yield f"utility under attack {_number(at_least_once(cases, Side.SOLVED, k, resampler, rule))}"
+    yield f"utility under attack {solved}"
     if _aims(cases):
-        yield f"ASR {_number(at_least_once(cases, Side.INJECTED, k, resampler, rule))}"
+        yield f"ASR {_number(at_least_once(counted, Side.INJECTED, k, resampler))}"
 
 
 def _aims(cases: Sequence[CaseRow]) -> bool:

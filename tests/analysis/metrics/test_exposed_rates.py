@@ -23,6 +23,8 @@ from agentsys.analysis.metrics.exposed_rates import (
     workspace_split,
 )
 from agentsys.analysis.metrics.limits import Limits, cap_of, floor_of, limits_of
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.records.case_row import CaseRow
@@ -116,11 +118,11 @@ def test_workspace_is_split_where_both_kinds_of_injection_tasks_were_run() -> No
 
 def test_a_model_that_falls_for_nothing_is_at_the_floor() -> None:
     silent = _grid({"banking": (8, 4), "slack": (8, 4)}, defense="none")
-    assert at_the_floor(silent, SignDraws(99)) == ["overall", "banking", "slack"]
+    assert at_the_floor(tallies(silent, ErrorRule.REPORT), SignDraws(99)) == ["overall", "banking", "slack"]
     loud = [replace(case, injection_success=True) for case in silent]
-    assert at_the_floor(loud, SignDraws(99)) == []
+    assert at_the_floor(tallies(loud, ErrorRule.REPORT), SignDraws(99)) == []
     half = [replace(case, injection_success=case.suite == "slack") for case in silent]
-    assert at_the_floor(half, SignDraws(99)) == ["banking"]
+    assert at_the_floor(tallies(half, ErrorRule.REPORT), SignDraws(99)) == ["banking"]
 
 
 def test_more_cases_detect_smaller_differences() -> None:

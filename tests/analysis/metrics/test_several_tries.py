@@ -15,8 +15,9 @@ from stored_cases import row
 from agentsys.analysis.metrics.best_attack import best_attack
 from agentsys.analysis.metrics.several_tries import at_least_once, overall_asr, repeats
 from agentsys.analysis.statistics.bootstrap import Resampler
+from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side
-from agentsys.analysis.statistics.outcome_grid import FloatArray
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally, tallies
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.records.case_row import CaseRow
 
@@ -41,6 +42,10 @@ def _cases(hits: FloatArray, attack: str = "important_instructions", suite: str 
     ]
 
 
+def _counted(cases: list[CaseRow]) -> dict[str, Tally]:
+    return tallies(cases, ErrorRule.REPORT)
+
+
 def _drawn(*shape: int, share: float, seed: int = 1) -> FloatArray:
     return (np.random.default_rng(seed).random(shape) < share).astype(float)
 
@@ -49,7 +54,7 @@ def _drawn(*shape: int, share: float, seed: int = 1) -> FloatArray:
 def test_at_least_once_is_the_mean_over_all_ways_to_choose_tries(k: int) -> None:
     hits = _drawn(5, 3, 4, share=0.3)
     ways = [hits[:, :, list(chosen)].any(axis=2).mean() for chosen in combinations(range(4), k)]
-    found = at_least_once(_cases(hits), Side.INJECTED, k, _DRAWS)
+    found = at_least_once(_counted(_cases(hits)), Side.INJECTED, k, _DRAWS)
     assert found.value == pytest.approx(100 * np.mean(ways))
     assert found.ci_low < found.value < found.ci_high
     assert found.n == 15
@@ -57,17 +62,18 @@ def test_at_least_once_is_the_mean_over_all_ways_to_choose_tries(k: int) -> None
 
 def test_all_tries_mean_any_success_and_its_interval_is_that_of_the_pairs_of_tasks() -> None:
     hits = _drawn(8, 5, 3, share=0.2)
-    found = at_least_once(_cases(hits), Side.INJECTED, 3, _DRAWS)
-    once = at_least_once(_cases(hits.max(axis=2, keepdims=True)), Side.INJECTED, 1, _DRAWS)
+    found = at_least_once(_counted(_cases(hits)), Side.INJECTED, 3, _DRAWS)
+    once = at_least_once(_counted(_cases(hits.max(axis=2, keepdims=True))), Side.INJECTED, 1, _DRAWS)
     assert found == once
 
 
 def test_a_case_with_fewer_tries_or_an_error_sets_how_many_all_have() -> None:
     cases = _cases(_drawn(4, 2, 3, share=0.5))
-    assert repeats(cases) == 3
-    assert repeats(cases[:-1]) == 2
-    assert repeats([*cases[:-2], *(replace(case, status="error") for case in cases[-2:])]) == 1
-    assert repeats([]) == 0
+    assert repeats(_counted(cases)) == 3
+    assert repeats(_counted(cases[:-1])) == 2
+    errored = [replace(case, status="error") for case in cases[-2:]]
+    assert repeats(_counted([*cases[:-2], *errored])) == 1
+    assert repeats({}) == 0
 
 
 def _attacks(outcomes: dict[str, FloatArray]) -> list[CaseRow]:

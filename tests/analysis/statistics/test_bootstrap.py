@@ -37,6 +37,14 @@ def _two_way_grid(users: int, injections: int) -> FloatArray:
     return (rng.random((users, injections)) < chance).astype(float)
 
 
+def test_who_resamples_alike_shares_draws_and_another_seed_or_number_has_its_own() -> None:
+    drawn = ("suite", "user", ("user_task_0", "user_task_1", "user_task_2"))
+    first = Resampler(50).weights(*drawn)
+    assert Resampler(50).weights(*drawn) is first
+    assert (Resampler(50, seed=1).weights(*drawn) != first).any()
+    assert Resampler(60).weights(*drawn).shape == (60, 3)
+
+
 def test_standard_error_equals_the_closed_form_on_a_balanced_grid() -> None:
     grid = _two_way_grid(20, 9)
     rows, columns = grid.mean(axis=1), grid.mean(axis=0)
