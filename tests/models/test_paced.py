@@ -174,7 +174,7 @@ class Counting:
     def complete(self, request: ChatRequest) -> ChatReply:
         if self.fails:
             raise self.fails.pop(0)
-        return ChatReply(assistant("x"), Usage(self.tokens, 0))
+        return ChatReply(assistant("x"), Usage(self.tokens - self.tokens // 4, self.tokens // 4))
 
 
 ASK = ChatRequest([user("Hi")])
@@ -222,12 +222,64 @@ def test_tokens_per_minute_count_prompts_and_replies() -> None:
 
 def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None:
     clock = Clock()
-    one, other = (Pacer(tmp_path / "rate.json", clock=clock, sleep=clock.sleep) for _ in range(2))
-    assert not one.wait(0) and not (tmp_path / "rate.json").exists()  # nothing to heed yet
+    path = tmp_path / "rates" / "m.json"
+    one, other = (Pacer(path, clock=clock, sleep=clock.sleep) for _ in range(2))
+    assert not one.wait(0) and not path.exists()  # nothing to heed yet
     for _ in range(3):  # the third one tells that the rate is the cause
         failing(one, ErrorKind.RATE_LIMITED, 4.0)
     assert other.wait(0) and clock.now == 1_000_012.0  # it heard of the other's Retry-After
     assert one.wait(0) and clock.now > 1_000_012.5  # and they take turns at what was found
+
+
+def test_who_looks_at_the_shared_rate_waits_until_another_process_has_changed_it(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    path, asked = tmp_path / "rate.json", threading.Event()
+    path.touch()
+    pacer = Pacer(path)
+
+    def ask() -> None:
+        pacer.wait(0)
+        asked.set()
+
+    with path.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Thread(target=ask, daemon=True).start()
+        assert not asked.wait(0.2)
+    assert asked.wait(30)
+
+
+def between_two(pacer: Pacer, clock: Clock) -> float:
+    """Seconds between two requests, each sent as soon as it may."""
+    pacer.wait(0)
+    start = clock.now
+    pacer.wait(0)
+    return clock.now - start
+
+
+@pytest.mark.parametrize("policy", [None, RatePolicy(requests=60_000)])
+def test_the_first_rate_is_three_quarters_of_what_was_sent_in_the_second_before_the_refusal(
+    policy: RatePolicy | None,
+) -> None:
+    clock = Clock()
+    pacer = Pacer(policy=policy, clock=clock, sleep=clock.sleep)
+    for pause in (*[0.0] * 5, 2.0, *[0.0] * 8):
+        clock.sleep(pause)
+        pacer.wait(0)
+    for _ in range(3):
+        failing(pacer, ErrorKind.RATE_LIMITED)
+    assert between_two(pacer, clock) == pytest.approx(1 / (0.75 * (9 + 3)), abs=0.001)
+
+
+def test_a_few_refusals_among_many_replies_slow_nobody_down() -> None:
+    clock = Clock()
+    pacer = Pacer(clock=clock, sleep=clock.sleep)
+    for _ in range(61):
+        Paced(Counting(), pacer).complete(ASK)
+    for _ in range(3):
+        failing(pacer, ErrorKind.RATE_LIMITED)
+    assert between_two(pacer, clock) == 0.0
+    failing(pacer, ErrorKind.RATE_LIMITED)
+    assert between_two(pacer, clock) > 0.0
 
 
 def test_whether_others_were_refused_is_looked_up_ten_times_a_second(
