@@ -103,6 +103,74 @@ def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(t
     assert names(tmp_path) == []
 
 
+def test_a_claims_folder_that_another_makes_at_the_same_moment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, making = list[Path](), Path.mkdir
+
+    def at_once(folder: Path, *how: object, **more: bool) -> None:
+        made.append(folder)
+        os.mkdir(folder)  # noqa: PTH102 - another process, between our look and our call
+        making(folder, *how, **more)  # type: ignore[arg-type]
+
+    with Claims(Store(tmp_path)) as claims:
+        monkeypatch.setattr(Path, "mkdir", at_once)
+        assert claims.take("case")
+        (folder,) = made
+        assert [path.suffix for path in folder.iterdir()] == [f".{claims._owner}"]
+
+
+@pytest.mark.parametrize("times", [3, 1000])
+def test_a_claims_folder_that_others_remove_meanwhile_is_made_again_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    left, making = iter(range(times)), Path.mkdir
+
+    def for_nothing(folder: Path, *how: object, **more: bool) -> None:
+        making(folder, *how, **more)  # type: ignore[arg-type]
+        if next(left, None) is not None:
+            folder.rmdir()
+
+    with Claims(Store(tmp_path)) as claims:
+        monkeypatch.setattr(Path, "mkdir", for_nothing)
+        if times == 3:
+            assert claims.take("case")
+        else:
+            with pytest.raises(StoreError, match="No such file"):
+                claims.take("case")
+
+
+def test_what_two_processes_remove_at_once_troubles_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removing = Path.unlink
+    away(tmp_path, beats=False)
+
+    def at_once(path: Path, *how: object, **more: bool) -> None:
+        removing(path)
+        removing(path, *how, **more)  # type: ignore[arg-type]
+
+    left_behind = tmp_path / f".x.json.{Process.here()._replace(pid=2**22 + 1).mark}-1.tmp"
+    left_behind.touch()
+    monkeypatch.setattr(Path, "unlink", at_once)
+    with Claims(Store(tmp_path)) as claims:
+        assert names(tmp_path) == [claims._heartbeat.name] and not left_behind.exists()
+        away(tmp_path, beats=False)
+        assert claims.take("case")
+        claims.release("case")
+
+
+def test_a_heart_beats_as_long_as_its_run_goes_on(tmp_path: Path) -> None:
+    with Claims(Store(tmp_path), patience_s=0.06) as claims:
+        os.utime(claims._heartbeat, (0, 0))
+        end = time.monotonic() + 30
+        while claims._heartbeat.stat().st_mtime == 0:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        beating = claims._ended
+    assert beating.is_set()
+
+
 def away(folder: Path, beats: bool) -> Path:
     """An owner on another machine, with a claim on `case`."""
     import hashlib
@@ -128,8 +196,9 @@ def test_an_owner_elsewhere_lives_as_long_as_its_heart_beats(
             os.utime(heartbeat, (beat, beat))  # its clock may be wrong by decades: that it changes counts
             monkeypatch.setattr(time, "monotonic", lambda now=60.0 * beat: now)
             assert not claims.take("case")
-        monkeypatch.setattr(time, "monotonic", lambda: 180.0 + 101)
-        assert claims.take("case")
+        for now, alive in ((180.0 + 99, True), (180.0 + 101, False)):
+            monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+            assert claims.take("case") is not alive
 
 
 def test_an_owner_without_a_heartbeat_is_gone(tmp_path: Path) -> None:
