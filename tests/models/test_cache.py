@@ -265,13 +265,19 @@ def all_at_once(model: Held, store: ReplyStore) -> list[Any]:
         return list(pool.map(ask, range(CASES)))
 
 
-def test_equal_requests_under_way_wait_for_the_first_and_cost_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("disk_takes_it", [True, False])
+def test_equal_requests_under_way_wait_for_the_first_and_cost_nothing(
+    tmp_path: Path, disk_takes_it: bool
+) -> None:
+    if not disk_takes_it:
+        (tmp_path / "cache").write_text("in the way")
     model = Held()
-    replies = all_at_once(model, Watched(tmp_path, model, CASES - 1))
+    replies = all_at_once(model, Watched(tmp_path / "cache", model, CASES - 1))
     assert model.asked == 1
     assert {str(reply.message["content"]) for reply in replies} == {str(replies[0].message["content"])}
     assert sorted(reply.cost_usd for reply in replies) == [0.0] * (CASES - 1) + [0.5]
     assert sum(reply.from_cache for reply in replies) == CASES - 1
+    assert sum(reply.attempts for reply in replies if reply.from_cache) == 0
     assert len({id(reply.message) for reply in replies}) == CASES
 
 

@@ -122,8 +122,7 @@ class ReplyStore:
                 descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
-                    # Whoever held it before has removed it: then another file has this name by now.
-                    if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+                    if _is_at(descriptor, path):
                         return descriptor, path
                 except OSError:
                     os.close(descriptor)
@@ -133,3 +132,11 @@ class ReplyStore:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.json"
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file still has its name: who held its lock before has removed it."""
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
