@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _LEFT = re.compile(r"\.([0-9a-f]{8}-\d+-\d+)-\d+\.tmp$")
-_OLD_S = 86_400.0
-"""Age from which a temporary file counts as left behind where its process cannot be asked after."""
+OLD_S = 86_400.0
+"""Age from which a file of a process counts as left behind where the process cannot be asked after."""
 
 
 class Process(NamedTuple):
@@ -129,7 +129,7 @@ def _is_left_behind(path: Path) -> bool:
     if dead is not None:
         return dead
     try:
-        return time.time() - path.stat().st_mtime > _OLD_S
+        return time.time() - path.stat().st_mtime > OLD_S
     except OSError:  # its process has just renamed it
         return False
 

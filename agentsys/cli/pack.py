@@ -57,7 +57,7 @@ def _claimed(folder: Path) -> Iterator[None]:
         raise ConfigError(f"'{folder}' is no log folder of agentsys run. Give one, e.g. results/runs.")
     store = Store(folder)
     with Claims(store) as claims:
-        if others := claims.others():
+        if others := claims.living_others():
             raise ConfigError(f"Process {others[0].pid} is at work in {folder}: let it finish first.")
         store.mend_shards()
         yield

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import os
 import random
 import secrets
@@ -20,9 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from agentsys.atomic_file import Process, remove_left_behind
+from agentsys.atomic_file import OLD_S, Process, remove_left_behind
 from agentsys.runs.store import Store
 
+_log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 """Without a heartbeat for this long, an owner on another machine counts as dead."""
 _BEAT = ".alive"
@@ -67,6 +69,9 @@ class Claims:
         for name in list(self._held):
             self.release(name)
         self._store.marker = None
+        if self._cleans:
+            with suppress(OSError):
+                self.remove_dead()  # some were watched for long enough by now
         self._heartbeat.unlink(missing_ok=True)
         _remove_empty(self._used)
 
@@ -133,6 +138,33 @@ class Claims:
         found = [Process.parsed(_mark_of(path.name)) for path in beats if not self._is_dead(path.stem)]
         return sorted({process for process in found if process is not None})
 
+    def living_others(self) -> list[Process]:
+        """The same for certain: who is on another machine is watched till its heart beats, or long enough.
+
+        As soon as one is known to live, all that may are handed back. Else those who were there died with
+        their machine, or are of this one before it was started anew: what they left is removed.
+        """
+        known: dict[Path, tuple[int, float]] = {}
+        told = False
+        while found := self.others():
+            if any(process.is_dead is False for process in found):
+                return found
+            known = {**self._beats, **known}
+            if any(self._beats[path][0] != beat for path, (beat, _) in known.items()):
+                return found
+            if not told:
+                _log.warning(
+                    "Process %d was at work in %s from another machine, or before a restart: watching for up "
+                    "to %.0f seconds whether it still is",
+                    found[0].pid,
+                    self._store.root,
+                    self._patience_s,
+                )
+                told = True
+            time.sleep(_POLL_S)
+        self.remove_dead()
+        return []
+
     @property
     def _heartbeat(self) -> Path:
         return self._folder / f"{self._owner}{_BEAT}"
@@ -185,10 +217,17 @@ class Claims:
             return False
         return time.monotonic() - since > self._patience_s
 
+    def _is_old(self, path: Path) -> bool:
+        """Say whether a heart has not beaten for a day as the disk counts: its machine went down."""
+        try:
+            return self._heartbeat.stat().st_mtime - path.stat().st_mtime > OLD_S
+        except OSError:
+            return False
+
     def remove_dead(self) -> None:
         """Remove the claims of processes that were killed."""
         for heartbeat in self._folder.glob(f"*{_BEAT}"):
-            if self._is_dead(heartbeat.stem):
+            if self._is_dead(heartbeat.stem) or self._is_old(heartbeat):
                 heartbeat.unlink(missing_ok=True)
         folders = [path for path in _listed(self._folder) if path.suffix != _BEAT]
         for folder in folders:

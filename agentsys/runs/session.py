@@ -118,7 +118,7 @@ class Session:
         sending = nullcontext() if self.remote is None else self.remote.sending()
         with sending, Claims(self.store) as claims:
             todo = self.plan.todo
-            others = claims.others()
+            others = claims.living_others() if self.again else claims.others()
             if others:
                 listener.joined([process.pid for process in others])
             self.store.mend_shards()

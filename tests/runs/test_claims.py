@@ -8,13 +8,19 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from small_runs import Silent
+from typer.testing import CliRunner
 
 from agentsys.atomic_file import Process
+from agentsys.cli import app
 from agentsys.runs.claims import Claims
+from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
 
 HOLDER = """
@@ -199,6 +205,80 @@ def test_an_owner_elsewhere_lives_as_long_as_its_heart_beats(
         for now, alive in ((180.0 + 99, True), (180.0 + 101, False)):
             monkeypatch.setattr(time, "monotonic", lambda now=now: now)
             assert claims.take("case") is not alive
+
+
+class Hours:
+    """A clock that sleeping moves on, and what else happens meanwhile."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.now, self.meanwhile = 0.0, meanwhile
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        monkeypatch.setattr("agentsys.runs.claims.time", clock)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 1000, "it watches for ever"
+        self.meanwhile()
+
+
+def test_whether_somebody_elsewhere_lives_is_watched_where_it_must_be_certain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Claims(Store(tmp_path), patience_s=100) as claims:
+        heartbeat = away(tmp_path, beats=True)
+        hours = Hours(monkeypatch, lambda: os.utime(heartbeat, (7, 7)))
+        assert len(claims.living_others()) == 1
+        assert hours.now < 1, "one beat will do"
+        hours.meanwhile = lambda: None
+        assert claims.living_others() == [] and hours.now > 100
+        assert not heartbeat.exists()
+        assert claims.others() == claims.living_others() == []
+    assert caplog.text.count("watching for up to 100 seconds") == 2
+
+
+def test_who_is_at_work_on_this_machine_is_not_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = Hours(monkeypatch)
+    with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)):
+        away(tmp_path, beats=True)
+        assert Process.here() in one.living_others()
+    assert hours.now == 0
+
+
+def test_who_was_watched_for_long_enough_leaves_nothing_behind_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = Hours(monkeypatch)
+    away(tmp_path, beats=True)
+    with Claims(Store(tmp_path), patience_s=100):
+        hours.now = 101
+    assert names(tmp_path) == []
+
+
+def test_a_folder_whose_run_died_with_its_machine_can_be_packed_and_run_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={tmp_path}"]
+    assert prepare(plan).execute(Silent()).finished == 1
+    Hours(monkeypatch)
+    away(tmp_path, beats=True)
+    packed = CliRunner().invoke(app, ["pack", str(tmp_path)])
+    assert packed.exit_code == 0 and "1 record packed" in packed.output
+    away(tmp_path, beats=True)
+    assert prepare(plan, again=True).execute(Silent()).finished == 1
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("days", [0.5, 1.5])
+def test_a_heart_that_has_not_beaten_for_a_day_was_of_a_machine_that_went_down(
+    days: float, tmp_path: Path
+) -> None:
+    heartbeat = away(tmp_path, beats=True)
+    os.utime(heartbeat, (then := time.time() - days * 86_400, then))
+    with Claims(Store(tmp_path)) as claims:
+        assert len(claims.others()) == (days < 1)
+        assert claims.take("case") == (days > 1)
 
 
 def test_an_owner_without_a_heartbeat_is_gone(tmp_path: Path) -> None:
