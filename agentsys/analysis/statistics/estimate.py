@@ -97,11 +97,15 @@ def rate(parts: Sequence[SuiteTotals]) -> Estimate:
     errors, lone = sum(part.errors for part in parts), [part.lone for part in parts if part.lone]
     if len(parts) > 1 and len(lone) == len(parts) and cases:
         return Estimate(value, pooled_draws(lone), int(cases), errors, (pooled_spread(lone),))
-    hits = np.sum([part.hit_draws for part in parts], axis=0)
-    drawn = np.sum([part.case_draws for part in parts], axis=0)
+    hits, drawn = _summed([part.hit_draws for part in parts]), _summed([part.case_draws for part in parts])
     draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
     spreads = tuple(scaled(part.spread, part.cases / cases if cases else 0.0) for part in parts)
     return Estimate(value, draws, int(cases), errors, spreads, lone[0] if len(parts) == 1 and lone else None)
+
+
+def _summed(draws: Sequence[FloatArray]) -> FloatArray:
+    """The sum in each replicate; of one suite its own."""
+    return draws[0] if len(draws) == 1 else np.sum(draws, axis=0)
 
 
 def macro(suites: Sequence[Estimate]) -> Estimate:

@@ -44,7 +44,8 @@ def standard_error(estimate: Estimate) -> StandardError:
     Args:
         estimate: A rate or a product of rates.
     """
-    drawn = estimate.draws[~np.isnan(estimate.draws)]
+    missing = np.isnan(estimate.draws)
+    drawn = estimate.draws[~missing] if missing.any() else estimate.draws  # as a rule a copy is spared
     if not len(drawn) or math.isnan(estimate.value):
         return StandardError(math.nan, 1.0)
     found = moments(estimate.spreads)
