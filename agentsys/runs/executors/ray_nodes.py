@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import sys
+from collections import Counter
 from typing import Any
 
 from agentsys.runs.executors.collector import look_as_cases_run
@@ -52,8 +53,8 @@ class RemoteWorker:
 class RayHand(Hand):
     """A worker on some node as its driver sees it."""
 
-    def __init__(self, actor: Any, number: int) -> None:
-        self.actor, self._number, self.node = actor, number, ""
+    def __init__(self, actor: Any, number: int, node: str) -> None:
+        self.actor, self._number, self.node = actor, number, node
 
     @property
     def name(self) -> str:
@@ -89,13 +90,17 @@ class RayStaff:
 
     def hire(self) -> Hand:
         """Start one more, on the node with the fewest."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = self._emptiest()
         made = self._ray.remote(
             num_cpus=0,  # it waits for models; how many there are is the user's choice
             max_restarts=0,
-            scheduling_strategy="SPREAD",
+            # Ray's "SPREAD" and a soft affinity may put all that ask for no CPU on one node.
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
             concurrency_groups={"hear": 1, "say": 1},
         )(RemoteWorker)
-        hand = RayHand(made.remote(self._orders, list(sys.path)), len(self._hired) + 1)
+        hand = RayHand(made.remote(self._orders, list(sys.path)), len(self._hired) + 1, node)
         self._hired.append(hand)
         self._listen(hand)
         return hand
@@ -140,6 +145,12 @@ class RayStaff:
         if self._ours:
             self._ours = False
             self._ray.shutdown()
+
+    def _emptiest(self) -> str:
+        """The node that has the fewest of this run's workers."""
+        alive = [str(node["NodeID"]) for node in self._ray.nodes() if node["Alive"]]
+        here = Counter(hand.node for hand in self._said.values())
+        return min(alive, key=lambda node: here[node])
 
     def _listen(self, hand: RayHand) -> None:
         self._said[hand.actor.say.options(concurrency_group="say").remote()] = hand
