@@ -93,12 +93,18 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit that is measured, marked where files differ from it; empty outside a repository."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    """The commit that is measured, marked where more than the page differs; empty outside a repository."""
+    at = _git("describe", "--always", "--exclude=*")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", f":(exclude){README.name}")
+    return f"{at}-dirty" if changed else at
+
+
+def _git(*arguments: str) -> str:
     try:
-        return subprocess.run(command, cwd=README.parent, capture_output=True, text=True).stdout.strip()
+        done = subprocess.run(["git", *arguments], cwd=README.parent, capture_output=True, text=True)
     except OSError:
         return ""
+    return done.stdout.strip()
 
 
 def write(part: str, text: str) -> None:
@@ -123,7 +129,7 @@ def main() -> None:
     extent = replace(extent, processes=options.processes)
     if options.workers:
         extent = replace(extent, workers={max(extent.workers): options.workers})
-    measured = commit()  # before a part is written into the page, which is a file of it
+    measured = commit()
     for part in options.only:
         begun = time.time()
         quick = "Quick form. " if options.quick else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,30 @@ def test_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(
         bench.write("cpu", text)
     expected = "<!-- bench: cpu -->\n\nsecond figures\n\n<!-- bench: cpu ends -->"
     assert page.read_text() == f"{before}{expected}{after}"
+
+
+def test_figures_of_another_part_make_no_other_commit(
+    perf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = perf("bench")
+    page, code = tmp_path / "perf" / "README.md", tmp_path / "code.py"
+    page.parent.mkdir()
+    monkeypatch.setattr(bench, "README", page)
+
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    for path in (page, code):
+        path.write_text("before")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    at = bench.commit()
+    page.write_text("figures")
+    assert bench.commit() == at and at
+    code.write_text("after")
+    assert bench.commit() == f"{at}-dirty"
 
 
 def test_each_part_has_its_place_in_the_page(perf: Any) -> None:
