@@ -269,7 +269,7 @@ class _Driver:
         del self._workers[worker.hand]
         self._meter.add_elsewhere(MeterReading(waiting=-worker.reading.waiting))
         self._claims.remove_dead()
-        if not worker.ready:
+        if not worker.ready and not gone.blameless:
             self._stillborn += 1
         lost = [job for job in worker.tasks.values() if not self._was_stored(job)]
         self._lost |= {job.case.key for job in lost}

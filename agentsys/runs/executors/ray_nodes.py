@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -20,6 +21,8 @@ from agentsys.runs.executors.worker import CaseWorker
 _SAY_WITHIN_S = 2.0
 """How long a worker with nothing to say holds a call."""
 _LAST_WORDS_S = 10.0
+_ASK_AGAIN_S = 0.5
+"""Between two questions to a worker of which Ray does not know whether it lives."""
 
 
 class RemoteWorker:
@@ -55,6 +58,8 @@ class RayHand(Hand):
 
     def __init__(self, actor: Any, number: int, node: str) -> None:
         self.actor, self._number, self.node = actor, number, node
+        self.unreachable = False
+        """Whether a word of its was lost on the way: it ended, its node did, or the network failed."""
 
     @property
     def name(self) -> str:
@@ -111,19 +116,32 @@ class RayStaff:
             return []
         ready, _ = self._ray.wait(list(self._said), num_returns=1, timeout=timeout_s)
         more, _ = self._ray.wait(list(self._said), num_returns=len(self._said), timeout=0)
-        found = list[Heard]()
-        for call in dict.fromkeys([*ready, *more]):
-            hand = self._said.pop(call)
-            try:
-                said = self._ray.get(call)
-            except self._ray.exceptions.RayError as error:
-                found.append(Heard(hand, self._gone(hand, error)))
-                continue
-            self._listen(hand)
-            for told in said:
-                hand.node = told.node if isinstance(told, Ready) else hand.node
-                found.append(Heard(hand, told))
+        found = [
+            Heard(hand, told)
+            for call in dict.fromkeys([*ready, *more])
+            for hand in [self._said.pop(call)]
+            for told in self._told(hand, call)
+        ]
+        if not found and any(hand.unreachable for hand in self._said.values()):
+            time.sleep(_ASK_AGAIN_S)
         return found
+
+    def _told(self, hand: RayHand, call: Any) -> list[Told | Gone]:
+        try:
+            said: list[Told] = self._ray.get(call)
+        except self._ray.exceptions.ActorUnavailableError:
+            # It takes Ray some seconds to find that a node is lost, and whose fault it was hangs on that.
+            hand.unreachable = True
+            self._listen(hand)
+            return []
+        except self._ray.exceptions.RayError as error:
+            return [self._gone(hand, error)]
+        hand.node = next((told.node for told in said if isinstance(told, Ready)), hand.node)
+        if hand.unreachable:
+            self._ray.kill(hand.actor)  # nobody knows what else it had said
+            return [*said, Gone(f"{hand.name} could not be reached for a while", blameless=True)]
+        self._listen(hand)
+        return list(said)
 
     def dismiss(self) -> None:
         """End all of them: they have nothing to do any more."""

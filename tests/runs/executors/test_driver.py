@@ -225,6 +225,18 @@ def test_workers_that_never_come_up_end_the_run(session: Session, tmp_path: Path
     assert run.outcome.finished == 0 and len(run.staff.hands) <= 4
 
 
+def test_workers_whose_machine_goes_before_they_are_up_do_not_end_the_run(
+    session: Session, tmp_path: Path
+) -> None:
+    def policy(hand: Pretender, task: CaseTask) -> list[Any]:
+        if hand.number < 6:
+            return [Gone("its node is gone", blameless=True)] if task.number == max(hand.open) else []
+        return [Ready(1), Ended(task.number, end_of(session, task))]
+
+    run = Run(session, tmp_path, policy, up=False)
+    assert (run.outcome.finished, run.outcome.errors, run.outcome.fatal) == (21, 0, None)
+
+
 def test_a_cell_that_cannot_be_built_elsewhere_ends_the_run(session: Session, tmp_path: Path) -> None:
     run = Run(session, tmp_path, lambda _, task: [CannotGoOn("no key there"), NotRun(task.number)])
     assert (run.outcome.fatal, run.outcome.finished) == ("no key there", 0)

@@ -13,6 +13,8 @@ from small_runs import Silent, errors_in, records_in
 from worker_model import asked, own_model
 
 from agentsys.errors import Unavailable
+from agentsys.runs.executors.ray_nodes import RayHand, RayStaff
+from agentsys.runs.executors.staff import Gone
 from agentsys.runs.session import prepare
 
 INSTALLED = importlib.util.find_spec("ray") is not None
@@ -58,6 +60,32 @@ def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) ->
     )  # a joined cluster stays up
 
 
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> list[Gone]:
+    """Workers that ended before the run did."""
+    seen, how = list[Gone](), RayStaff._gone
+
+    def noted(self: RayStaff, hand: RayHand, error: Exception) -> Gone:
+        seen.append(how(self, hand, error))
+        return seen[-1]
+
+    monkeypatch.setattr(RayStaff, "_gone", noted)
+    return seen
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_case_that_ends_two_workers_is_an_error(cluster: Any, tmp_path: Path, gone: list[Gone]) -> None:
+    conf, plugins = own_model(tmp_path, deadly="Post the summary of the article")
+    plan = ["model=own", "attack=none", "benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
+    session = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
+    outcome = session.execute(Silent())
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 1, None)
+    assert len(gone) == 2 and not any(one.blameless for one in gone)
+    (error,) = errors_in(records_in(tmp_path / "runs"))
+    assert "worker_died" in (tmp_path / "runs" / error).read_text()
+
+
 class Removing(Silent):
     """Takes the second node away as soon as some cases are stored."""
 
@@ -73,13 +101,16 @@ class Removing(Silent):
 
 @needs_ray
 @pytest.mark.slow
-def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(cluster: Any, tmp_path: Path) -> None:
+def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(
+    cluster: Any, tmp_path: Path, gone: list[Gone]
+) -> None:
     conf, plugins = own_model(tmp_path, sleep_s=0.5, together=2)
     plan = ["model=own", "attack=none", "benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
     listener = Removing(cluster, tmp_path)
     session = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
     outcome = session.execute(listener)
     assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 0, None)
+    assert len(gone) == 1 and gone[0].blameless
     records = records_in(tmp_path / "runs")
     assert len(records) == len(listener.records) == 21 and not errors_in(records)
     times = Counter(question for _, question in asked(tmp_path))
