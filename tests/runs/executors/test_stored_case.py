@@ -16,16 +16,7 @@ from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search.searches import CellSearches
 from agentsys.runs.seats import NotBegun
-from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    logdir = tmp_path_factory.mktemp("planned")
-    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={logdir}"]
-    (found,) = prepare(chosen).plan.jobs
-    return found
 
 
 def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> CaseEnd | None:

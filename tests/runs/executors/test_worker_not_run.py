@@ -25,16 +25,7 @@ from agentsys.runs.executors.messages import (
 )
 from agentsys.runs.executors.worker import CaseWorker
 from agentsys.runs.plan import Job
-from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    logdir = tmp_path_factory.mktemp("planned")
-    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={logdir}"]
-    (found,) = prepare(chosen).plan.jobs
-    return found
 
 
 def said_of(job: Job, folder: Path) -> list[Told]:

@@ -1,0 +1,17 @@
+"""A planned case for tests of what becomes of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentsys.runs.plan import Job
+from agentsys.runs.session import prepare
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """One of the simulated model, of no attack."""
+    logdir = tmp_path_factory.mktemp("planned")
+    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={logdir}"]
+    (found,) = prepare(chosen).plan.jobs
+    return found
