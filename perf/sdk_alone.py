@@ -1,8 +1,7 @@
 """What the vendor's SDK alone reaches: the most that any runner on it could, on this machine.
 
 Threads do nothing but post one request of 10 kB again and again, without a benchmark, a store or a record.
-What is missing from the latency's limit here is missing from everybody's who posts through the SDK; our
-clients send what it prepared once (`agentsys.models.providers.posting_client`).
+What is missing from the latency's limit here is missing from everybody's who posts through the SDK.
 """
 
 from __future__ import annotations

@@ -63,7 +63,6 @@ def serve(
         list[Path] | None, typer.Option("--plugin-path", help="Agents: folder your own modules are in.")
     ] = None,
     latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
-    batch_delay_ms: Annotated[float, typer.Option(min=0.0, help="Time a batch takes at least.")] = 200.0,
     fail_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that fail.")] = 0.0,
     faults: Annotated[
         str | None, typer.Option(help="Kinds of fault, by commas. Default: all that a retry survives.")
@@ -157,9 +156,9 @@ def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
     from agentsys.runs.served_model import served_model  # Brings AgentDojo along: seconds.
 
     model = served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
-    times = {"latency_s": given["latency_ms"] / 1000, "batch_delay_s": given["batch_delay_ms"] / 1000}
     where = {"host": given["host"], "port": given["port"], "tokens": tokens}
-    with start(model, faults=planned, **times, **where) as server:
+    latency_s = given["latency_ms"] / 1000
+    with start(model, faults=planned, latency_s=latency_s, **where) as server:
         say(_banner(server))
         sys.stdout.flush()
         wait_for_interrupt()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.ledger import Ledger
-from agentsys.models.batches.crew import Crew
 from agentsys.models.chat import Usage
 
 
@@ -135,5 +134,3 @@ class Books:
 
     meter: Meter
     ledger: Ledger | None = None
-    crew: Crew = field(default_factory=Crew)
-    """The threads that run its cases."""

@@ -2,22 +2,17 @@
 
 `Recorded(ByRole(Blamed(Retried(Cached(Booked(Paced(provider)))))))`: what the defense sees is booked once,
 roles may go to different models, a bug in an adapter is not taken for the defense's, a hit of the cache is no
-attempt, every request that is sent is in the ledger, and none is sent faster than its server takes them. With
-`batch`, `Batched` stands around the provider.
+attempt, every request that is sent is in the ledger, and none is sent faster than its server takes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError
-from agentsys.models.batches.collector import Collector
-from agentsys.models.batches.crew import Crew
-from agentsys.models.batches.door import Batchable
-from agentsys.models.batches.journal import BatchJournal
 from agentsys.models.card import ModelCard, model_card, plain_node
 from agentsys.models.chat import (
     ChatModel,
@@ -31,7 +26,6 @@ from agentsys.models.chat import (
 )
 from agentsys.models.errors import ModelCodeFailed, ModelError
 from agentsys.models.provider import build_provider, identity
-from agentsys.models.wrappers.batched import Batched
 from agentsys.models.wrappers.booked import Booked
 from agentsys.models.wrappers.cache import Cached, RequestKeys, digest
 from agentsys.models.wrappers.paced import Paced, Pacer
@@ -100,8 +94,6 @@ class _Part:
     model_id: str = ""
     """The provider's id of it; empty where it has none (scripted models)."""
     pacer: Pacer = field(default_factory=Pacer)
-    collector: Collector | None = None
-    """Where requests go that are sent in batches; None: each is sent by itself."""
 
     @property
     def server(self) -> ChatModel | None:
@@ -120,17 +112,11 @@ class _Part:
         keys = RequestKeys(
             identity, scene.epoch, case=case, temperature=samples_at, role_matters=role_matters
         )
-        model: ChatModel = Booked(self._sending(provider, keys, scene), sent=not scripted)
+        model: ChatModel = Booked(provider if scripted else Paced(provider, self.pacer), sent=not scripted)
         if self.store is not None and not scripted:
-            model = Cached(model, self.store, keys, waits=self.collector is None, keeper=provider)
+            model = Cached(model, self.store, keys, keeper=provider)
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
         return Blamed(Retried(model, policy))
-
-    def _sending(self, provider: ChatModel, keys: RequestKeys, scene: Scene) -> ChatModel:
-        if self.collector is None or self.card.batch is None or not isinstance(provider, Batchable):
-            return provider if isinstance(self.provider, SceneModel) else Paced(provider, self.pacer)
-        alone = scene if self.store is None else None
-        return Batched(provider, self.collector, self.card.batch.price, keys, alone)
 
 
 @dataclass(frozen=True)
@@ -167,12 +153,6 @@ class ModelStack:
             if isinstance(part.provider, WarmsUp):
                 part.provider.warm_up()
 
-    def settle_batches(self) -> None:
-        """Forget the batches that have ended, once every case that asked for them is stored."""
-        for part in (self.main, *self.roles.values()):
-            if part.collector is not None:
-                part.collector.settle()
-
     def servers(self, but: Collection[str] = ()) -> list[ChatModel]:
         """Every model behind it that has a server, but those of some roles, for a look before the run."""
         parts = (self.main, *(part for role, part in self.roles.items() if role not in but))
@@ -208,15 +188,6 @@ class ModelStack:
         return provider.recorded_results(scene) if isinstance(provider, RecordedInjections) else ()
 
 
-@dataclass(frozen=True)
-class BatchRoom:
-    """What a run lends to models whose requests go out in batches."""
-
-    folder: Path
-    """Folder of their journals."""
-    crew: Crew
-
-
 def build_stack(
     node: Mapping[str, Any],
     *,
@@ -224,7 +195,6 @@ def build_stack(
     cache_mode: CacheMode = CacheMode.READ_WRITE,
     load_model: Callable[[str], Mapping[str, Any]],
     finish: Callable[[ChatModel], ChatModel] = lambda model: model,
-    batches: BatchRoom | None = None,
     rates: Path | None = None,
 ) -> ModelStack:
     """Build a model from its YAML.
@@ -235,7 +205,6 @@ def build_stack(
         cache_mode: What these replies are used for.
         load_model: Gives the YAML of another model by name, for `roles`.
         finish: Applied to each provider once it is built (hands a playbook to the simulated model).
-        batches: For models with `batch`; None: their requests go out one by one all the same.
         rates: The folder in which processes share how fast each model may be asked; None: they do not.
 
     Raises:
@@ -244,29 +213,16 @@ def build_stack(
     store = None
     if cache_dir is not None and cache_mode is not CacheMode.OFF:
         store = ReplyStore(cache_dir, read_only=cache_mode is CacheMode.READ_ONLY)
-    main = _part(node, store, finish, batches, rates)
-    if main.card.batch is not None and not isinstance(main.provider, Batchable):
-        raise ConfigError(
-            f"Model '{main.card.name}' has no batches: only OpenAI's and Anthropic's models have; "
-            "set model.batch=null."
-        )
+    main = _part(node, store, finish, rates)
     wanted = sorted(set(main.card.roles.values()))
-    others = {
-        name: _part(_as_main(load_model(name), main.card), store, finish, batches, rates) for name in wanted
-    }
+    others = {name: _part(load_model(name), store, finish, rates) for name in wanted}
     return ModelStack(main, {role: others[name] for role, name in main.card.roles.items()})
-
-
-def _as_main(node: Mapping[str, Any], main: ModelCard) -> Mapping[str, Any]:
-    """A role's model sends in batches as the main one does, unless its YAML says otherwise."""
-    return node if node.get("batch") is not None or main.batch is None else {**node, "batch": main.batch}
 
 
 def _part(
     node: Mapping[str, Any],
     store: ReplyStore | None,
     finish: Callable[[ChatModel], ChatModel],
-    batches: BatchRoom | None,
     rates: Path | None,
 ) -> _Part:
     fields = plain_node(node)
@@ -276,15 +232,11 @@ def _part(
         fields = {**fields, "api_key_env": None}
     provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
-    known = identity(fields)
     patience_s = (card.retry or RetryPolicy()).total_s
     shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
     pacer = Pacer(shared, card.rate, patience_s=patience_s)
-    part = _Part(card, provider, known, store if card.cache or read_only else None, asked, pacer=pacer)
-    if card.batch is None or batches is None or not isinstance(provider, Batchable):
-        return part
-    journal = BatchJournal(batches.folder / digest(known)[:16])
-    return replace(part, collector=Collector(provider.batch_door(), card.batch, journal, batches.crew))
+    kept = store if card.cache or read_only else None
+    return _Part(card, provider, identity(fields), kept, asked, pacer=pacer)
 
 
 def _server_digest(fields: Mapping[str, Any]) -> str:

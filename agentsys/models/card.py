@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from agentsys.errors import ConfigError
-from agentsys.models.batches.door import BatchPolicy
 from agentsys.models.price import Price
 from agentsys.models.wrappers.pace import RatePolicy
 from agentsys.models.wrappers.retry import RetryPolicy
@@ -38,16 +37,8 @@ class ModelCard(BaseModel):
     """Most requests and tokens per minute; None: as many as the server takes."""
     cache: bool = False
     """Whether replies are kept on disk, so that a repeated call costs nothing."""
-    batch: BatchPolicy | None = None
-    """How requests are sent in batches (`true`: as `BatchPolicy` has it); None or `false`: each by itself. A
-    reply is the same draw either way, so this is no part of any identity."""
     roles: dict[str, str] = Field(default_factory=dict)
     """Role -> name of another model's YAML that answers for it (in a YAML, null: this model does)."""
-
-    @field_validator("batch", mode="before")
-    @classmethod
-    def _switched(cls, batch: object) -> object:
-        return {True: BatchPolicy(), False: None}[batch] if isinstance(batch, bool) else batch
 
     @field_validator("roles", mode="before")
     @classmethod

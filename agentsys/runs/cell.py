@@ -22,7 +22,7 @@ from agentsys.catalog import node
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
-from agentsys.models.build import BatchRoom, ModelStack, build_stack
+from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.runs.forecast import check_forecast
 from agentsys.runs.instantiate import instantiate, kept_folders
@@ -185,7 +185,6 @@ class CellBuilder:
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=scripting(benchmark, [defense, attack]),
-                batches=None if books is None else BatchRoom(own / "batches", books.crew),
                 rates=None if books is None else own / "rates",
             )
         stack: ModelStack = self._built[key]

@@ -101,7 +101,7 @@ def _cell(suites: Sequence[Jobs], cards: Mapping[str, ModelCard]) -> CostEstimat
             asked = cards.get(card.roles.get(role, ""), card)
             spent = cost_usd(Usage(usage.prompt, usage.completion), asked.price)
             known = known and spent is not None
-            cost += weight * (spent or 0.0) * (1.0 if asked.batch is None else asked.batch.price)
+            cost += weight * (spent or 0.0)
     return CostEstimate(round(tokens), cost if known else None)
 
 

@@ -135,7 +135,7 @@ class Session:
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
         remember_code(self.store)
-        outcome = start_run(
+        return start_run(
             self.plan.todo,
             self.settings[0],
             self.staff,
@@ -144,9 +144,6 @@ class Session:
             listener=listener,
             meter=None if self.books is None else self.books.meter,
         )
-        for stack in {id(cell.stack): cell.stack for cell in self.plan.todo.cells}.values():
-            stack.settle_batches()
-        return outcome
 
     def without(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""

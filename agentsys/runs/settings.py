@@ -24,7 +24,6 @@ from agentsys.models.wrappers.reply_store import CacheMode
 NOT_IDENTITY = {
     "model": {
         "api_key_env",
-        "batch",
         "cache",
         "chat_family",
         "context_tokens",

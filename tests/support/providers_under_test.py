@@ -60,7 +60,9 @@ def model_at(vendor: str, base_url: str, key_env: str | None = None, **more: Any
 def _built(vendor: str, base_url: str, key_env: str | None, arguments: dict[str, Any]) -> ChatModel:
     address = f"{base_url}/v1" if vendor == "openai" else base_url
     bound = {"max_tokens": 100} if vendor == "anthropic" else {}
-    return PROVIDERS[vendor]("m", "m-1", key_env, base_url=address, **{**bound, **arguments})
+    model = PROVIDERS[vendor]("m", "m-1", key_env, base_url=address, **{**bound, **arguments})
+    model.warm_up()  # or the first request would make its client, and read the certificates
+    return model
 
 
 class Canned:

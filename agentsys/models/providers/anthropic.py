@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentsys.models.batches.door import BatchDoor
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers.anthropic_batches import AnthropicBatches
 from agentsys.models.providers.anthropic_wire import (
     calls_without_thinking,
     read_reply,
@@ -17,7 +15,6 @@ from agentsys.models.providers.anthropic_wire import (
     wire_tools_json,
 )
 from agentsys.models.providers.openai_wire import is_closed
-from agentsys.models.providers.posting_client import PostingClient
 from agentsys.models.providers.sdk_model import PostingModel, with_tools
 from agentsys.models.providers.wire_text import encode, mapping_of, system_text
 
@@ -61,11 +58,7 @@ class AnthropicModel(PostingModel):
         # and 0.125 refuses large `max_tokens` without streaming.
         return "/v1/messages"
 
-    def batch_door(self) -> BatchDoor:
-        """Anthropic's Message Batches, under the same address."""
-        return AnthropicBatches(self._client.sdk, self._key)
-
-    def _connected(self) -> PostingClient:
+    def _connected(self) -> Any:
         import anthropic  # 1.5 s of CPU: only where a model is really built
 
         return self._posting(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")

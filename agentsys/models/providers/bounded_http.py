@@ -2,27 +2,29 @@
 
 An SDK's own timeout is per read, so a server that sends a byte now and then holds a case for ever; a
 compressed or endless body fills the memory; and a redirect takes the key along to another host. Here the
-whole exchange (waiting for a connection, sending, headers, body) has one deadline, the decoded body a bound,
-and every answer above 299 is our error, before an SDK looks at it.
+whole exchange (sending, headers, body) has one deadline, the decoded body a bound, and every answer above 299
+is our error, before an SDK looks at it.
+
+`httpx2` and `httpcore2` are the same libraries under other names; which of them an SDK wants a client of
+differs between SDKs and releases, so both are written to by what they have in common.
 """
 
 from __future__ import annotations
 
-import os
+import socket
+import ssl
 import time
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
+from urllib.request import getproxies
 
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.kept_connection import KeptConnection
 from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
-from agentsys.models.providers.timed_streams import ExchangeClock, TimedBackend
 from agentsys.models.providers.wire_text import malformed, read_json
 
 MOST_REPLY_BYTES = 64_000_000
@@ -31,223 +33,234 @@ MOST_REPLY_BYTES = 64_000_000
 _MOST_ERROR_BYTES = 100_000
 """Longer bodies of failed requests are searched for known wordings no further than this, and not parsed."""
 
-_LOOK_EVERY_S = 1.0
-"""Seconds between two looks for idle connections that have expired."""
+_PIECE = 65_536
+"""Bytes written between two looks at the clock."""
+
+_KEEP_ALIVE = [
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
+    if hasattr(socket, name)
+]
+"""As in Anthropic's SDK: a router between forgets a connection on which a model thinks for minutes."""
 
 
-def bounded_client(base: type[Any] | None, timeout_s: float, reply_bytes: int, key: str | None) -> Any:
-    """A client for an SDK to send with.
+@dataclass(frozen=True)
+class ExchangeLimits:
+    """What every exchange is held to."""
 
-    Args:
-        base: The SDK's own client class (of `httpx` or `httpx2`: it differs between releases); None: a plain
-            one of whichever is installed.
-        timeout_s: Seconds for each whole exchange.
-        reply_bytes: Most bytes of a reply's body, decoded.
-        key: The key in use, to be cut from error messages.
-    """
-    if base is None:
-        base = import_module("httpx2" if find_spec("httpx2") else "httpx").Client
-    certificates = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    made = type("BoundedClient", (_Bounded, base), {})(
-        timeout=timeout_s, follow_redirects=False, verify=_tls(_family(base), certificates)
-    )
-    made.bound(timeout_s, reply_bytes, key)
-    return made
+    timeout_s: float
+    """Seconds for a whole exchange."""
+    reply_bytes: int
+    """Most bytes of a reply's body, decoded."""
+    key: str | None
+    """The key in use, to be cut from error messages."""
 
 
-def _family(base: type[Any]) -> str:
-    names = [cls.__module__.partition(".")[0] for cls in base.__mro__]
-    return next(name for name in names if name in ("httpx", "httpx2"))
-
-
-@lru_cache(maxsize=8)
-def _tls(family: str, certificates: tuple[str | None, str | None]) -> Any:
-    """What clients check servers with: 40 ms to read, so all clients and copies of a process share it.
+def bounded_client(like: type[Any], limits: ExchangeLimits) -> Any:
+    """A client for an SDK to send with; the environment's proxies are used as `httpx` uses them.
 
     Args:
-        family: `httpx` or `httpx2`.
-        certificates: What it reads from the environment.
+        like: A client class of the library that the SDK wants a client of, `httpx` or `httpx2`.
+        limits: The limits of each exchange.
     """
-    return import_module(family).create_ssl_context()
+    names = {base.__module__.partition(".")[0] for base in like.__mro__}
+    http = import_module("httpx2" if "httpx2" in names else "httpx")
+    core = import_module(http.__name__.replace("httpx", "httpcore"))
+    tls = http.create_ssl_context()
+    mounts = {
+        pattern: None if proxy is None else BoundedTransport(http, core, tls, limits, proxy)
+        for pattern, proxy in _environment_proxies().items()
+    }
+    direct = BoundedTransport(http, core, tls, limits)
+    return http.Client(transport=direct, mounts=mounts, timeout=limits.timeout_s, follow_redirects=False)
 
 
-class _Bounded:
-    """Mixed into a client class of `httpx`: what differs from it."""
+def _environment_proxies() -> dict[str, str | None]:
+    """Patterns of addresses, as `httpx` reads them, with their proxy; None: none.
 
-    def bound(self, timeout_s: float, reply_bytes: int, key: str | None) -> None:
-        """Hold every connection made from now on to the deadline of the exchange it serves."""
-        self._reply_bytes, self._key, self._clock = reply_bytes, key, ExchangeClock(timeout_s)
-        self._idle: dict[tuple[Any, ...], _Idle] = {}
-        for transport in self._transports():
-            # httpx 0.28, httpx2 2.16: the pool takes a backend, but the transport does not pass one on.
-            pool = transport._pool
-            pool._network_backend = TimedBackend(pool._network_backend, self._clock)
+    A client that is given a transport does not look for them itself.
+    """
+    told = getproxies()
+    passed_over = [host.strip() for host in told.get("no", "").split(",") if host.strip()]
+    if "*" in passed_over:
+        return {}
+    given = {f"{scheme}://": told[scheme] for scheme in ("http", "https", "all") if told.get(scheme)}
+    proxies: dict[str, str | None] = {
+        pattern: address if "://" in address else f"http://{address}" for pattern, address in given.items()
+    }
+    return proxies | dict.fromkeys(map(_pattern, passed_over))
 
-    def _transports(self) -> list[Any]:
-        mine: Any = self
-        return [each for each in (mine._transport, *mine._mounts.values()) if each is not None]
 
-    def send(self, request: Any, **options: Any) -> Any:
-        """Send a request and read the whole answer.
+def _pattern(host: str) -> str:
+    """The pattern of what an entry of `NO_PROXY` names: a domain with all below it, or an address."""
+    if "://" in host:
+        return host
+    return f"all://[{host.strip('[]')}]" if host.count(":") > 1 else f"all://*{host}"
+
+
+class BoundedTransport:
+    """A transport of `httpx` over a pool of `httpcore`, whose streams know the deadline. For many threads.
+
+    Args:
+        http: The library `httpx`, or `httpx2`.
+        core: The one that goes with it.
+        tls: What servers are checked with.
+        limits: The limits of each exchange.
+        proxy: Address of the proxy to go through, with its credentials.
+    """
+
+    def __init__(
+        self, http: Any, core: Any, tls: ssl.SSLContext, limits: ExchangeLimits, proxy: str | None = None
+    ) -> None:
+        self._http, self._core, self._limits = http, core, limits
+        given = None if proxy is None else http.Proxy(proxy)
+        through = given and core.Proxy(str(given.url), auth=given.raw_auth, ssl_context=None)
+        self._pool = core.ConnectionPool(
+            ssl_context=tls,
+            proxy=through,
+            max_connections=None,  # as many as there are threads: none waits for another's answer
+            keepalive_expiry=5.0,
+            network_backend=_DeadlineBackend(core),
+            socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *_KEEP_ALIVE],
+        )
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request and read the whole answer, which comes back as a plain 200.
 
         Raises:
             ModelError: If it is late, too large, or no success; SDKs pass it on as a cause.
         """
-        options |= {"stream": True, "follow_redirects": False}
         request.headers["Accept-Encoding"] = "gzip"
-        sender: Any = super()
-        with self._clock.running(), closing(sender.send(request, **options)) as response:
-            body = self._body(response.status_code, response.headers, response.iter_raw())
-            # With its own headers an SDK would decode the body once more, by whatever charset they name, and
-            # not every SDK takes every status below 300 for a success.
-            headers = {"Content-Type": "application/json"}
-            return type(response)(200, headers=headers, content=body, request=request)
-
-    def handed_over(self, post: Callable[[], Any]) -> tuple[Any, Any] | None:
-        """The pool and the request of `httpcore` that it is given where an SDK posts; nothing is sent.
-
-        None if there is not exactly one. Not for a client that others use already.
-        """
-        found: list[tuple[Any, Any]] = []
-        pools = [(transport, transport._pool) for transport in self._transports()]
-        for transport, pool in pools:
-            transport._pool = _Noting(pool, found)
+        running = _DEADLINE.set(_Deadline(self._limits.timeout_s))
         try:
-            with suppress(Exception):  # each real post ends in the same
-                post()
-        finally:
-            for transport, pool in pools:
-                transport._pool = pool
-        return found[0] if len(found) == 1 else None
-
-    def exchange(self, pool: Any, request: Any) -> bytes:
-        """The body that answers a request of `httpcore`, by one of this client's pools.
-
-        Raises:
-            ModelError: As `send`; of whatever else goes wrong on the way.
-        """
-        mine: Any = self
-        try:
-            with self._clock.running(), self._answer(pool, request) as response:
-                headers = type(mine.headers)(response.headers)
-                if "set-cookie" in headers:
-                    self._keep_cookies(request.url, headers)
-                return self._body(response.status, headers, response.iter_stream())
+            with closing(self._pool.handle_request(self._asked(request))) as answer:
+                headers = self._http.Headers(answer.headers)
+                body = self._body(answer.status, headers, answer.iter_stream())
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - an SDK, too, takes any for the network's
-            raise network_error(error, self._key) from None
-
-    @contextmanager
-    def _answer(self, pool: Any, request: Any) -> Iterator[Any]:
-        """The answer to a request, by a connection that nobody else has meanwhile.
-
-        The pool makes the connections and does not hear of them: it asks the system about every idle one it
-        knows, twice a request and under one lock, and each time the thread gives up the interpreter's.
-        """
-        url = request.url
-        if url.scheme not in (b"http", b"https") or not hasattr(pool, "create_connection"):
-            # The pool says what is wrong with the address, or is of a release that does it otherwise.
-            with closing(pool.handle_request(request)) as response:
-                yield response
-            return
-        idle = self._idle.setdefault((pool, url.scheme, url.host, url.port), _Idle())
-        connection = idle.pop()
-        if connection is None:
-            # Pools for proxies are of other classes.
-            to_origin = type(pool).__name__ == "ConnectionPool"
-            connection = KeptConnection(pool.create_connection(url.origin), to_origin=to_origin)
-        try:
-            with connection.answer(request) as response:
-                yield response
+            raise network_error(error, self._limits.key) from None
         finally:
-            # It is once request and answer are through to the end, an answer that is an error among them.
-            if connection.is_idle:
-                idle.push(connection)
-            else:
-                connection.close()
-            mine: Any = self
-            if mine.is_closed:
-                idle.close()
+            _DEADLINE.reset(running)
+        # With its own headers an SDK would decode the body once more, by whatever charset they name, and
+        # not every SDK takes every status below 300 for a success. A router may know its clients by cookies.
+        cookies = [("Set-Cookie", value) for value in headers.get_list("set-cookie")]
+        return self._http.Response(
+            200, headers=[("Content-Type", "application/json"), *cookies], content=body
+        )
 
     def close(self) -> None:
         """Close all connections."""
-        sender: Any = super()
-        sender.close()
-        for idle in list(self._idle.values()):
-            idle.close()
+        self._pool.close()
 
-    def _keep_cookies(self, url: Any, headers: Any) -> None:
-        mine: Any = self
-        family = import_module(type(headers).__module__.partition(".")[0])
-        address = {"scheme": url.scheme.decode("ascii"), "host": url.host.decode("ascii"), "port": url.port}
-        asked = family.Request("POST", family.URL(**address, raw_path=url.target))
-        mine.cookies.extract_cookies(family.Response(200, headers=headers, request=asked))
+    def _asked(self, request: Any) -> Any:
+        url = request.url
+        address = self._core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        return self._core.Request(
+            request.method,
+            address,
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
 
     def _body(self, status: int, headers: Any, raw: Iterable[bytes]) -> bytes:
         if 300 <= status < 400:
-            raise redirect_error(status, headers.get("location"), self._key)
+            raise redirect_error(status, headers.get("location"), self._limits.key)
         body = b"".join(self._decoded(headers.get("content-encoding", ""), raw))
         if status >= 400:
-            raise http_error(status, _error_body(body), headers, self._key)
+            raise http_error(status, _error_body(body), headers, self._limits.key)
         if status < 200:
             raise malformed(f"the server answered with HTTP {status}")
         return body
 
     def _decoded(self, encoding: str, raw: Iterable[bytes]) -> Iterator[bytes]:
-        left = self._reply_bytes
+        left = self._limits.reply_bytes
         for piece in _pieces(encoding, raw, left + 1):
-            self._clock.left_s()
+            _DEADLINE.get().left_s()
             left -= len(piece)
             if left < 0:
-                raise malformed(f"the reply is longer than {self._reply_bytes:,} bytes")
+                raise malformed(f"the reply is longer than {self._limits.reply_bytes:,} bytes")
             yield piece
 
 
-class _Idle:
-    """Open connections to one origin that serve no request; the last used is the next. For many threads."""
+class _Deadline:
+    """The end of an exchange."""
 
-    def __init__(self) -> None:
-        self._kept: deque[Any] = deque()
-        self._look_at_s = 0.0
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s, self._at = timeout_s, time.monotonic() + timeout_s
 
-    def pop(self) -> Any | None:
-        """One that the server has not closed; None if there is none."""
-        while True:
-            try:
-                found = self._kept.pop()
-            except IndexError:
-                return None
-            if not found.has_expired():
-                return found
-            found.close()
+    def left_s(self) -> float:
+        """Seconds left.
 
-    def push(self, connection: Any) -> None:
-        """Keep one, and now and then close what has expired: the oldest may not be asked for again."""
-        self._kept.append(connection)
-        if (now := time.monotonic()) >= self._look_at_s:
-            self._look_at_s = now + _LOOK_EVERY_S
-            with suppress(IndexError):
-                while (oldest := self._kept.popleft()).has_expired():
-                    oldest.close()
-                self._kept.appendleft(oldest)
-
-    def close(self) -> None:
-        """Close all."""
-        with suppress(IndexError):
-            while True:
-                self._kept.pop().close()
+        Raises:
+            ModelError: `TIMEOUT` if there are none.
+        """
+        left = self._at - time.monotonic()
+        if left <= 0:
+            raise ModelError(ErrorKind.TIMEOUT, f"no whole reply within {self._timeout_s:g} s")
+        return left
 
 
-class _Noting:
-    """Stands in for a pool of connections and opens none."""
+_DEADLINE: ContextVar[_Deadline] = ContextVar("deadline")
+"""The deadline of the exchange that the current thread is in: a stream is not told whose request it sends."""
 
-    def __init__(self, pool: Any, found: list[tuple[Any, Any]]) -> None:
-        self._pool, self._found = pool, found
 
-    def handle_request(self, request: Any) -> Any:
-        self._found.append((self._pool, request))
-        raise ModelError(ErrorKind.CONNECTION, "nothing is sent")
+def _capped(timeout: float | None) -> float:
+    """A step's own timeout, or what is left of the exchange if that is less."""
+    left = _DEADLINE.get().left_s()
+    return left if timeout is None else min(left, timeout)
+
+
+class _DeadlineBackend:
+    """A network backend of `httpcore` whose streams end with the exchange they serve."""
+
+    def __init__(self, core: Any) -> None:
+        self._core, self._backend = core, core.SyncBackend()
+
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> _DeadlineStream:
+        made = self._backend.connect_tcp(host, port, timeout=_capped(timeout), **options)
+        return _DeadlineStream(self._core, made)
+
+
+class _DeadlineStream:
+    """A network stream of `httpcore` that ends with the exchange it serves."""
+
+    def __init__(self, core: Any, stream: Any) -> None:
+        self._core, self._stream = core, stream
+        self.close = stream.close
+        self.get_extra_info = stream.get_extra_info
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        found: bytes = self._stream.read(max_bytes, timeout=_capped(timeout))
+        return found
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        whole = memoryview(buffer)
+        for start in range(0, len(whole), _PIECE):
+            self._stream.write(whole[start : start + _PIECE], timeout=_capped(timeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> _DeadlineStream:
+        try:
+            made = self._stream.start_tls(ssl_context, server_hostname, _capped(timeout))
+        except self._core.ConnectError as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                raise _wrong_certificate(error.__cause__, server_hostname) from None
+            raise
+        return _DeadlineStream(self._core, made)
+
+
+def _wrong_certificate(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
+    """The error for a server that did not prove who it is."""
+    return ModelError(
+        ErrorKind.CONNECTION,
+        f"{host} shows a certificate that is not accepted: {why.verify_message.rstrip('.')} (is base_url"
+        " right? the variable SSL_CERT_FILE may name a file of the certificates to trust)",
+    )
 
 
 def _pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:

@@ -57,6 +57,7 @@ class GoogleModel(SdkModel):
             read_variable(self.name, variable) if self.vertexai and variable else None
             for variable in (self.project_env, self.location_env)
         )
+        import httpx2
         from google import genai  # 1.1 s of CPU: only where a model is really built
         from google.genai import types
 
@@ -65,7 +66,7 @@ class GoogleModel(SdkModel):
             base_url=self.base_url,
             api_version=self.api_version,
             timeout=int(self.timeout_s * 1000),
-            httpx_client=self._http(None),
+            httpx_client=self._http(httpx2.Client),
         )
         if self.vertexai:
             return genai.Client(vertexai=True, project=project, location=location, http_options=options)
@@ -77,8 +78,7 @@ class GoogleModel(SdkModel):
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
         config = self._config(request)
-        with self._clients.one() as client:
-            return client.models.generate_content(model=self.model_id, contents=_PLACEHOLDER, config=config)
+        return self._client.models.generate_content(model=self.model_id, contents=_PLACEHOLDER, config=config)
 
     def _read(self, answer: Any, request: ChatRequest) -> ChatReply:
         http = answer.sdk_http_response

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from agentsys.extras import not_installed
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.bounded_http import bounded_client
+from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
 from agentsys.models.providers.openai_wire import read_reply, response_format, wire_messages, wire_tools
 from agentsys.models.providers.sdk_errors import http_error, one_line, own_error, retry_after_s
 from agentsys.models.providers.sdk_model import SdkModel
@@ -49,8 +48,10 @@ class LiteLLMModel(SdkModel):
     def _connected(self) -> Any:
         litellm = _import_litellm(self.name)
         if litellm.client_session is None:
-            client = import_module("httpx").Client
-            litellm.client_session = bounded_client(client, self.timeout_s, self.max_reply_bytes, None)
+            import httpx
+
+            limits = ExchangeLimits(self.timeout_s, self.max_reply_bytes, None)
+            litellm.client_session = bounded_client(httpx.Client, limits)
         return litellm
 
     def _wire_tools(self, tools: Sequence[ToolSpec]) -> Any:

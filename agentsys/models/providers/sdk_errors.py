@@ -10,7 +10,6 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -200,16 +199,6 @@ def transport_error(error: BaseException, key: str | None = None) -> ModelError 
     releases) need not be imported, or even installed. `key` is cut from the message.
     """
     return own_error(error) or _below_http(error, key)
-
-
-@contextmanager
-def as_model_errors() -> Iterator[None]:
-    """Turn what an SDK raises inside the block into our errors; bugs keep their own."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - translated, or raised again
-        found = transport_error(error)
-        raise found or error from None
 
 
 def own_error(error: BaseException) -> ModelError | None:

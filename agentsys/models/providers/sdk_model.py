@@ -5,69 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from agentsys.errors import Unavailable
-from agentsys.models.batches.door import BatchDoor, BatchLine
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ModelError
 from agentsys.models.price import Price, cut_reply
-from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, bounded_client
-from agentsys.models.providers.posting_client import PostingClient
+from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, ExchangeLimits, bounded_client
 from agentsys.models.providers.sdk_errors import refused_field, transport_error
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
-
-EACH = 16
-"""Requests under way at once through one client."""
-
-
-class ClientShards:
-    """Several clients of one server, each with a few connections. Used from many threads.
-
-    An HTTP client looks through all of its connections under one lock for every request: at a hundred at a
-    time that costs more than the request itself, and at two hundred the threads stand in line for it.
-    """
-
-    def __init__(self, connect: Callable[[], Any], each: int = EACH) -> None:
-        self._connect, self._each = connect, each
-        self._lock = threading.Lock()
-        self._clients: list[Any] = []
-        self._under_way: list[int] = []
-
-    @property
-    def first(self) -> Any:
-        """The first client, made when it is first asked for."""
-        with self._lock:
-            if not self._clients:
-                self._add()
-            return self._clients[0]
-
-    @contextmanager
-    def one(self) -> Iterator[Any]:
-        """Use the first client that has room: a few warm connections are better than many cold ones."""
-        with self._lock:
-            place = next((n for n, busy in enumerate(self._under_way) if busy < self._each), None)
-            if place is None:
-                place = len(self._clients)
-                self._add()
-            self._under_way[place] += 1
-        try:
-            yield self._clients[place]
-        finally:
-            with self._lock:
-                self._under_way[place] -= 1
-
-    def _add(self) -> None:
-        self._clients.append(self._connect())
-        self._under_way.append(0)
-
-    def __len__(self) -> int:
-        return len(self._clients)
-
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent
@@ -110,15 +59,20 @@ class SdkModel(ABC):
         self._key = self._read_key()
         self._fixed = dict(self.extra_body or {})
         self._tools: ToolLists[Any] = ToolLists(self._wire_tools)
-        self._clients = ClientShards(self._connected)
+        self._connecting = threading.Lock()
+        self._connected_client: Any = None
 
     @property
     def _client(self) -> Any:
-        return self._clients.first
+        """The SDK's client, made when it is first asked for; all threads send with it."""
+        with self._connecting:
+            if self._connected_client is None:
+                self._connected_client = self._connected()
+            return self._connected_client
 
     def warm_up(self) -> None:
-        """Import the SDK and make the first client, which the first request would wait for."""
-        self._clients.first  # noqa: B018
+        """Import the SDK and make the client, which the first request would wait for."""
+        self._client  # noqa: B018
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Send one HTTP request.
@@ -129,16 +83,8 @@ class SdkModel(ABC):
             ModelError: If it fails or the reply is not one; `CUT_REPLY` if it is not whole.
             ConfigError: If the model does not take one of the YAML's settings.
         """
-        return self.answered(request, lambda: self._send(request))
-
-    def answered(self, request: ChatRequest, fetch: Callable[[], Any]) -> ChatReply:
-        """Read the reply to a request.
-
-        Raises:
-            ModelError, ConfigError: As `complete` does.
-        """
         try:
-            answer = fetch()
+            answer = self._send(request)
         except Exception as error:  # noqa: BLE001 - translated, or raised again
             found = self._translated(error)
             refused = refused_field(self.name, found) if isinstance(found, ModelError) else None
@@ -177,9 +123,9 @@ class SdkModel(ABC):
         """Our error for the SDK's; the same one where it is neither the server's doing nor the network's."""
         return transport_error(error, self._key) or error
 
-    def _http(self, client_class: type[Any] | None) -> Any:
-        """The HTTP client to hand to the SDK: bounded in time and size."""
-        return bounded_client(client_class, self.timeout_s, self.max_reply_bytes, self._key)
+    def _http(self, like: type[Any]) -> Any:
+        """The HTTP client to hand to the SDK, bounded in time and size; of the library of such a class."""
+        return bounded_client(like, ExchangeLimits(self.timeout_s, self.max_reply_bytes, self._key))
 
     def _temperature(self, request: ChatRequest) -> dict[str, float]:
         """The body's field `temperature`; empty where none is to be sent."""
@@ -207,31 +153,22 @@ class PostingModel(SdkModel):
     def _body(self, request: ChatRequest) -> bytes:
         """The request's body, as JSON."""
 
-    def batch_line(self, custom_id: str, request: ChatRequest) -> BatchLine:
-        """A request as one of a batch."""
-        return BatchLine(custom_id, self._body(request), self._role_header(request))
-
-    @abstractmethod
-    def batch_door(self) -> BatchDoor:
-        """The vendor's batches."""
-
     def _send(self, request: ChatRequest) -> bytes:
-        body = self._body(request)
-        with self._clients.one() as client:
-            data: bytes = client.post(body, self._role_header(request))
+        headers = {"Content-Type": "application/json", **self._role_header(request)}
+        data: bytes = self._client.post(
+            self._path, cast_to=bytes, content=self._body(request), options={"headers": headers}
+        )
         return data
 
-    def _posting(self, sdk: type[Any], client_class: type[Any], default_url: str) -> PostingClient:
-        http = self._http(client_class)
-        client = sdk(
+    def _posting(self, sdk: type[Any], like: type[Any], default_url: str) -> Any:
+        return sdk(
             # The SDK wants some key; the address is always given, or it would read it from the environment.
             api_key=self._key or "none",
             base_url=self.base_url or default_url,
             max_retries=0,
             timeout=self.timeout_s,
-            http_client=http,
+            http_client=self._http(like),
         )
-        return PostingClient(client, http, self._path, ROLE_HEADER if self.send_role else None)
 
 
 def with_tools(body: Mapping[str, Any], tools: bytes) -> bytes:

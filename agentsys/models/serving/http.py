@@ -19,9 +19,7 @@ from urllib.parse import unquote
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
-from agentsys.models.serving.batch_desk import BatchDesk
-from agentsys.models.serving.batch_routes import BatchRoutes
-from agentsys.models.serving.callers import Doorkeeper, KnowsCallers, ListsModels, WireCaller, owner_of
+from agentsys.models.serving.callers import Doorkeeper, ListsModels, WireCaller, owner_of
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.gemini_wire import GEMINI, GEMINI_STREAMED
@@ -54,12 +52,10 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: the server counts, and a line per request would cost more than the request."""
 
     def do_GET(self) -> None:
-        """The list of models, or something about batches; anything else is unknown."""
+        """The list of models; anything else is unknown."""
         self.server.count(self.path, self.headers, b"")
         if (problem := self.server.doorkeeper.refusal(self.path, self.headers)) is not None:
             return self._refuse(_dialect(self._path(), self.headers), problem.status, problem.message)
-        if found := self.server.batches.get(self._path(), owner_of(self.path, self.headers)):
-            return self._deliver(found)
         if names := self.server.listed(self._path()):
             return self._send(json_response(models(names)))
         return self._refuse(_dialect(self._path(), self.headers), 404, _no_such("GET", self._path()))
@@ -76,13 +72,10 @@ class Handler(BaseHTTPRequestHandler):
         if raw is None:
             return None
         number = self.server.count(self.path, self.headers, raw)
-        owner = owner_of(self.path, self.headers)
-        if found := self.server.batches.post(path, owner, self.headers.get("Content-Type") or "", raw):
-            return self._deliver(found)
         if wire is None:
             return self._refuse(_dialect(path, self.headers), 404, _no_such("POST", path))
         role = self.headers.get(ROLE_HEADER) or "agent"
-        caller = WireCaller(owner, _model_in(path))
+        caller = WireCaller(owner_of(self.path, self.headers), _model_in(path))
         response = self.server.exchange.respond(wire, role, raw, number, caller)
         if response.from_model:
             self._wait(started + self.server.latency_s - time.perf_counter())
@@ -197,7 +190,6 @@ class HttpListener(ThreadingHTTPServer):
         plan: FaultPlan,
         latency_s: float,
         doorkeeper: Doorkeeper,
-        batch_delay_s: float,
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.exchange = Exchange(model, plan)
@@ -206,10 +198,6 @@ class HttpListener(ThreadingHTTPServer):
         self.doorkeeper = doorkeeper
         self.hold_s = plan.faults.hold_s
         self.stopping = threading.Event()
-        talks = isinstance(model, KnowsCallers)
-        self.batches = BatchRoutes(
-            None if talks else lambda: BatchDesk(self.exchange, batch_delay_s, self.stopping), plan
-        )
         self.captured: list[Captured] | None = None
         self.requests = 0
         self._lock = threading.Lock()

@@ -75,7 +75,6 @@ def serve(
     *,
     faults: Faults | None = None,
     latency_s: float = 0.0,
-    batch_delay_s: float = 0.2,
     host: str = "127.0.0.1",
     port: int = 0,
     capture: bool = False,
@@ -87,7 +86,6 @@ def serve(
         model: The model that answers.
         faults: Shares and kinds of requests that fail; None: none do.
         latency_s: Seconds each answered request takes at least; requests wait side by side.
-        batch_delay_s: Seconds that a batch is under way at least.
         host: A loopback address; any address where tokens are asked for.
         port: The port; 0 takes a free one.
         capture: Whether to keep every request in memory, for tests.
@@ -100,7 +98,7 @@ def serve(
     try:
         address = host if tokens else loopback(host, "a model is served")
         keeper = Doorkeeper(tuple(tokens))
-        listener = HttpListener((address, port), model, plan, latency_s, keeper, batch_delay_s)
+        listener = HttpListener((address, port), model, plan, latency_s, keeper)
     except (OSError, OverflowError) as slip:
         raise ConfigError(
             f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."

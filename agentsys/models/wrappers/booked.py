@@ -49,9 +49,7 @@ class Booked:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
             self._book(books, request, Usage(), None, type(error).__name__)
             raise
-        # A batch's reply that was handed out before, to another case or before a kill, is booked there.
-        if not reply.from_cache:
-            self._book(books, request, reply.usage, reply.cost_usd, None)
+        self._book(books, request, reply.usage, reply.cost_usd, None)
         return reply
 
     def _book(

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -130,7 +130,6 @@ class Cached:
         model: The model to ask.
         store: The store of replies.
         keys: The keys of this case's requests.
-        waits: Whether equal requests wait for the first. Those of a batch need not: they go out as one.
         keeper: The object whose `Keepsakes` go along with replies; None: the model.
     """
 
@@ -140,14 +139,12 @@ class Cached:
         store: ReplyStore,
         keys: RequestKeys,
         *,
-        waits: bool = True,
         keeper: object = None,
     ) -> None:
         self.model = model
         self._keeper = model if keeper is None else keeper
         self._store = store
         self._keys = keys
-        self._waits = waits
 
     @property
     def name(self) -> str:
@@ -174,7 +171,7 @@ class Cached:
                 return stored
             if self._store.read_only:
                 raise self._missing(key)
-            other = self._store.first(key) if self._waits else None
+            other = self._store.first(key)
             if other is None:
                 return self._asked(key, request)
             reply = _told(other)
@@ -189,7 +186,7 @@ class Cached:
         """Ask for all who wait."""
         reply, error = None, None
         try:
-            with self._store.alone(key) if self._waits else nullcontext():
+            with self._store.alone(key):
                 reply = self._read(key, alone=True) or self.model.complete(request)
                 if not reply.from_cache and not is_empty(reply):
                     self._write(key, reply)
@@ -198,8 +195,7 @@ class Cached:
             error = raised
             raise
         finally:
-            if self._waits:
-                self._store.done(key, reply, error)
+            self._store.done(key, reply, error)
 
     def _missing(self, key: str) -> ModelError:
         what = "the one that is kept cannot be read" if self._store.has(key) else "none is kept"

@@ -72,11 +72,6 @@ def check_travels(settings: Settings) -> None:
         return
     if executor is ExecutorKind.RAY and (lacking := missing(["ray"])):
         raise not_installed("executor=ray", lacking, "distributed")
-    if settings.model.get("batch"):
-        raise ConfigError(
-            f"model.batch collects requests in one process: use executor=threads with it, not {executor}"
-            " (waiting for a batch costs nothing; executor.workers may be 1024)."
-        )
     if settings.attack.get("name") == "manual":
         raise ConfigError("attack=manual asks in this terminal: use executor=threads with it.")
     for group, node in settings:

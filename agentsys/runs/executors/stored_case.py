@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from agentsys.records.schema import CaseRecord
@@ -39,8 +38,7 @@ def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims
         RunBudgetReached: If the run may spend no more.
     """
     try:
-        with nullcontext() if job.cell.books is None else job.cell.books.crew.at_work():
-            done = finish_case(job, store, searches)
+        done = finish_case(job, store, searches)
         store.write(done.record, done.agentdojo)
     except (SearchStopped, NotBegun):
         return None

@@ -7,17 +7,13 @@ import json
 import time
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-import certifi
 import pytest
 from hostile_server import hostile
 from providers_under_test import PROVIDERS, VENDORS, model_at
 
 from agentsys.models.chat import ChatReply, ChatRequest, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.bounded_http import bounded_client
 
 ASK = ChatRequest([user("Hi")])
 KEY = "sk-test-0123456789abcdefghij"
@@ -64,27 +60,6 @@ def error_of(vendor: str, *pieces: bytes, key_env: str | None = None, **more: ob
 def reply_of(vendor: str, *pieces: bytes, key_env: str | None = None, **more: object) -> ChatReply:
     with hostile(lambda _: iter(pieces)) as server:
         return model_at(vendor, server.base_url, key_env, **more).complete(ASK)
-
-
-@pytest.mark.parametrize("family", ["httpx", "httpx2"])
-def test_clients_share_what_they_check_servers_with_while_the_variables_stay(
-    family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    base = pytest.importorskip(family).Client
-    own = tmp_path / "own.pem"
-    end = "-----END CERTIFICATE-----\n"
-    own.write_text(Path(certifi.where()).read_text().split(end)[0] + end)
-
-    def context() -> Any:
-        return bounded_client(base, 10.0, 1_000_000, None)._transport._pool._ssl_context
-
-    monkeypatch.setenv("SSL_CERT_FILE", str(own))
-    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
-    found = context()
-    assert found.cert_store_stats()["x509"] == 1 and found.check_hostname
-    assert context() is found
-    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
-    assert context().cert_store_stats()["x509"] > 1
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)

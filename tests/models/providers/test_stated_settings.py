@@ -117,7 +117,7 @@ def test_two_efforts_or_ways_to_think_never_share_a_reply(vendor: str, nodes: li
     assert not same, [(nodes[a], nodes[b]) for a, b in same]
 
 
-@pytest.mark.parametrize("more", [{"batch": True}, {"prompt_cache": True}, {"price": {"prompt": 1}}])
+@pytest.mark.parametrize("more", [{"prompt_cache": True}, {"price": {"prompt": 1}}])
 def test_what_only_changes_the_price_shares_replies(more: dict[str, Any]) -> None:
     plain, other = (RequestKeys(identity(node)).next(ASK) for node in (OPENAI, OPENAI | more))
     assert plain == other

@@ -20,7 +20,6 @@ from providers_under_test import PROVIDERS
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.sdk_errors import as_model_errors
 
 VENDORS = ("openai", "anthropic")
 BIG = "x" * 3_000_000
@@ -167,14 +166,6 @@ def test_a_wrong_certificate_is_one_line_that_says_what_is_wrong_where_and_how_t
     assert found.kind is ErrorKind.CONNECTION
     assert why in str(found)
     assert "127.0.0.1 shows a certificate that" in str(found) and "SSL_CERT_FILE" in str(found)
-
-
-def test_so_is_one_that_an_sdk_meets_itself(tmp_path: Path) -> None:
-    """Batches go through the SDK's own requests."""
-    with hostile(echo, tls=identity(tmp_path / "shown").shown()) as server:
-        sdk = client("openai", server.base_url)._client.sdk  # type: ignore[attr-defined]
-        with pytest.raises(ModelError, match="shows a certificate that"), as_model_errors():
-            sdk.batches.list()
 
 
 @contextmanager

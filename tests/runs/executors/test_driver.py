@@ -389,5 +389,3 @@ def test_settings_that_mean_nothing_elsewhere_are_refused(session: Session) -> N
     check_travels(away)
     with pytest.raises(ConfigError, match="Setting 'defense' holds what cannot be handed to another process"):
         check_travels(away.model_copy(update={"defense": {"judge": lambda: None}}))
-    with pytest.raises(ConfigError, match=r"model.batch collects requests in one process"):
-        check_travels(away.model_copy(update={"model": {**settings.model, "batch": True}}))
