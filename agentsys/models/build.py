@@ -103,20 +103,22 @@ class _Part:
         return Blamed(Retried(Booked(Paced(self.provider, self.pacer)), _BRIEFLY))
 
     def for_scene(self, scene: Scene) -> ChatModel:
-        scripted = isinstance(self.provider, SceneModel)
-        provider = self.provider.for_scene(scene) if isinstance(self.provider, SceneModel) else self.provider
-        identity = {**self.identity, "again": scene.again} if scene.again else self.identity
-        case = [scene.suite, scene.user_task_id, scene.injection_task_id, scene.attack]
-        role_matters = bool(self.identity.get("send_role"))
-        samples_at = getattr(self.provider, "temperature", None)
-        keys = RequestKeys(
-            identity, scene.epoch, case=case, temperature=samples_at, role_matters=role_matters
+        if isinstance(self.provider, SceneModel):
+            scripted = Booked(self.provider.for_scene(scene), sent=False)
+            return Blamed(Retried(scripted, self.card.retry or ONCE))
+        model: ChatModel = Booked(Paced(self.provider, self.pacer))
+        if self.store is not None:
+            model = Cached(model, self.store, self._keys(scene), keeper=self.provider)
+        return Blamed(Retried(model, self.card.retry or RetryPolicy()))
+
+    def _keys(self, scene: Scene) -> RequestKeys:
+        return RequestKeys(
+            {**self.identity, "again": scene.again} if scene.again else self.identity,
+            scene.epoch,
+            case=[scene.suite, scene.user_task_id, scene.injection_task_id, scene.attack],
+            temperature=getattr(self.provider, "temperature", None),
+            role_matters=bool(self.identity.get("send_role")),
         )
-        model: ChatModel = Booked(provider if scripted else Paced(provider, self.pacer), sent=not scripted)
-        if self.store is not None and not scripted:
-            model = Cached(model, self.store, keys, keeper=provider)
-        policy = self.card.retry or (ONCE if scripted else RetryPolicy())
-        return Blamed(Retried(model, policy))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import socket
 import ssl
 import time
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -99,7 +100,10 @@ def _pattern(host: str) -> str:
 
 
 class BoundedTransport:
-    """A transport of `httpx` over a pool of `httpcore`, whose streams know the deadline. For many threads.
+    """A transport of `httpx` over `httpcore`, whose streams know the deadline. For many threads.
+
+    Each request under way has a pool to itself: `httpcore` looks through all connections of a pool, twice a
+    request and under a lock: where 256 threads share one that holds them to a sixth of what the server gives.
 
     Args:
         http: The library `httpx`, or `httpx2`.
@@ -114,15 +118,9 @@ class BoundedTransport:
     ) -> None:
         self._http, self._core, self._limits = http, core, limits
         given = None if proxy is None else http.Proxy(proxy)
-        through = given and core.Proxy(str(given.url), auth=given.raw_auth, ssl_context=None)
-        self._pool = core.ConnectionPool(
-            ssl_context=tls,
-            proxy=through,
-            max_connections=None,  # as many as there are threads: none waits for another's answer
-            keepalive_expiry=5.0,
-            network_backend=_DeadlineBackend(core),
-            socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *_KEEP_ALIVE],
-        )
+        self._proxy = given and core.Proxy(str(given.url), auth=given.raw_auth)
+        self._tls = tls
+        self._idle_pools = deque[Any]()
 
     def handle_request(self, request: Any) -> Any:
         """Send a request and read the whole answer, which comes back as a plain 200.
@@ -133,7 +131,7 @@ class BoundedTransport:
         request.headers["Accept-Encoding"] = "gzip"
         running = _DEADLINE.set(_Deadline(self._limits.timeout_s))
         try:
-            with closing(self._pool.handle_request(self._asked(request))) as answer:
+            with self._pool() as pool, closing(pool.handle_request(self._asked(request))) as answer:
                 headers = self._http.Headers(answer.headers)
                 body = self._body(answer.status, headers, answer.iter_stream())
         except ModelError:
@@ -150,8 +148,28 @@ class BoundedTransport:
         )
 
     def close(self) -> None:
-        """Close all connections."""
-        self._pool.close()
+        """Close all connections that serve no request."""
+        with suppress(IndexError):
+            while True:
+                self._idle_pools.pop().close()
+
+    @contextmanager
+    def _pool(self) -> Iterator[Any]:
+        """The pool that was used last of those that nobody uses, or a new one."""
+        try:
+            pool = self._idle_pools.pop()
+        except IndexError:
+            pool = self._core.ConnectionPool(
+                ssl_context=self._tls,
+                proxy=self._proxy,
+                keepalive_expiry=5.0,
+                network_backend=_DeadlineBackend(self._core),
+                socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *_KEEP_ALIVE],
+            )
+        try:
+            yield pool
+        finally:
+            self._idle_pools.append(pool)
 
     def _asked(self, request: Any) -> Any:
         url = request.url

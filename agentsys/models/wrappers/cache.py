@@ -71,35 +71,20 @@ class RequestKeys:
         self._role_matters = role_matters
         self._lock = threading.Lock()
         self._taken: defaultdict[str, set[int]] = defaultdict(set)
-        self._here = threading.local()
-
-    def next(self, request: ChatRequest) -> str:
-        """The key of a request: the one this thread has taken, or else the one it would take."""
-        taken: str | None = getattr(self._here, "key", None)
-        if taken is not None:
-            return taken
-        same = self._same(request)
-        with self._lock:
-            return digest([same, self._free(same)])
 
     @contextmanager
     def taken(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
         """Hold a key and the way to keep it: a request that comes to nothing gives its place back."""
         same, kept = self._same(request), list[bool]()
         with self._lock:
-            place = self._free(same)
+            place = next(n for n in itertools.count() if n not in self._taken[same])
             self._taken[same].add(place)
-        self._here.key = digest([same, place])
         try:
-            yield self._here.key, lambda: kept.append(True)
+            yield digest([same, place]), lambda: kept.append(True)
         finally:
-            self._here.key = None
             if not kept:
                 with self._lock:
                     self._taken[same].discard(place)
-
-    def _free(self, same: str) -> int:
-        return next(n for n in itertools.count() if n not in self._taken[same])
 
     def _same(self, request: ChatRequest) -> str:
         role = request.role if self._role_matters else None
