@@ -125,24 +125,6 @@ class Rehearsable(Protocol):
 
 
 @runtime_checkable
-class Forecastable(Protocol):
-    """A defense that says what a simulated victim's number under it means (docs/victims.md)."""
-
-    forecast_kind: str
-    """`fitted`: there is no defense. `structural`: it decides by itself what is shown and offered. `bound`:
-    it refuses more than that, so that the number is an upper bound. `factor`: it only rewords. A defense
-    without this ability is not forecast."""
-
-
-@runtime_checkable
-class Rewords(Protocol):
-    """A defense that only rewords, of which runs of other models are known."""
-
-    logit_shifts: tuple[float, float]
-    """The lowest and the highest change of obeying that was seen on other models, on the logit."""
-
-
-@runtime_checkable
 class WholeProgram(Protocol):
     """A defense that may run a program of its own from the request to the answer."""
 

@@ -91,23 +91,20 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
         errors: What errored cases count as: `report` (left out and counted) or `agentdojo`.
 
     Returns:
-        The tables of `agentsys results`; `frame` has a row per cell, suite and metric, and of forecasts of a
-        simulated victim the column `forecast_kind`.
+        The tables of `agentsys results`; `frame` has a row per cell, suite and metric.
 
     Raises:
         ConfigError: If a path does not exist or none holds a case.
     """
     from agentsys.analysis.statistics.error_rule import ErrorRule
     from agentsys.analysis.tables.finding import findings
-    from agentsys.analysis.tables.forecast_kinds import with_kinds
     from agentsys.analysis.tables.report import report
     from agentsys.analysis.tables.results_document import results_output
 
     reading, rule = _reading(source), ErrorRule(errors)
     found = report(reading, rule, own=metrics)
     output = results_output(found, findings(reading.cases, rule))
-    records = with_kinds(output, reading.cases, reading.outlooks).records
-    return Shown(_frame(records), output.document)
+    return Shown(_frame(output.records), output.document)
 
 
 def _frame(records: LongForm) -> pd.DataFrame:

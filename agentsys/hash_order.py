@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-_RUNS_TOOLS = {"audit", "fit", "run", "serve", "verify"}
+_RUNS_TOOLS = {"audit", "run", "serve", "verify"}
 _VARIABLE = "PYTHONHASHSEED"
 
 

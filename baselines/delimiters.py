@@ -35,8 +35,6 @@ class Delimiters:
     Source: Agent Security Bench, arXiv 2410.02644.
     """
 
-    forecast_kind = "factor"
-
     name = "delimiters"
 
     def __init__(self, start: str = "<start>", end: str = "<end>") -> None:

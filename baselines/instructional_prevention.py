@@ -37,8 +37,6 @@ class InstructionalPrevention:
     Source: Agent Security Bench, arXiv 2410.02644.
     """
 
-    forecast_kind = "factor"
-
     name = "instructional_prevention"
 
     def __init__(self, template: str | None = None) -> None:

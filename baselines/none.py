@@ -14,8 +14,6 @@ from agentsys.models.loop import default_system_message, tool_loop
 class NoDefense:
     """System message, user query, then model and tools in turn: AgentDojo's agent, unprotected."""
 
-    forecast_kind = "fitted"
-
     name = "none"
 
     def description(self) -> str:

@@ -42,10 +42,6 @@ class PromptSandwiching:
         ConfigError: If the position is unknown or the template lacks `{user_task}`.
     """
 
-    forecast_kind = "factor"
-    logit_shifts = (-2.4, 1.4)
-    """Over eleven pairs of a model and an attack, with AgentDojo's own reminder."""
-
     name = "prompt_sandwiching"
 
     def __init__(self, position: Position = "user_message", template: str | None = None) -> None:

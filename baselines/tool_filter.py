@@ -87,8 +87,6 @@ class ToolFilter:
     Source: AgentDojo (arXiv 2406.13352); agentdojo 0.1.35, `tool_filter`.
     """
 
-    forecast_kind = "structural"
-
     def __init__(self, name: str = "tool_filter", **options: Any) -> None:
         self.name = name
         self.options = checked(ToolFilterOptions, name, options)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "rooms.svg"
 FLOORS = (
     ("cli", "api"),
-    ("audit", "inspect_logs", "view", "fetched", "victims"),
+    ("audit", "inspect_logs", "fetched"),
     ("rescoring", "front", "bundles"),
     ("runs", "analysis"),
     ("benchmarks", "attacks", "defense", "baselines", "records"),
@@ -27,9 +27,7 @@ WHAT = {
     "api": "the public functions",
     "audit": "static / traces",
     "inspect_logs": "logs of Inspect",
-    "view": "the report's page, live",
     "fetched": "public data, pinned",
-    "victims": "fits to published runs",
     "rescoring": "recorded calls again",
     "front": "an agent for clients",
     "bundles": "runs as one file, verified",

@@ -241,18 +241,15 @@ def trajectory(work: Workshop) -> bytes:
 
 
 def side_by_side(work: Workshop) -> bytes:
-    """The same case without a defense and under AgentSys, in the live view."""
-    assert work.quickstart
-    with server([*AGENTSYS, "view", str(RUNS), "--port", "0"], work.folder) as said:
-        address = said.partition("open ")[2].split()[0]
-        work.window.resize(1400, 1650)
-        work.window.open(address)
-        work.window.wait_for("return document.querySelector('#found').textContent.startsWith('480 of')")
-        work.window.open(address)  # the page now has the whole list in itself
-        ids = case_ids(work.window, "none", "agentsys")
-        work.window.open(f"{address}#case={ids['none']}&beside={ids['agentsys']}")
-        work.window.wait_for("return document.querySelectorAll('#case .half').length === 2")
-        return work.window.picture()
+    """The same case without a defense and under AgentSys, in the report."""
+    work.command("report", str(RUNS))
+    page = (work.folder / RUNS / "report.html").as_uri()
+    work.window.resize(1400, 1650)
+    work.window.open(page)
+    ids = case_ids(work.window, "none", "agentsys")
+    work.window.open(f"{page}#case={ids['none']}&beside={ids['agentsys']}")
+    work.window.wait_for("return document.querySelectorAll('#case .half').length === 2")
+    return work.window.picture()
 
 
 def case_ids(window: Browser, *defenses: str) -> dict[str, str]:
@@ -293,7 +290,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def server(command: list[str], folder: Path, says: str = "open ") -> Iterator[str]:
+def server(command: list[str], folder: Path, says: str) -> Iterator[str]:
     """Run a server; give the line in which it says where it listens."""
     process = subprocess.Popen(
         command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -96,11 +96,8 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.catalog",
     },
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
-    "agentsys.victims": FOUNDATION
-    | {"agentsys.models", "agentsys.benchmarks", "agentsys.records", "agentsys.analysis"},
     "agentsys.fetched": FOUNDATION | {"agentsys.benchmarks"},
     "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
-    "agentsys.view": FOUNDATION | {"agentsys", "agentsys.records", "agentsys.analysis"},
     "agentsys.rescoring": FOUNDATION
     | {
         "agentsys.records",

@@ -60,7 +60,7 @@ def test_the_sdks_are_found_in_the_providers_code() -> None:
 def test_help_and_lists_import_nothing_heavy(tmp_path: Path) -> None:
     """Those that may import least come first: what one has imported stays."""
     light: list[tuple[str, ...]] = [("--help",), ("--version",), *(("list", kind) for kind in KINDS)]
-    compute: list[tuple[str, ...]] = [("results", "--help"), ("compare", "--help"), ("plan-size", "--help")]
+    compute: list[tuple[str, ...]] = [("results", "--help"), ("compare", "--help")]
     helps: list[tuple[str, ...]] = [(name, "--help") for name in COMMANDS]
     most = BENCHMARK_AND_SDKS | {"pandas", "matplotlib", "hydra"}
     heavy = {

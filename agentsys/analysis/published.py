@@ -13,6 +13,8 @@ from agentsys.analysis.metrics.rates import TARGETED_ASR
 from agentsys.records.published_name import victim_of
 
 _PACKAGE = Path(__file__).parents[1]
+PAPER_MODEL = "gpt-4o-mini"
+"""The model of the paper's Figures 2 to 4 and Tables 1 to 4."""
 _OUR_NAMES = {"asr": TARGETED_ASR}
 """The data's name of a metric -> ours, where they differ."""
 
@@ -53,6 +55,16 @@ def published_numbers() -> tuple[PublishedNumber, ...]:
 def printed_in(*sources: str) -> list[PublishedNumber]:
     """The numbers of some tables or figures, in the paper's order."""
     return [number for number in published_numbers() if number.source in sources]
+
+
+@cache
+def printed_overall(benchmark: str) -> Mapping[tuple[str, str, str], float]:
+    """The overall numbers of the paper's tables for `PAPER_MODEL`: defense, attack, our metric -> value."""
+    return {
+        (one.defense, one.attack, one.metric): one.value
+        for one in published_numbers()
+        if (one.benchmark, one.model, one.suite) == (benchmark, PAPER_MODEL, "overall")
+    }
 
 
 @cache

@@ -23,8 +23,7 @@ class ArtefactEntry(_ArtefactPart):
     suite: str
     user_task: str | None
     """None: the text stands for every user task of the suite (mode `transfer`)."""
-    injection_task: str | None
-    """None: the text is a template for every injection task (mode `template`)."""
+    injection_task: str
     text: str = Field(min_length=1)
     """Goes into every injection vector of the user task."""
     success: bool
@@ -35,8 +34,6 @@ class ArtefactEntry(_ArtefactPart):
     """Texts that were really run; None in files of older searches."""
     homes: tuple[str, ...] = ()
     """The user tasks it was searched on, in mode `transfer`."""
-    pairs: tuple[tuple[str, str], ...] = ()
-    """The user and injection tasks it was searched on, in mode `template`."""
     variant: int = Field(default=0, ge=0)
     """Which of several texts for the same tasks, from 0, the best."""
     score: int | None = None
@@ -44,16 +41,24 @@ class ArtefactEntry(_ArtefactPart):
     attempt: int | None = None
     """The number of the attempt with which it was tried first, likewise."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_pairs(cls, entry: object) -> object:
+        """Pass over what earlier versions wrote into files of format 2: empty but for texts of suites."""
+        if isinstance(entry, dict):
+            return {name: value for name, value in entry.items() if name != "pairs"}
+        return entry
+
 
 class Artefact(_ArtefactPart):
     """The searches of one attack against one agent (docs/attacks.md has the format in words)."""
 
     format: Literal[1, 2] = 1
-    """2: with several texts for the same tasks, or with templates."""
+    """2: with several texts for the same tasks."""
     attack: str
     """The attack's label in results, e.g. `pair-transfer`."""
     mode: str
-    """`transfer`, `per_case` or `template`."""
+    """`transfer` or `per_case`."""
     benchmark: str
     version: str
     model: str
@@ -79,7 +84,7 @@ class Artefact(_ArtefactPart):
     ) -> ArtefactEntry | None:
         """The entry for one pair of tasks: its own, else the one for every user task."""
         numbered = (e for e in self.entries if e.suite == suite and e.variant == variant)
-        fits = [e for e in numbered if e.injection_task in (injection_task, None)]
+        fits = [e for e in numbered if e.injection_task == injection_task]
         own = (e for e in fits if e.user_task == user_task)
         return next(own, None) or next((e for e in fits if e.user_task is None), None)
 
@@ -88,7 +93,7 @@ class Artefact(_ArtefactPart):
         tasks = {_key(entry)[:3] for entry in entries}
         kept = {_key(old): old for old in self.entries if _key(old)[:3] not in tasks}
         kept |= {_key(entry): entry for entry in entries}
-        several = any(entry.variant or entry.injection_task is None for entry in kept.values())
+        several = any(entry.variant for entry in kept.values())
         listed = tuple(kept[key] for key in sorted(kept))
         return self.model_copy(update={"format": 2 if several else 1, "entries": listed})
 
@@ -103,11 +108,11 @@ class Artefact(_ArtefactPart):
         return json.dumps(listed, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-_SECOND = ("pairs", "variant", "score", "attempt")
+_SECOND = ("variant", "score", "attempt")
 
 
 def _key(entry: ArtefactEntry) -> tuple[str, str, str, int]:
-    return entry.suite, entry.injection_task or "", entry.user_task or "", entry.variant
+    return entry.suite, entry.injection_task, entry.user_task or "", entry.variant
 
 
 def read_artefact(path: Path) -> Artefact:

@@ -45,10 +45,6 @@ class Quest:
     """What becomes of a text whose characters cannot all be injected; None: all of them can."""
     known: Surroundings = field(default_factory=Surroundings)
     """What of it is shown is up to the attack's `knowledge`."""
-    pairs: tuple[Quest, ...] = ()
-    """In mode `template`, the pairs of tasks that candidates are tried on, each as a quest of its own."""
-    seeds: tuple[str, ...] = ()
-    """In mode `template`, templates that the search can start from."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +127,13 @@ class Attempt:
 class Target(Protocol):
     """The whole defended agent on one case."""
 
-    def attempt(
-        self, place: Place, propose: Callable[[ChatModel], Proposal], pair: int | None = None
-    ) -> Attempt:
+    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
         """Try the next candidate.
 
         Args:
             place: Its place in the search.
             propose: Asks the attacker's model for it. Not called where the attempt of this number was
                 made before: then that one is returned.
-            pair: In mode `template`, which of the quest's pairs it is tried on, from 0.
         """
         ...
 
@@ -155,12 +148,11 @@ class SearchedAttack(Attack, Protocol):
     """True: what a simulated victim obeys depends on the wording."""
     mode: str
     """`transfer`: one search per injection task, made on some of the suite's user tasks; `per_case`: one per
-    case; `template`: one per suite, for a text with placeholders, made on some of its pairs of tasks."""
+    case."""
     budget: int
     """Most attempts of one search, the start text's included."""
     search_on: int
-    """User tasks that each candidate is tried on in mode `transfer`; in mode `template`, the pairs of tasks
-    that candidates are tried on in turn, one per attempt."""
+    """User tasks that each candidate is tried on in mode `transfer`."""
     replays: bool
     """Whether the texts come from an artefact, so that nothing is searched."""
 

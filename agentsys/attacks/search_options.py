@@ -8,9 +8,8 @@ from pathlib import Path
 from agentsys.attacks.artefact import Artefact, read_artefact
 from agentsys.errors import ConfigError, known_name
 
-TRANSFER, PER_CASE, TEMPLATE = "transfer", "per_case", "template"
+TRANSFER, PER_CASE = "transfer", "per_case"
 MODES = (TRANSFER, PER_CASE)
-"""The modes that one may choose; `template` is that of an attack that searches for templates."""
 TOPIC = ("model", "none")
 JUDGES = ("calls", "model")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from agentsys.grouping import grouped
 from agentsys.models.card import model_card
 from agentsys.models.chat import SceneModel
 from agentsys.models.provider import find_class
-from agentsys.models.wrappers.reply_archive import reply_files
 from agentsys.models.wrappers.reply_store import CacheMode
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.schema import OWN_KEY
@@ -34,6 +34,8 @@ from agentsys.runs.provenance.recipe import Recipe, kept_recipe
 from agentsys.runs.store import OWN_FOLDER, Store
 from agentsys.runs.store import REPLIES as OWN_REPLIES
 
+_REPLY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{62}\.json")
+"""A kept reply's name in its folder."""
 _RERUN = "Run the same command again: what is finished is not run twice, and it is kept then."
 
 
@@ -163,7 +165,8 @@ def _replies(logdir: Path, recipes: Iterable[Recipe]) -> dict[str, Path]:
     found = {
         f"{REPLIES}/{path.relative_to(folder).as_posix()}": path
         for folder in folders
-        for path in reply_files(folder)
+        for path in sorted(folder.glob("*/*.json"))
+        if _REPLY.fullmatch(f"{path.parent.name}/{path.name}")
     }
     if folders and not found:
         raise ConfigError(

@@ -43,11 +43,8 @@ def portable(recipe: Recipe) -> PortableCell:
     settings, folder = cell.settings, Path(recipe.folder)
     settings["cache"] = {}
     _refuse_folders(settings)
-    victim = str(settings["model"].get("victim"))
-    shipped = "/" not in victim and "." not in victim
     for option, digest in (settings.get("files") or {}).items():
-        if option != "model.victim" or not shipped:
-            _take(cell, option, folder, digest)
+        _take(cell, option, folder, digest)
     if settings["benchmark"].get("data") not in (None, "sample", "fetched"):
         _take(cell, "benchmark.data", folder, None)
     for node in _nodes(settings["defense"]):

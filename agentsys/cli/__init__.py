@@ -32,7 +32,6 @@ SECTIONS = {
         "results": CommandSource("results:results", "Tabulate stored runs, ours or AgentDojo's."),
         "compare": CommandSource("compare:compare", "Compare defenses, models, attacks or runs."),
         "report": CommandSource("report:report", "Write one HTML file: numbers and trajectories."),
-        "view": CommandSource("view:view", "Show runs live in the browser, on loopback."),
         "measures": CommandSource("measures:measures", "Cost and untrusted text of stored runs."),
         "budget": CommandSource("budget:budget", "Attack success by the queries a search may make."),
         "table": CommandSource("table:table", "A table of the paper, ours beside the printed one."),
@@ -42,10 +41,6 @@ SECTIONS = {
         "audit": CommandSource("audit:audit", "Audit a benchmark: what its own flaws decide."),
         "rescore": CommandSource("rescore:rescore", "Score recorded runs again under any version."),
     },
-    "Plan an experiment": {
-        "plan-size": CommandSource("victims.plan_size:plan_size", "How many cases a difference takes."),
-        "fit": CommandSource("victims.fit:fit", "Fit a simulated victim to published runs."),
-    },
     "Guard an agent": {
         "serve": CommandSource("serve:serve", "Serve a defended agent, or the simulated model."),
         "guard": CommandSource("guard:guard", "Scan a text for attacks and explain each finding."),
@@ -54,7 +49,6 @@ SECTIONS = {
         "bundle": CommandSource("bundles.pack:bundle", "Pack runs into one file for reviewers."),
         "verify": CommandSource("bundles.check:verify", "Run a bundle again, offline, and compare."),
         "export": CommandSource("export:export", "Write runs as logs of Inspect (inspect view)."),
-        "cache": CommandSource("replies.command:app", "Count, export and import kept replies of models."),
         "pack": CommandSource("pack:pack", "Put a run's records into one file (a shard)."),
         "unpack": CommandSource("pack:unpack", "Give every record in a shard its file again."),
     },

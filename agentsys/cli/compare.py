@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.compare_document import compare_output, count_notes
 from agentsys.analysis.tables.flips import ReportPages
-from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, put
 from agentsys.cli.report import default_page
@@ -82,7 +80,7 @@ def compare(
         for note in (*found.notes, *count_notes(found)):
             print(one_line(note), file=sys.stderr)
     shown = compare_output(found, None if full else flips, _pages(chosen, folders))
-    put(with_kinds(shown, chain.from_iterable(chosen.sides.cases.values())), form, out, Names(names).shown)
+    put(shown, form, out, Names(names).shown)
 
 
 def _pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:

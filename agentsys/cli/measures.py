@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.metrics.measures import measures as measured
-from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.measures_document import measures_output
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.provenance_notes import provenance_notes
@@ -27,7 +26,7 @@ def measures(
     reading = read_stored(folders, names, whole_names=form.for_programs)
     say_unfinished(reading)
     shown = measures_output(measured(reading.cases), provenance_notes(reading.cases))
-    put(with_kinds(shown, reading.cases), form, out, Names(names).shown)
+    put(shown, form, out, Names(names).shown)
     if form is OutputFormat.TABLE:
         for line in paid_lines(folders):
             say(line)

@@ -14,7 +14,6 @@ from agentsys.analysis.metrics.best_attack import best_attacks, together
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.fit import word_lines
-from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
 from agentsys.analysis.tables.report import Report, numbers, report
 from agentsys.analysis.tables.results_document import results_output
@@ -104,7 +103,7 @@ def results(
     if form.for_programs:
         for note in notes_apart:
             print(one_line(note), file=sys.stderr)
-        put(with_kinds(results_output(found), reading.cases, reading.outlooks), form, out, Names(names).shown)
+        put(results_output(found), form, out, Names(names).shown)
         return
     _show(found, reading.cases, folders, errors, form, out, Names(names).shown, full=full)
 

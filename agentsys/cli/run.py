@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 _DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
 ]
-_DifferenceOption = Annotated[
-    float,
-    typer.Option(
-        metavar="POINTS",
-        min=0.5,
-        max=100.0,
-        help="With --dry-run: tell how many cases it takes to find a difference of so many points.",
-    ),
-]
 
 _QuietOption = Annotated[
     bool, typer.Option("-q", "--quiet", help="No plan and no progress: results and last lines alone.")
@@ -68,7 +59,6 @@ def run(
         list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
     ] = None,
     dry_run: _DryRunOption = False,
-    difference: _DifferenceOption = 5.0,
     again: Annotated[
         bool,
         typer.Option("--again", help="Run finished cases anew as well; their old records are kept aside."),
@@ -103,10 +93,9 @@ def run(
         )
     _announce(session, chatter)
     if dry_run:
-        from agentsys.cli.dry_run import show_estimate, show_power
+        from agentsys.cli.dry_run import show_estimate
 
         show_estimate(session, config_dir or [], console)
-        show_power(session, difference, console)
         return
     with session.called_up(in_command=True) as session:
         if session.plan.todo and not yes:
@@ -158,8 +147,6 @@ def _run_and_tell(session: Session, console: Console, chatter: Console, *, verbo
 
 
 def _announce(session: Session, console: Console) -> None:
-    from agentsys.analysis.tables.forecast_kinds import outlook_notes
-
     plan = session.plan
     again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
     _say(
@@ -177,9 +164,6 @@ def _announce(session: Session, console: Console) -> None:
         )
     for left_out in plan.skipped:
         _say(console, left_out.line)
-    if session.books is None:  # a rehearsal ends without tables, which have a row of each
-        for note in outlook_notes(session.outlooks):
-            _say(console, note)
     if session.searches.line:
         _say(console, session.searches.line)
     for key in plan.corrupt[:5]:
@@ -240,7 +224,7 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
         read = read_cases([session.store.root], only=session.folders, looked=session.plan.looked)
     else:
         read = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
-    reading = replace(read, cases=with_short_names(read.cases), outlooks=session.outlooks)
+    reading = replace(read, cases=with_short_names(read.cases))
     said = findings(reading.cases, width=console.width - len(BULLET))
     screen = results_screen(report(reading), reading.cases, said, console.width)
     console.print(terminal_document(screen), crop=False)

@@ -12,7 +12,6 @@ from agentsys.analysis.paper.filled import fill
 from agentsys.analysis.paper.layout import TABLES
 from agentsys.analysis.paper.paper_document import paper_document, table_output, with_variants
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.forecast_kinds import with_kinds
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.score_variants import variants_of
 from agentsys.cli.output import FormatOption, OutOption, put
@@ -63,7 +62,7 @@ def table(
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         document = with_variants(document, filled, variants, errors)
-    put(with_kinds(table_output(filled, document), reading.cases), form, out, Names(names).shown)
+    put(table_output(filled, document), form, out, Names(names).shown)
 
 
 def _logdir(folders: Sequence[Path], reading: Reading) -> str:

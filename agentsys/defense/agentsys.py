@@ -43,8 +43,6 @@ class AgentSys:
             cannot be read.
     """
 
-    forecast_kind = "bound"
-
     keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}
 
     def __init__(

@@ -14,7 +14,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
 from agentsys.runs.finish_case import final_record
 from agentsys.runs.planning.jobs import Block, Job, Jobs
-from agentsys.runs.search.search_job import attempt_folders, attempt_key, searched_attack, texts_for
+from agentsys.runs.search.search_job import attempt_folders, searched_attack, texts_for
 from agentsys.runs.search.search_plan import check_searches
 from agentsys.runs.search.search_target import RunTarget
 from agentsys.runs.search.search_task import quest_of
@@ -93,14 +93,14 @@ class ClientSearch:
             with self._lock:
                 self._made[number] = _tried(record, facts)
                 self._settle()
-            return Queried(record, facts, self._answer(number), attempt_key(self._job, number))
+            return Queried(record, facts, self._answer(number), self._job.case.attempt_key(number))
         finally:
             with self._lock:
                 self._under_way.discard(number)
 
     def _run(self, number: int, payload: str) -> CaseRecord:
         # What a query without an outcome left there was another payload's.
-        (self._store.root / attempt_key(self._job, number)).unlink(missing_ok=True)
+        (self._store.root / self._job.case.attempt_key(number)).unlink(missing_ok=True)
         attack, made = searched_attack(self._job), list[CaseRecord]()
         target = RunTarget(
             [self._job], attack, self._quest, self._store, made.append, lambda: False, number - 1

@@ -25,7 +25,6 @@ from agentsys.models.serving.callers import Refused, TracedReply, WireCaller
 from agentsys.models.serving.wire import Problem
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
-from agentsys.runs.forecast import check_forecast
 from agentsys.runs.planning.jobs import Block, Job
 from agentsys.runs.run_case import SearchFailed
 from agentsys.runs.search.search_job import texts_for
@@ -151,10 +150,6 @@ class AttackTarget:
         }
         settings = before.model_copy(update=changed)
         attack = Searched(label, SearchOptions(mode=PER_CASE))
-        try:
-            check_forecast(settings, self._cell.benchmark, attack, self._cell.defense)
-        except ConfigError as error:
-            raise Refused(Problem(400, str(error))) from None
         if self._cell.stack.dictates:
             raise Refused(Problem(400, "a model that replays runs says itself what is injected"))
         self._store.remember_config(settings.config_hash, settings.identity)

@@ -99,7 +99,6 @@ def _arguments(case: CaseRow) -> dict[str, Any]:
         "benchmark": case.benchmark,
         "version": case.version,
         "suite": case.suite,
-        **({} if case.forecast_kind is None else {"forecast_kind": case.forecast_kind}),
     }
 
 

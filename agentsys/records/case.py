@@ -59,8 +59,3 @@ class Case(BaseModel):
     def attempt_key(self, number: int) -> str:
         """Path of one attempt of a search made on this case."""
         return f"{self.key.removesuffix('.json')}{ATTEMPTS}/{number:04d}.json"
-
-    def suite_attempt_key(self, number: int) -> str:
-        """Path of one attempt of a search made for the whole suite, on this case or another."""
-        folder = f"{self.pipeline}/{safe_name(self.suite)}/{safe_name(self.attack)}{ATTEMPTS}"
-        return f"{folder}/{number:04d}.json"

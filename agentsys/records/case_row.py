@@ -129,8 +129,6 @@ class CaseRow:
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
     model_ids: Mapping[str, str] = field(default_factory=dict)
     """Model id that replies named -> the id that was asked for (empty where that is not recorded)."""
-    forecast_kind: str | None = None
-    """What the number of a simulated victim's case means, e.g. `structural`; None: it is no forecast."""
     apart: str | None = None
     """The place that tells this pipeline from another one of the same name in the same folders; None
     where there is no other."""

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from platformdirs import user_cache_path
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import ROW_FIELDS, plain_list, row_arrays, rows_of
+from agentsys.records.columns import ROW_FIELDS, plain_list, row_arrays
 from agentsys.records.listing import Listing
 from agentsys.records.shards.either import stamp_of
 from agentsys.records.stored_file import read_stored
@@ -158,17 +158,6 @@ def _tidy(root: Path, index: _Index, written: list[Path], found: Lines, started_
         _remove(_parts(index_place(root))[1:])
     elif not index.sound:
         _remove(set(_parts(index_place(root))[1:]).difference(index.parts, written))
-
-
-def known_rows(root: str) -> dict[tuple[str, int, int], CaseRow]:
-    """Path, size and time of change -> the case that a folder's index has of such a file; no file is read."""
-    import pyarrow.compute as pc
-
-    lines = _read(Path(root)).lines
-    cases = lines.filter(pc.equal(lines.column("kind"), CASE))
-    names, *marks = (cases.column(name).to_pylist() for name in Stamps._fields)
-    paths = [os.path.join(root, os.fsdecode(name)) for name in names]  # noqa: PTH118
-    return dict(zip(zip(paths, *marks, strict=True), rows_of(cases, paths), strict=True))
 
 
 def stamps_of(files: Sequence[str], root: str) -> Stamps:

@@ -87,12 +87,6 @@ def listed(root: Path) -> Listing:
     return found
 
 
-def is_listed(root: Path) -> bool:
-    """Say whether `listed` finds anything at this path."""
-    root = mirror_of(root) or root
-    return root.exists() or is_stored(str(root)) or any(_Sharded(str(root)).inside(str(root)))
-
-
 class _Sharded:
     """The folders and records of a walk that are in shards."""
 

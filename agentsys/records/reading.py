@@ -21,7 +21,6 @@ from agentsys.records.names_file import Names
 from agentsys.records.reading_notes import skipped_lines
 from agentsys.records.settle import CHANGED, Facts, RepeatedFile, settle
 from agentsys.records.stored_file import read_stored
-from agentsys.records.stored_plan import Outlook, stored_outlooks
 from agentsys.records.unfinished import Unfinished, logdirs_of, unfinished_in
 from agentsys.records.unreadable import UnreadableRecord
 
@@ -47,8 +46,6 @@ class Reading:
     """Files and unlisted folders that were met."""
     unfinished: tuple[Unfinished, ...] = ()
     """Log folders in which planned cases have no record yet."""
-    outlooks: tuple[Outlook, ...] = ()
-    """What victims say of cases of these log folders that are not run."""
     repeats: tuple[RepeatedFile, ...] = ()
     """The further files, each with the one that counts."""
     settled: tuple[str, ...] = ()
@@ -104,12 +101,7 @@ def read_cases(
         other_files=other,
         seen=seen,
         unfinished=unfinished_in(roots if only is None else only, own if only is None else (), listings),
-        outlooks=stored_outlooks(place for place in own if _is_below(place, roots)),
     )
-
-
-def _is_below(logdir: Path, roots: Iterable[Path]) -> bool:
-    return any(logdir.absolute().is_relative_to(root.absolute()) for root in roots)
 
 
 WORTH_AN_INDEX = 1000

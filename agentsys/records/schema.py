@@ -127,6 +127,9 @@ class Ahead(_Stored):
 class AttemptFacts(_Stored):
     """One query of a search for an attack's text (see agentsys.attacks.pair)."""
 
+    # Attempts of earlier versions say besides whether their search was made for a whole suite.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
     number: int
     """From 1, in the order of the search; refused candidates have numbers too."""
     stream: int
@@ -152,9 +155,6 @@ class AttemptFacts(_Stored):
     lead: str | None = None
     """Where a candidate is tried on several user tasks: the one whose attempts hold the whole of the search.
     None in those; the others' attempts are further runs of the same candidates."""
-    suite_wide: bool = False
-    """Whether the search is for a template for every pair of the suite: then `text` has placeholders, the
-    pair it was tried on is the case's, and the search's attempts lie together under the suite."""
     tried_on: int = 1
     """User tasks the candidate was tried on; each is a query."""
     carried_out: int | None = None
@@ -169,7 +169,7 @@ class SearchFacts(_Stored):
     """The search behind a case's injected text."""
 
     mode: str
-    """`per_case`, `transfer` or `template`."""
+    """`per_case` or `transfer`; in older records also `template`: one for a whole suite."""
     budget: int
     """Most attempts it could make."""
     attempts: int
@@ -182,7 +182,7 @@ class SearchFacts(_Stored):
     homes: tuple[str, ...] = ()
     """In mode `transfer`, all user tasks it was made on: their cases are kept apart in results."""
     pairs: tuple[tuple[str, str], ...] = ()
-    """In mode `template`, the user and injection tasks it was made on, kept apart likewise."""
+    """In older records of mode `template`, the user and injection tasks, kept apart likewise."""
     tried: int | None = None
     """Texts that were really run; None in older records."""
     fault: str | None = None
@@ -246,8 +246,6 @@ class CaseRecord(_Stored):
     search: SearchFacts | None = None
     """Where the injected text was searched for; also in the file of the attempt that ended a search."""
     notes: tuple[str, ...] = ()
-    forecast_kind: str | None = None
-    """Of a victim's cases, what the number means (docs/victims.md); not stored where there is none."""
 
 
 class StoredBlock(CaseRecord):

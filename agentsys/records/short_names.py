@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.simulated_name import fitted_mark
 
 LONGEST = 60
 """Characters of a name in tables."""
@@ -28,16 +27,11 @@ _NAMES = (
 
 
 def short_name(name: str) -> str:
-    """A name of at most `LONGEST` characters; a longer one ends in a digest of the whole.
-
-    What marks a forecast is kept whole.
-    """
-    mark = fitted_mark(name)
-    longest = max(LONGEST, len(mark) + _DIGEST + 1)
-    if len(name) <= longest:
+    """A name of at most `LONGEST` characters; a longer one ends in a digest of the whole."""
+    if len(name) <= LONGEST:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]
-    return f"{name[: longest - _DIGEST - 1]}…{digest}"
+    return f"{name[: LONGEST - _DIGEST - 1]}…{digest}"
 
 
 def with_short_names(cases: Iterable[CaseRow]) -> tuple[CaseRow, ...]:

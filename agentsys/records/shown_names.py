@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentsys.records.simulated_name import fitted_mark, is_simulated, shown_name, unmarked
+from agentsys.records.simulated_name import is_simulated, shown_name, unmarked
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -20,7 +20,7 @@ class ShownNames(BaseModel):
     defenses: dict[str, _Name] = Field(default_factory=dict)
     """Name in the runs -> name shown."""
     models: dict[str, _Name] = Field(default_factory=dict)
-    """Likewise; a simulated model keeps its mark, and to which runs it is fitted."""
+    """Likewise; a simulated model keeps its mark."""
 
     @model_validator(mode="after")
     def _told_apart(self) -> ShownNames:
@@ -39,8 +39,6 @@ class ShownNames(BaseModel):
     def model(self, name: str) -> str:
         """The name shown for a model, marked if the name given is."""
         if unmarked(name) in self.models:
-            if fitted := fitted_mark(name):
-                return f"{fitted}: {self.models[unmarked(name)]}"
             return shown_name(self.models[unmarked(name)], simulated=is_simulated(name))
         return self.models.get(name, name)
 

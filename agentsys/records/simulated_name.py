@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 MARK = " (simulated)"
 """Appended to the name of a model behind which there was a simulated one."""
-FITTED_TO = "simulated, fitted to "
-"""Begins the name of a simulated model that is fitted to published runs; their number and digest follow."""
-_NAMES_ITSELF = ("simulated", "simulated+", "simulated [", FITTED_TO)
-"""The simulated model's names, also with changed options or with the place of its files."""
-_FITTED = re.compile(re.escape(FITTED_TO) + r".+? \(\d+ cases, [0-9a-f]{8}\)")
+_NAMES_ITSELF = ("simulated", "simulated+", "simulated [", "simulated, fitted to ")
+"""The simulated model's names, also with changed options or with the place of its files. The last one begins
+those of earlier versions' records, whose agent was fitted to published runs."""
 _NOT = " (no simulated model)"
 
 
@@ -31,15 +28,6 @@ def is_simulated(shown: str) -> bool:
 def unmarked(shown: str) -> str:
     """A name as tables show it -> as records have it."""
     return shown.removesuffix(MARK).removesuffix(_NOT)
-
-
-def fitted_mark(name: str) -> str:
-    """The part of a name that says to which runs a simulated model is fitted; empty where it is not.
-
-    It is never cut, however long it is.
-    """
-    found = _FITTED.match(name)
-    return found[0] if found else ""
 
 
 def _names_itself(name: str) -> bool:

@@ -63,30 +63,13 @@ class PlannedCell(_Kept):
         return Case(**fields, suite="", user_task_id="", injection_task_id=None).pipeline
 
 
-class Outlook(_Kept):
-    """What a simulated victim says of cases that are not run: an interval, or that there are no runs."""
-
-    benchmark: str
-    version: str
-    model: str
-    defense: str | None
-    """None: whatever the defense."""
-    attack: str
-    kind: str
-    """`factor` or `no runs`."""
-    low: float | None = None
-    """Percent: the lower end of the targeted ASR's interval; None where nothing is said of it."""
-    high: float | None = None
-    cases: int
-    """Cases that it is about."""
-
-
-class StoredPlan(_Kept):
+class StoredPlan(BaseModel):
     """One plan's file."""
 
+    # Plans of earlier versions may hold more besides, which says nothing of the cases.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
     cells: tuple[PlannedCell, ...]
-    outlooks: tuple[Outlook, ...] = ()
-    """Empty without a victim; then the file does not have the key."""
 
 
 class Alike(NamedTuple):
@@ -98,13 +81,8 @@ class Alike(NamedTuple):
     """Ids of the user task and the injection task of each, in order."""
 
 
-def as_stored(parts: Iterable[Alike], outlooks: Iterable[Outlook] = ()) -> StoredPlan:
-    """A plan in its stored form.
-
-    Args:
-        parts: Its cases in order.
-        outlooks: What is said of cases that are not run.
-    """
+def as_stored(parts: Iterable[Alike]) -> StoredPlan:
+    """A plan in its stored form; `parts` are its cases in order."""
     cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
     cells = defaultdict(lambda: defaultdict(list))
     for case, pairs in parts:
@@ -121,29 +99,18 @@ def as_stored(parts: Iterable[Alike], outlooks: Iterable[Outlook] = ()) -> Store
             for (suite, injections), users in grids.items()
         )
         found.append(PlannedCell.model_validate({**dict(zip(_CELL, cell, strict=True)), "grids": kept}))
-    return StoredPlan(cells=tuple(found), outlooks=tuple(outlooks))
+    return StoredPlan(cells=tuple(found))
 
 
 def plan_file(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
     """The place where a plan is to be kept, and the content of its file."""
-    data = orjson.dumps(plan.model_dump(exclude=None if plan.outlooks else {"outlooks"}))
+    data = orjson.dumps(plan.model_dump())
     return logdir / FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
 
 
 def stored_plans(logdir: Path) -> list[PlannedCell]:
     """Everything that was ever planned into a log folder; empty where no plan is kept or can be read."""
     return [cell for plan in _plans(logdir) for cell in plan.cells]
-
-
-def stored_outlooks(logdirs: Iterable[Path]) -> tuple[Outlook, ...]:
-    """What the plans kept in some log folders say of cases that are not run; of a cell the widest plan's."""
-    found: dict[tuple[str | None, ...], Outlook] = {}
-    for logdir in logdirs:
-        for outlook in (one for plan in _plans(logdir) for one in plan.outlooks):
-            key = (*(getattr(outlook, field) for field in _CELL[:-1]), outlook.kind)
-            if key not in found or found[key].cases < outlook.cases:
-                found[key] = outlook
-    return tuple(found.values())
 
 
 def _plans(logdir: Path) -> Iterator[StoredPlan]:

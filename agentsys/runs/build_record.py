@@ -31,7 +31,6 @@ from agentsys.records.schema import (
     StoredSpan,
     is_simulated_id,
 )
-from agentsys.runs.forecast import kind_of
 from agentsys.runs.run_case import CaseRun
 from agentsys.storable import storable
 
@@ -79,7 +78,6 @@ def _record(run: CaseRun) -> CaseRecord:
         attempt=run.attempt,
         search=run.search,
         notes=tuple(dict.fromkeys([*cell.notes, *(note for call in calls for note in call.notes)])),
-        forecast_kind=kind_of(cell.settings, cell.defense),
     )
 
 

@@ -24,7 +24,6 @@ from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
-from agentsys.runs.forecast import check_forecast
 from agentsys.runs.instantiate import instantiate, kept_folders
 from agentsys.runs.scripted import scripting
 from agentsys.runs.seats import Seats
@@ -119,12 +118,9 @@ class CellBuilder:
         attack: Attack = self._once("attack", _seeded(settings.attack, settings.seed))
         defense: Defense = self._once("defense", self._placed(_seeded(settings.defense, settings.seed)))
         check_conversation(defense, benchmark)
-        check_forecast(settings, benchmark, attack, defense)
         stack = self._stack(settings, benchmark, defense, attack)
         needy = defense
-        # A victim's forecast rests on what the defense really decides.
-        played = settings.model.get("victim") is not None and not self._rehearsal
-        if stack.simulated and isinstance(defense, Rehearsable) and not played:
+        if stack.simulated and isinstance(defense, Rehearsable):
             defense = defense.rehearsed()
         # A rehearsal tells what the real run would need.
         found = [_lacks(needy), self._model_lacks(settings)] if self._rehearsal else [_lacks(defense)]

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from agentsys.attacks.attacker import ROLES
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
-from agentsys.attacks.search_options import TEMPLATE
 from agentsys.contracts import NotInjectable
 from agentsys.models.card import ModelCard, model_card
 from agentsys.models.chat import ChatModel, Usage
@@ -116,9 +115,7 @@ _FEEDBACK = "x" * 450
 def queries_of(jobs: Jobs) -> int:
     """Queries that the searches behind some cases can make."""
     searches = {search_key(job): searched_attack(job) for job in searching(jobs) if needs_search(job)}
-    return sum(
-        attack.budget * (1 if attack.mode == TEMPLATE else attack.search_on) for attack in searches.values()
-    )
+    return sum(attack.budget * attack.search_on for attack in searches.values())
 
 
 def attacker_usage(jobs: Jobs) -> list[tuple[int, str, RoleUsage]]:
@@ -152,9 +149,7 @@ class _Unmoved:
     model: ChatModel
     number: int = 0
 
-    def attempt(
-        self, place: Place, propose: Callable[[ChatModel], Proposal], pair: int | None = None
-    ) -> Attempt:
+    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
         self.number += 1
         proposal = propose(self.model)
         return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))

@@ -30,8 +30,6 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.NeedsOwnModels,
         abilities.Rehearsable,
         abilities.WholeProgram,
-        abilities.Forecastable,
-        abilities.Rewords,
         abilities.PlaysRoles,
     ),
     "attack": (

@@ -18,7 +18,7 @@ _MENDS = {
     "cut_reply": "Raise model.max_tokens, or the server's own bound.",
     "context_length": "The model's context is too small for this defense or suite.",
     "case_budget": "Raise budget.case_tokens or budget.case_seconds.",
-    "cache_miss": "Is it the cache of a run with these very settings (cache.dir, agentsys cache import)?",
+    "cache_miss": "Is it the cache of a run with these very settings (cache.dir)?",
     "defense": "The defense's code broke; the records hold where.",
     "model": "The model adapter's code broke; the records hold where.",
 }

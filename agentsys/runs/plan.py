@@ -16,7 +16,6 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
 from agentsys.records.listing import listed
 from agentsys.records.reading import WORTH_AN_INDEX
-from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
 from agentsys.runs.planning.applicable import (
@@ -25,7 +24,6 @@ from agentsys.runs.planning.applicable import (
     Pairs,
     applicable,
     left_out,
-    no_runs,
     nothing_left,
 )
 from agentsys.runs.planning.jobs import Block, Job, Jobs
@@ -60,8 +58,6 @@ class Plan:
     """What attacks do not apply to, one per attack that leaves something out."""
     replaced: int = 0
     """Cases among `todo` whose record is kept aside first, as they are run anew."""
-    outlooks: tuple[Outlook, ...] = ()
-    """What a victim has no runs of, and so leaves out."""
     looked: Looked | None = None
     """The log folder as it was looked at; None for a small plan, and where cases are left that add to it."""
 
@@ -83,7 +79,7 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """
     known: dict[tuple[Pair, ...], tuple[Pair, ...]] = {}
     sorted_out = [(cell, _in_common(_applicable(cell), known)) for cell in cells]
-    skipped, outlooks = left_out(sorted_out), no_runs(sorted_out)
+    skipped = left_out(sorted_out)
     _say_unmatched(cells)
     planned = Jobs(block for cell, pairs in sorted_out for block in _blocks(cell, pairs, known))
     jobs = Jobs(_each_once(planned.blocks))
@@ -92,14 +88,14 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     begun = Jobs(block for block in jobs.blocks if any(map(store.holds, block.pipelines)))
     if again:
         stored = sum(store.look(job.case).status != "missing" for job in begun)
-        return Plan(jobs, jobs, 0, 0, (), skipped, stored, outlooks)
+        return Plan(jobs, jobs, 0, 0, (), skipped, stored)
     looked = _looked_at(store, begun)
     look = _Look(store, {} if looked is None else looked.finished)
     open_ = {id(block): block.where(look.is_open) for block in begun.blocks}
     todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
     finished, corrupt = len(jobs) - len(todo), tuple(look.corrupt)
     unchanged = None if todo else looked
-    return Plan(jobs, todo, finished, look.failed, corrupt, skipped, outlooks=outlooks, looked=unchanged)
+    return Plan(jobs, todo, finished, look.failed, corrupt, skipped, looked=unchanged)
 
 
 def _looked_at(store: Store, begun: Jobs) -> Looked | None:

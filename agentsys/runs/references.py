@@ -18,7 +18,6 @@ from agentsys.attacks.forged.families import AUTO, family_of
 from agentsys.catalog import config_path, known, node
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
-from agentsys.models.simulated.victim.profile import load_profile, profile_path
 from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without
 from agentsys.runs.source_code import code_of, content_digest, is_file
 
@@ -46,8 +45,6 @@ def _with_content(
         if key not in digests:
             digests[key] = records_digest(*key)
         files["model.traces"] = digests[key]
-    if isinstance(victim := settings.model.get("victim"), str):
-        files["model.victim"] = _digest("model.victim", profile_path(victim))
     names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
     others = {str(name): node("model", str(name), config_dirs) for name in names if name is not None}
     code = code_of([settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()])
@@ -68,17 +65,11 @@ def recorded_folder(model: Mapping[str, Any]) -> Path | None:
 
 
 def replayed_name(name: str, model: Mapping[str, Any]) -> str:
-    """The label of a model that answers from recorded runs, or is fitted to some.
-
-    E.g. `replay:gpt-4o-mini-2024-07-18`; of a victim its own, whatever name the options give it: a forecast
-    is not to be taken for a model's number.
+    """The label of a model that answers from recorded runs, e.g. `replay:gpt-4o-mini-2024-07-18`.
 
     Raises:
         ConfigError: As `recorded_folder` does.
     """
-    victim = model.get("victim")
-    if isinstance(victim, str):
-        return load_profile(victim).label
     folder = recorded_folder(model)
     return name if folder is None else f"{name}:{folder.name}"
 

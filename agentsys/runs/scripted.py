@@ -18,11 +18,6 @@ from agentsys.models.simulated.role import SimulatedRole
 class Scriptable(Protocol):
     """A model that plays from a script (the simulated one)."""
 
-    @property
-    def fallible(self) -> bool:
-        """Whether it may fail a task, and so must be told how."""
-        ...
-
     def scripted(self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]) -> ChatModel:
         """A copy that can play these roles, and makes itself the script when it needs it."""
         ...
@@ -35,7 +30,7 @@ def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[Chat
     def finish(model: ChatModel) -> ChatModel:
         if not isinstance(model, Scriptable):
             return model
-        return model.scripted(partial(playbook_of, benchmark, failing=model.fallible), roles)
+        return model.scripted(partial(playbook_of, benchmark), roles)
 
     return finish
 
@@ -49,6 +44,6 @@ def roles_of(players: Iterable[object]) -> dict[str, SimulatedRole]:
     return roles
 
 
-def playbook_of(benchmark: Benchmark, *, failing: bool = False) -> Playbook:
-    """The ground truths of every suite of a benchmark; `failing`: ways to fail the tasks as well."""
-    return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()], failing=failing)
+def playbook_of(benchmark: Benchmark) -> Playbook:
+    """The ground truths of every suite of a benchmark."""
+    return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])

@@ -16,13 +16,11 @@ from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
 from agentsys.named_module import import_from
 from agentsys.records.shards.remote import RemoteShards
-from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.executors.outcome import Listener, RunOutcome
 from agentsys.runs.executors.start import Places, check_travels, staff_for, start_run
-from agentsys.runs.forecast import IntervalAlone, intervals
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.provenance.package_files import remember_code
@@ -55,8 +53,6 @@ class Session:
     """What the look at the models' servers found besides."""
     remote: RemoteShards | None = None
     """Where its records are sent to, besides the log folder."""
-    outlooks: tuple[Outlook, ...] = ()
-    """What a victim says of cases that are not run."""
     places: Places = field(default_factory=Places)
     """Where the user's own configs and modules are."""
     staff: Staff | None = None
@@ -125,7 +121,7 @@ class Session:
             if self.again:
                 _check_alone(others, self.store)
                 set_aside(self.plan.jobs, self.store)
-            self.store.remember_plan(self.plan.jobs.alike, self.outlooks)
+            self.store.remember_plan(self.plan.jobs.alike)
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 remember_recipe(self.store, settings)
@@ -224,9 +220,6 @@ def prepare(
     cells, obstacles = _built(settings, builder)
     if len(obstacles) == len(settings):
         raise refusal(obstacles, len(settings))
-    beside = [(one.settings, one.missing) for one in obstacles if isinstance(one.missing, IntervalAlone)]
-    obstacles = [one for one in obstacles if not isinstance(one.missing, IntervalAlone)]
-    settings = [one for one in settings if all(one is not blocked for blocked, _ in beside)]
     _check_prices(cells)
     found = plan(cells, store, again=again)
     # What is finished needs nothing any more.
@@ -241,7 +234,6 @@ def prepare(
         again,
         books,
         tuple(obstacles),
-        outlooks=(*intervals(beside, (job.case for job in found.jobs)), *found.outlooks),
         remote=remote,
         places=Places(tuple(config_dirs), tuple(plugin_paths)),
     )

@@ -39,14 +39,13 @@ NOT_IDENTITY = {
         "timeout_s",
         "traces",
         "pipeline",
-        "victim",
     },
     "defense": set(),
     "attack": {"file", "artefact", "knowledge_file"},
     "benchmark": {"suites", "modules", "tasks", "attack_tools", "data", "source"},
 }
 """Per group, the options that say how something is reached, not what is measured: changing one
-neither renames a cell nor makes its finished cases stale. Of an attack's file, a victim and recorded runs the
+neither renames a cell nor makes its finished cases stale. Of an attack's file and recorded runs the
 content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie. Of a model's
 chat family an attack that asks for it keeps what it was told (`compose`)."""
 

@@ -20,7 +20,7 @@ from agentsys.records.shards.pack import set_torn_aside
 from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
 from agentsys.records.shards.shard_line import ShardLine
 from agentsys.records.shards.shard_writer import ShardWriter
-from agentsys.records.stored_plan import Alike, Outlook, as_stored, plan_file
+from agentsys.records.stored_plan import Alike, as_stored, plan_file
 from agentsys.storable import as_json
 
 OWN_FOLDER = ".agentsys"
@@ -161,8 +161,6 @@ class Store:
         self.check_there()
         path = self.root / key_of(record)
         block = dict(record)
-        if record.forecast_kind is None:  # no forecast: records are what they were before there were any
-            del block["forecast_kind"]
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = as_json({**agentdojo, "agentsys": block}, indent=True)
         try:
@@ -229,13 +227,13 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def remember_plan(self, parts: Iterable[Alike], outlooks: Iterable[Outlook] = ()) -> None:
+    def remember_plan(self, parts: Iterable[Alike]) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
 
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = plan_file(self.root, as_stored(parts, outlooks))
+        path, data = plan_file(self.root, as_stored(parts))
         try:
             if not path.exists():
                 write_atomically(path, data)
@@ -288,5 +286,4 @@ def key_of(record: CaseRecord) -> str:
     attempt = record.attempt
     if attempt is None:
         return record.case.key
-    case, number = record.case, attempt.number
-    return case.suite_attempt_key(number) if attempt.suite_wide else case.attempt_key(number)
+    return record.case.attempt_key(attempt.number)

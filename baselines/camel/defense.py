@@ -40,7 +40,6 @@ class Camel(AgentDefense):
 
     roles = ROLES
     texts = PROMPTS
-    forecast_kind = "bound"
 
     whole_program = True
 

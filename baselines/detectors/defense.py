@@ -33,8 +33,6 @@ class DetectorDefense(BorderDefense):
         ConfigError: If an option has a value it cannot have.
     """
 
-    forecast_kind = "structural"
-
     def __init__(self, name: str, detector: Callable[[], Detector], **options: Any) -> None:
         self.name = name
         self.detector = detector

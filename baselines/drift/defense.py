@@ -49,7 +49,6 @@ class Drift(AgentDefense):
 
     roles = ROLES
     texts = PROMPTS
-    forecast_kind = "bound"
 
     def __init__(
         self,

@@ -41,7 +41,6 @@ class Fides(AgentDefense):
 
     roles = ROLES
     texts = PROMPTS
-    forecast_kind = "bound"
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
         self.name = name

@@ -56,7 +56,6 @@ class IsolateGPT(AgentDefense):
 
     roles = ROLES
     texts = PROMPTS
-    forecast_kind = "bound"
 
     whole_program = True
 

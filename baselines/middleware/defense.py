@@ -52,7 +52,6 @@ class Middleware(HoldingDefense):
     """
 
     holds = ("inner",)
-    forecast_kind = "structural"
 
     def __init__(
         self,

@@ -47,7 +47,6 @@ class Progent(PlayedDefense):
     """
 
     roles = ROLES
-    forecast_kind = "bound"
 
     def __init__(
         self,

@@ -28,10 +28,6 @@ class SpotlightingCompat:
     Source: AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
     """
 
-    forecast_kind = "factor"
-    logit_shifts = (-1.1, 2.2)
-    """Over eight pairs of a model and an attack, with AgentDojo's own delimiters."""
-
     name = "spotlighting_compat"
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:

@@ -50,10 +50,6 @@ class Spotlighting:
     Source: Hines et al., arXiv 2403.14720; AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
     """
 
-    forecast_kind = "factor"
-    logit_shifts = (-1.1, 2.2)
-    """Over eight pairs of a model and an attack, with AgentDojo's own delimiters."""
-
     name = "spotlighting"
 
     def __init__(

@@ -21,7 +21,6 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.names_file import BESIDE, Names
 from agentsys.records.shown_names import ShownNames
-from agentsys.records.simulated_name import fitted_mark, is_simulated
 
 SHOWN = ShownNames(
     defenses={"none": "No defense", "agentsys": "AgentSys (ours)"},
@@ -144,13 +143,6 @@ def test_a_simulated_model_keeps_its_mark() -> None:
     assert shown.model("gpt-4o (simulated)") == "GPT-4o (simulated)"
     assert shown.model("simulated") == "Agent (simulated)"
     assert shown.model("gpt-4o") == "GPT-4o"
-
-
-def test_a_fitted_model_keeps_to_which_runs_it_is_fitted() -> None:
-    fitted = "simulated, fitted to gpt-4o-mini (726 cases, 0123abcd)"
-    shown = ShownNames(models={fitted: "GPT-4o mini"}).model(fitted)
-    assert shown == f"{fitted}: GPT-4o mini"
-    assert fitted_mark(shown) == fitted and is_simulated(shown)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from omegaconf import OmegaConf
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.loading.double_quoted import breaking_character
-from agentsys.benchmarks.values.planted import Plant
 from agentsys.catalog import node
 from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import AttackKind, Victim
@@ -119,8 +118,6 @@ def written(attack: Any, suite: Any, words: str) -> dict[str, str]:
     task = copy.copy(suite.injection_tasks[injection])
     task.GOAL = words
     task.attack_tool = "send_money"  # what ASB's attacks need of an injection task
-    plant = {"vector": "injection_incoming_transaction", "text": words, "value": "x", "users": (15,)}
-    task.plant, task.planted = Plant.model_validate(plant), words  # and what planting needs of one
     return dict(attack.injections(suite, suite.user_tasks[user], task, VICTIM))
 
 

@@ -100,7 +100,6 @@ ELSEWHERE = {
     "none": "injects nothing",
     "manual": "asks a person",
     "injection_round": "writes what its base writes",
-    "planted_value": "has a benchmark of its own, whose test looks at every plant",
 }
 """Attack -> why it is not among the shipped ones that are looked at here; ASB's own stand below."""
 SETTINGS = {
@@ -170,7 +169,7 @@ def stands(attack: Attack, folded: Any, exact: Any) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", ["important_instructions", "evolve_tree", "cached"])
+@pytest.mark.parametrize("name", ["important_instructions", "cached"])
 def test_shipped_attacks_stand_in_the_environment_as_they_are_meant(name: str, tmp_path: Path) -> None:
     attack = shipped(name, tmp_path)
     assert [stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in REDUCED] == [5]
@@ -189,7 +188,7 @@ AGENTDYN = SHARED / "agentdyn" / "agentdyn-package.tar.gz"
 MEANT = {"shopping": 9, "github": 9, "dailylife": 10}
 """AgentDyn's suites and the number of their injection tasks."""
 DYNAMIC = tuple(MEANT) if os.environ.get("AGENTSYS_EVERY_SUITE") else ("github",)
-SOME = ["chatinject-qwen3", "encoded-zero_width", "cached", "important_instructions", "evolve_tree"]
+SOME = ["chatinject-qwen3", "encoded-zero_width", "cached", "important_instructions"]
 NEEDS_PLACEHOLDERS = "tool_knowledge"
 """The attack that AgentDyn's injection tasks lack the data for: their ground truths have no placeholders."""
 EVERY = [name for name in (*ATTACKS, *SHIPPED) if name != NEEDS_PLACEHOLDERS]

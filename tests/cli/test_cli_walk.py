@@ -16,18 +16,13 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from obeying_runs import store_obeying
 from registered_commands import all_commands
 from rich.cells import cell_len
 from rich.console import Console
 from stored_cases import case_of, store_own, store_published
 from typer.testing import CliRunner
 
-from agentsys.cli import app, dry_run, serve, view
-from agentsys.models.chat import ChatReply, assistant
-from agentsys.models.wrappers.kept_reply import reply_to
-from agentsys.models.wrappers.reply_archive import export_replies
-from agentsys.models.wrappers.reply_store import ReplyStore
+from agentsys.cli import app, dry_run, serve
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.estimate import CostEstimate
 
@@ -49,10 +44,7 @@ WALKED: dict[str, tuple[str, ...]] = {
     "measures": ("measures runs",),
     "budget": ("budget searched",),
     "report": ("report runs --no-figures --out page.html",),
-    "fit": ("fit obeying --name mini --validate --out mini.yaml",),
-    "plan-size": ("plan-size benchmark.suites=slack logdir=planned",),
     "export": ("export inspect runs --out logs",),
-    "view": ("view runs --port 0",),
     "rescore": ("rescore recorded --version v1.2.2",),
     "audit": ("audit benchmark.suites=slack", "audit benchmark.suites=slack --all"),
     "list": (
@@ -70,10 +62,6 @@ WALKED: dict[str, tuple[str, ...]] = {
     "show attack": ("show attack direct --suite banking --user-task 0 --injection-task 0",),
     "serve": ("serve --port 0",),
     "guard": ("guard text",),
-    "cache": (),
-    "cache info": ("cache info kept",),
-    "cache export": ("cache export kept kept.tar.gz",),
-    "cache import": ("cache import kept.tar.gz more",),
     "bundle": ("bundle ran --out paper.zip",),
     "verify": ("verify paper.zip",),
     "pack": ("pack whole",),
@@ -87,7 +75,6 @@ FIRST = {
     "verify": f"run {ONE_CASE} ; bundle ran --out paper.zip",
     "budget": "run model=simulated model.susceptibility=0.3 attack=pair benchmark.suites=banking user_tasks=0"
     " injection_tasks=0 logdir=searched defense=none,middleware_no_normalization",
-    "cache import": "cache import kept.tar.gz more",
     "fetch": "fetch agentdojo-runs some-model --to fetched --source ADDRESS",
     "run": f"run {ONE_CASE} defense=none,agentsys attack=none,important_instructions",
 }
@@ -97,8 +84,6 @@ SLOW = {
     "budget",
     "bundle",
     "figure",
-    "fit",
-    "plan-size",
     "report",
     "run",
     "serve",
@@ -150,9 +135,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stored(made / "other", loser="agentsys")
     stored(made / "whole")
     (made / "whole" / ".agentsys").mkdir()
-    store_obeying(made / "obeying")
-    ReplyStore(made / "kept").put("0" * 64, reply_to(ChatReply(assistant("Hi"), model_id="m-1"), None))
-    export_replies(made / "kept", made / "kept.tar.gz")
     record = made / "recorded" / "some-model" / "banking" / "user_task_6" / "none" / "none.json"
     record.parent.mkdir(parents=True)
     record.write_bytes(orjson.dumps(RECORD))
@@ -187,8 +169,7 @@ def test_a_command_prints_no_line_wider_than_the_screen_and_cuts_nothing(
     command: str, line: str, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    for server in (serve, view):
-        monkeypatch.setattr(server, "wait_for_interrupt", lambda: None)
+    monkeypatch.setattr(serve, "wait_for_interrupt", lambda: None)
     if command == "export":
         pytest.importorskip("inspect_ai")
     words = line.replace("ADDRESS", address).split()
@@ -221,7 +202,7 @@ def shown(words: list[str], width: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-_PASSING = re.compile(r"\d+:\d\d:\d\d|127\.0\.0\.1:\d+|\d+\.\d s\b|fit them\W+\d+\.\d")
+_PASSING = re.compile(r"\d+:\d\d:\d\d|127\.0\.0\.1:\d+|\d+\.\d s\b")
 """Times and ports, which are others each time."""
 
 

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
-from typer.testing import CliRunner
 
-from agentsys.cli import app
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.serving import Server, serve
 from agentsys.runs.served_model import served_model
@@ -92,26 +90,6 @@ def test_the_same_cases_again_get_their_own_replies_and_ask_nobody(
     assert said(first) == said(second)
     openings = {str(r["messages"][2]) for p, r in first.items() if "/user_task_0/" in p}
     assert (len(openings) == 1) is (temperature == "0.0")
-
-
-def test_a_cache_is_counted_packed_and_used_elsewhere(server: Server, tmp_path: Path) -> None:
-    _, first = ran(server, tmp_path / "a")
-    packed, shared = tmp_path / "replies.tar.gz", tmp_path / "shared"
-
-    def say(*words: str) -> str:
-        done = CliRunner().invoke(app, ["cache", *words], catch_exceptions=False)
-        return " ".join(done.stdout.split())
-
-    assert " simulated: " in say("info", str(tmp_path / "a"))
-    assert "replies.tar.gz" in say("export", str(tmp_path / "a"), str(packed))
-    bytes_of = packed.read_bytes()
-    say("export", str(tmp_path / "a"), str(packed))
-    assert packed.read_bytes() == bytes_of
-    assert " added" in say("import", str(packed), str(shared))
-    assert " 0 replies added" in say("import", str(packed), str(shared))
-    sent, second = ran(server, tmp_path / "b", f"cache.dir={shared}", "cache.mode=read_only")
-    assert sent == 0
-    assert said(first) == said(second)
 
 
 def test_a_cache_that_is_off_is_neither_read_nor_written(server: Server, tmp_path: Path) -> None:

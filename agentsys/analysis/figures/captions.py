@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from agentsys.analysis.figures.mark import PAPER_MODEL
 from agentsys.analysis.figures.selection import Selection
+from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.tables.escaping import plain
-from agentsys.records.simulated_name import fitted_mark
 
 HOLLOW = f"Hollow: as printed in the paper ({PAPER_MODEL})."
 WHISKERS = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
@@ -18,9 +17,7 @@ def subtitle(selection: Selection) -> list[str]:
         return [f"No runs for this figure. {HOLLOW}"]
     versions = ", ".join(dict.fromkeys(line.version for line in selection.lines))
     model = plain(selection.shown.model(selection.model))
-    filled = f"Filled: {model}, benchmark version {plain(versions)}."
-    # What marks a forecast is long and never cut, so that no more fits beside it.
-    lines = [filled, HOLLOW] if fitted_mark(selection.model) else [f"{filled} {HOLLOW}"]
+    lines = [f"Filled: {model}, benchmark version {plain(versions)}. {HOLLOW}"]
     if selection.simulated:
         lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
     if any(line.is_mixed for line in selection.lines):

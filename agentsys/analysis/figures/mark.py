@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 
 from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.paper.lines import RunLine
+from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.tables.output import csv_text, records_of
 
 RUNS = "runs"
 """Origin of what we measured."""
 PAPER = "paper"
 """Origin of what the paper prints: drawn hollow."""
-PAPER_MODEL = "gpt-4o-mini"
-"""The model of the paper's Figures 2 to 4 and Tables 1 to 4."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from agentsys.analysis.figures.mark import PAPER_MODEL
 from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
+from agentsys.analysis.published import PAPER_MODEL
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import CaseRow
 from agentsys.records.shown_names import AS_STORED, ShownNames

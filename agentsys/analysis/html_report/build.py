@@ -84,7 +84,7 @@ def html_report(
         title=page_title(folders),
         folders=[plain(folder) for folder in folders],
         made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
-        numbers=page_numbers(reading, found, trajectories=kept, figures=figures),
+        numbers=_page_numbers(reading, found, kept, figures),
         errors=facts.errors,
         skipped=[plain(line) for line in skipped_lines(reading.skipped, limit=50)],
         configs=facts.configs,
@@ -96,8 +96,8 @@ def html_report(
     return HtmlReport(page(content), kept, len(cases) - kept)
 
 
-def page_numbers(
-    reading: Reading, found: Report, *, trajectories: int | None = None, figures: Sequence[PaperFigure] = ()
+def _page_numbers(
+    reading: Reading, found: Report, trajectories: int, figures: Sequence[PaperFigure]
 ) -> PageNumbers:
     """The head of the page, its tables and its figures."""
     return PageNumbers(
@@ -136,11 +136,11 @@ def _trajectories(
     return views
 
 
-def _counts(reading: Reading, kept: int | None) -> list[tuple[str, str]]:
+def _counts(reading: Reading, kept: int) -> list[tuple[str, str]]:
     cases = reading.cases
     counts = [
         ("case", "cases", len(cases)),
-        *([] if kept is None else [("trajectory", "trajectories", kept)]),
+        ("trajectory", "trajectories", kept),
         ("model", "models", len({case.shown_model for case in cases})),
         ("defense", "defenses", len({case.defense for case in cases})),
         ("attack", "attacks", len({case.attack for case in cases} - {NO_ATTACK})),

@@ -8,23 +8,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
+from agentsys.analysis.html_report.interval_figure import IntervalFigure
+from agentsys.analysis.html_report.paper_figures import PaperFigure
+from agentsys.analysis.html_report.token_figure import TokenFigure
+from agentsys.analysis.tables.document import Grid
 from agentsys.analysis.tables.escaping import plain
-
-if TYPE_CHECKING:  # what measures costs a second to import, and the live view listens before it measures
-    from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
-    from agentsys.analysis.html_report.interval_figure import IntervalFigure
-    from agentsys.analysis.html_report.paper_figures import PaperFigure
-    from agentsys.analysis.html_report.token_figure import TokenFigure
-    from agentsys.analysis.tables.document import Grid
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
-            "case_view.js", "sorting.js", "live.js", "start.js")  # fmt: skip
+            "case_view.js", "sorting.js", "start.js")  # fmt: skip
 """Joined in this order into the page's one script."""
 
 
@@ -55,15 +52,6 @@ class PageNumbers:
     paper_figures: Sequence[PaperFigure] = ()
 
 
-class Live(NamedTuple):
-    """Where a page that follows its runs begins."""
-
-    run: str
-    """Which server made it: another one's page is no use."""
-    version: int
-    """How far its list of cases goes."""
-
-
 @dataclass(frozen=True)
 class PageContent:
     """Everything the template shows. Plain texts are escaped by the template."""
@@ -72,40 +60,39 @@ class PageContent:
     folders: list[str]
     made_by: str
     """E.g. `agentsys 0.1.0, 2026-01-31 12:00`."""
-    numbers: PageNumbers | None
-    """None where they are still to come."""
+    numbers: PageNumbers
     index: Markup
     """The list of cases, from `data_block`."""
+    trajectories: Markup
+    """Texts and trajectories, likewise."""
     errors: Sequence[ErrorGroup] = ()
     skipped: Sequence[str] = ()
     configs: Sequence[ConfigGroup] = ()
     versions: Sequence[VersionGroup] = ()
     left_out: str = ""
     """One sentence if trajectories are left out; empty otherwise."""
-    trajectories: Markup | None = None
-    """Texts and trajectories, from `data_block`; None where the page asks its server for them."""
-    live: Live | None = None
-    """None in a report."""
 
 
 def page(content: PageContent) -> str:
-    """The whole report, or the page of `agentsys view`, as one HTML document."""
+    """The whole report as one HTML document."""
     style = _template("report.css")
     script = '"use strict";\n(() => {\n' + "\n".join(_template(name) for name in _SCRIPTS) + "\n})();\n"
-    images = content.numbers is not None and bool(content.numbers.paper_figures)
-    return _rendered(
-        "page.html",
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Names in grids are as they were found: made plain here, and escaped where they are put down.
+    environment.filters["plain"] = plain
+    return environment.get_template("page.html").render(
         content=content,
         numbers=content.numbers,
-        policy=_policy(script, style, images=images, live=content.live is not None),
+        policy=_policy(script, style, images=bool(content.numbers.paper_figures)),
         style=Markup(style),
         script=Markup(script),
     )
-
-
-def numbers_page(numbers: PageNumbers) -> str:
-    """Head, tables and figures alone, as a document from which the live page takes them."""
-    return _rendered("numbers_only.html", numbers=numbers)
 
 
 def page_title(folders: Sequence[str]) -> str:
@@ -116,29 +103,12 @@ def page_title(folders: Sequence[str]) -> str:
     return f"Runs in {' and '.join(names)}" if names else "Stored runs"
 
 
-def _rendered(template: str, **values: object) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # Names in grids are as they were found: made plain here, and escaped where they are put down.
-    environment.filters["plain"] = plain
-    return environment.get_template(template).render(**values)
-
-
-def _policy(script: str, style: str, *, images: bool, live: bool) -> str:
-    """Only this script and style sheet, and images inside the page; no forms, no text made into markup.
-
-    A live page may ask its own server.
-    """
+def _policy(script: str, style: str, *, images: bool) -> str:
+    """Only this script and style sheet, and images inside the page; no forms, no text made into markup."""
     return "; ".join(
         [
             "default-src 'none'",
             *(["img-src data:"] if images else []),
-            *(["connect-src 'self'"] if live else []),
             f"script-src '{_digest(script)}'",
             f"style-src '{_digest(style)}'",
             "base-uri 'none'",

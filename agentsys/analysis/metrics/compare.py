@@ -105,7 +105,6 @@ def compare(
     sides = cases if isinstance(cases, Contenders) else contenders(cases)
     baseline = sides.baseline if baseline is None else baseline
     _check_sides(sides, baseline)
-    _check_forecasts(sides)
     fields_of = _fields(sides)
     pairings = _pairings(sides.by, fields_of, baseline, errors)
     signs = SignDraws(draws)
@@ -134,23 +133,6 @@ def _fields(sides: Contenders) -> dict[MeasuredCell, dict[str, list[CaseRow]]]:
         field: found[field]
         for field in sorted(found, key=lambda key: (*key[:4], key.attack != NO_ATTACK, key.attack))
     }
-
-
-def _check_forecasts(sides: Contenders) -> None:
-    """Refuse to test a forecast against runs of a real model: its error is no sampling error.
-
-    Raises:
-        ConfigError: If some side holds forecasts and another one runs that nobody simulated.
-    """
-    if sides.by is Axis.DEFENSE:
-        return  # compared within one model, whose name says which it is
-    forecast = [name for name, cases in sides.cases.items() if any(case.forecast_kind for case in cases)]
-    real = [name for name, cases in sides.cases.items() if any(not case.simulated for case in cases)]
-    if forecast and real:
-        raise ConfigError(
-            f"'{forecast[0]}' holds forecasts and '{real[0]}' a model's own runs: no test tells them apart. "
-            "agentsys fit RUNS --against DIR sets a forecast beside published runs."
-        )
 
 
 def _check_sides(sides: Contenders, baseline: str) -> None:

@@ -56,11 +56,7 @@ class SearchSpending:
 
 @dataclass(frozen=True)
 class Search:
-    """One search: for one injection task, on one user task or several.
-
-    Of a search for a template, the part that was made on one pair of tasks: budgets and numbers count for the
-    whole of it.
-    """
+    """One search: for one injection task, on one user task or several."""
 
     case: Case
     """Where it was made."""
@@ -127,10 +123,9 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
             )
         elif blocks:
             final = blocks[-1].search or _final(folder, skipped)
-            for on in dict.fromkeys(block.case for block in blocks):  # one, or each pair of a template
-                search = _of(blocks, final, on, lost=lost)
-                repeated += search.case in found
-                found.setdefault(search.case, search)
+            search = _of(blocks, final, lost=lost)
+            repeated += search.case in found
+            found.setdefault(search.case, search)
     found = {
         case: replace(search, target=search.target + elsewhere.get(case, SearchSpending()))
         for case, search in found.items()
@@ -166,7 +161,7 @@ def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], 
         try:
             block = _block(str(path))
             facts = _attempt(block)
-            if blocks and not _together(next(iter(blocks.values())), block):
+            if blocks and next(iter(blocks.values())).case != block.case:
                 raise UnreadableRecord("belongs to another case than the attempts beside it")
             blocks[facts.number] = block
         except UnreadableRecord as fault:
@@ -174,26 +169,16 @@ def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], 
     return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
 
 
-def _together(one: StoredBlock, other: StoredBlock) -> bool:
-    """Whether two attempts are of one search: made on one case, or for one suite's template."""
-    if not (_attempt(one).suite_wide and _attempt(other).suite_wide):
-        return one.case == other.case
-    apart = {"user_task_id": "", "injection_task_id": None}
-    return one.case.model_copy(update=apart) == other.case.model_copy(update=apart)
-
-
-def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, on: Case, *, lost: bool) -> Search:
-    """A search, or the part of it that was made on one case, from its attempts in order.
+def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: bool) -> Search:
+    """A search from its attempts in order.
 
     Args:
         attempts: All of the search, at least one.
         final: What the last attempt, or the case's finished record, says of the search; None: no end.
-        on: The case.
         lost: Whether an attempt could not be read; one that is not there counts likewise.
     """
     facts = [_attempt(block) for block in attempts]
-    mine = [block for block in attempts if block.case == on]
-    found = next((_attempt(block).number for block in mine if _succeeded(_attempt(block), block)), None)
+    found = next((_attempt(block).number for block in attempts if _succeeded(_attempt(block), block)), None)
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
     none = final.fault if final is not None else None
     gaps = lost or facts[-1].number != len(facts)
@@ -204,19 +189,19 @@ def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, on: Case, *,
     broken = found is None and (gaps or failed)
     over = final is not None and not open_
     return Search(
-        case=on,
+        case=attempts[0].case,
         simulated=any(is_simulated(block) for block in attempts),
         budget=final.budget if final is not None else facts[-1].number,
-        attempts=len(mine),
-        refused=sum(_attempt(block).refused is not None for block in mine),
-        queries=sum(run for run, block in zip(runs, attempts, strict=True) if block.case == on),
+        attempts=len(attempts),
+        refused=sum(fact.refused is not None for fact in facts),
+        queries=sum(runs),
         found_at=found,
         found_query=None if found is None else sum(runs[:found]),
         tried_on=max(fact.tried_on for fact in facts),
         by_start=any(fact.number == found and fact.stream == 0 for fact in facts),
         state=SearchState(found is not None or (over and not broken and none is None), broken, none),
-        attacker=_spent(mine, lambda role: role in ATTACKER),
-        target=_spent(mine, lambda role: role not in ATTACKER),
+        attacker=_spent(attempts, lambda role: role in ATTACKER),
+        target=_spent(attempts, lambda role: role not in ATTACKER),
     )
 
 

@@ -14,7 +14,6 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.exposure_notes import honesty_notes
-from agentsys.analysis.tables.forecast_kinds import outlook_notes
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.report import errored_notes
 from agentsys.records.case_row import CaseRow
@@ -46,7 +45,6 @@ def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: 
         *unfinished_lines(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if any(line.simulated for line in filled.lines) else []),
         *replay_notes(shown),
-        *outlook_notes(reading.outlooks),
         *_searched(filled),
         *_caused(filled, reading),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),

@@ -24,9 +24,8 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow
 _SIGNIFICANT = 0.05
 
 _OPENED = (
-    "Ids of flipped cases: behind the address of the report (agentsys report DIR) or of the live view "
-    "(agentsys view DIR) put #case=ID, or #case=ID&beside=ID for both sides; where the report is written "
-    "already, the ids are links to it."
+    "Ids of flipped cases: behind the address of the report (agentsys report DIR) put #case=ID, or "
+    "#case=ID&beside=ID for both sides; where the report is written already, the ids are links to it."
 )
 
 _CAPTIONS = {

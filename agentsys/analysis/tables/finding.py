@@ -75,13 +75,11 @@ def findings(
         width: Columns for a line: where defenses share one that is longer, some of them are only counted.
 
     Returns:
-        A few lines; none where no defense stands beside none, or cases are forecasts. p-values are Holm's, as
-        `agentsys compare` has them; "not told apart" is a difference whose p is not below 0.05.
+        A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
+        has them; "not told apart" is a difference whose p is not below 0.05.
     """
     counted = [case for case in cases if case.is_scored]
     defenses = {case.defense for case in counted}
-    if any(case.forecast_kind for case in counted):
-        return ()  # a sentence that is quoted would lose what marks it as a forecast
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.

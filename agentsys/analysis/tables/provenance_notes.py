@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from agentsys.analysis.tables.forecast_kinds import forecast_notes
 from agentsys.grouping import grouped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import OTHER_WORDS
@@ -23,7 +22,6 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     listed = [case for case in cases if case.is_scored]
     noted = [case for case in listed if case.notes]
     return [
-        *forecast_notes(listed),
         *_without_a_part(noted),
         *_unread(noted),
         *_replied(listed),

@@ -17,7 +17,6 @@ from agentsys.analysis.statistics.error_rule import ErrorRule, outcome
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, measured_notes
 from agentsys.analysis.tables.exposure_notes import honesty_notes
-from agentsys.analysis.tables.forecast_kinds import HEADING, Kinds, marked_kinds, outlook_notes, outlook_rows
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
@@ -47,17 +46,6 @@ class Report:
 
     titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
     """Metric -> heading, in the order shown."""
-    forecasts: Kinds = field(default_factory=dict)
-    """Lines of a victim -> kind of forecast, as people read it; mostly empty."""
-
-    def forecast_text(self, sheet: Sheet, line: ResultsLine) -> list[str]:
-        """The kind of a line's forecast in a column of its own; no column where nothing is a forecast."""
-        return [self.forecasts.get((sheet.model, line.defense), "")] if self.forecasts else []
-
-    @property
-    def forecast_heading(self) -> list[str]:
-        """That column's heading."""
-        return [HEADING] if self.forecasts else []
 
     def unexposed_text(self, sheet: Sheet, line: ResultsLine) -> str:
         """Percent of a line's attacked cases in which no tool returned the payload; empty where unknown."""
@@ -88,9 +76,8 @@ def numbers(
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
     """
-    rows = measure(reading.cases, errors, own=own, replicates=replicates)
     return Report(
-        [*rows, *outlook_rows(reading.outlooks)],
+        measure(reading.cases, errors, own=own, replicates=replicates),
         measured=measured_rows(reading.cases, replicates=replicates),
         denials=denials(reading.cases, errors, replicates=replicates),
         titles=METRIC_TITLES | {metric.name: metric.title for metric in own},
@@ -112,7 +99,6 @@ def report(
         *errored_notes(reading.cases, errors),
         *([SIMULATED_NOTE] if any(is_simulated(row.model) for row in found.rows) else []),
         *replay_notes(reading.cases),
-        *outlook_notes(reading.outlooks),
         *_fewer_suites(found.rows),
         *honesty_notes(reading.cases, errors, replicates=replicates),
         *measured_notes(found.measured, reading.cases),
@@ -128,7 +114,6 @@ def report(
         unexposed=unexposed_share(reading.cases),
         notes=tuple(notes),
         fact_grids=fact_grids(reading.cases),
-        forecasts=marked_kinds(reading.cases, reading.outlooks),
     )
 
 

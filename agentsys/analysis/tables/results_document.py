@@ -60,11 +60,10 @@ def _overall(sheet: Sheet, found: Report) -> Grid:
             *_numbers(line, sheet),
             *_counts(line),
             found.unexposed_text(sheet, line),
-            *found.forecast_text(sheet, line),
         )
         for line in sheet.lines
     ]
-    header = ("Defense", "Attack", *sheet.titles.values(), *counts, *found.forecast_heading)
+    header = ("Defense", "Attack", *sheet.titles.values(), *counts)
     tight = (_overall_in_terminal(sheet, found),)
     return Grid("overall, in percent", header, rows, names=2, in_terminal=tight)
 
@@ -78,12 +77,11 @@ def _overall_in_terminal(sheet: Sheet, found: Report) -> Grid:
             *_numbers(line, sheet),
             _cases(line),
             *([share] if any(shares) else []),
-            *found.forecast_text(sheet, line),
         )
         for line, share in zip(sheet.lines, shares, strict=True)
     ]
     last = ["Payload never returned"] if any(shares) else []
-    header = ("Overall, %", *sheet.titles.values(), "Cases", *last, *found.forecast_heading)
+    header = ("Overall, %", *sheet.titles.values(), "Cases", *last)
     return Grid("overall, in percent", header, rows, names=1, wraps=frozenset({0}))
 
 

@@ -13,15 +13,17 @@ from rich.cells import cell_len
 from agentsys.amounts import counted, duration, short_count
 from agentsys.analysis.metrics.measures import dollars, tokens
 from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
     DEFENSE_QUALITY,
     TARGETED_ASR,
     UTILITY_UNDER_ATTACK,
     MeasuredCell,
 )
+from agentsys.analysis.published import PAPER_MODEL, printed_overall
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import BEST, MISSING, Document, Grid, GridCell, cells, interval_text
 from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.forecast_kinds import UNTESTED_LEGEND, UNTESTED_MARK
+from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -50,6 +52,13 @@ _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QU
 """Metric -> heading, where a shorter one does."""
 
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
+_WORST_CASE = "simulated"
+"""The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
+_PAPER = "paper"
+_BESIDE_PAPER = (
+    f"%, 95% intervals; {_PAPER}: what it prints for {PAPER_MODEL}. The agent is a script, no LLM: it reads, "
+    "obeys and solves whenever it can, so ASR is what a defense's structure lets through."
+)
 
 
 def results_screen(
@@ -57,13 +66,14 @@ def results_screen(
 ) -> Document:
     """Arrange the finding, one grid per model and benchmark, and as many notes as there is room for."""
     relative = relative_tokens(cases)
-    grids = [(_title(sheet), _grid(sheet, relative, found)) for sheet in sheets(found.rows, found.titles)]
+    grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
     bare = Document([(title, [grid]) for title, grid in grids], (), dense=True)
     rows = sum(len(grid.rows) for _, grid in grids)
     room = LINES + max(rows - ROWS, 0) - ending
     # Tables take more lines than they have rows; where rows alone fill the screen, nothing is laid out.
     room = room - _lines(bare, width) if room > rows + len(grids) else 0
-    notes = [_folded(note, width) for note in found.notes]
+    told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
+    notes = [_folded(note, width) for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
     # The first finding and the first note always stand there: without them the numbers mislead.
     told = _fitting(findings[:FINDINGS], width, room - 1)
     told_lines = _lines(replace(bare, sections=(), quotable=told), width)
@@ -101,26 +111,29 @@ def _title(sheet: Sheet) -> str:
     return f"{sheet.title}{under}"
 
 
-def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float], found: Report) -> Grid:
+def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     """All columns; in a narrow terminal without the interval of the quality, which is a product of two."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
     names = ("Attack", "Defense") if len(order) > 1 else ("Defense",)
+    columns = [
+        (_TITLES.get(metric, sheet.titles[metric]), [_number(line, metric, lines) for line in lines])
+        for metric in metrics
+    ]
+    beside_paper = _beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
+    columns = beside_paper or columns
     rows = [
         cells(
             *(line.attack, line.defense)[-len(names) :],
-            *(_number(line, metric, lines) for metric in metrics),
+            *(numbers[place] for _, numbers in columns),
             line.counted,
             str(line.errors),
             _times(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack), math.nan)),
-            *found.forecast_text(sheet, line),
         )
-        for line in lines
+        for place, line in enumerate(lines)
     ]
-    titles = [_TITLES.get(metric, sheet.titles[metric]) for metric in metrics]
-    header = (*names, *titles, _N, _ERRORS, _TOKENS, *found.forecast_heading)
-    untested = any(UNTESTED_MARK in kind for line in lines for kind in found.forecast_text(sheet, line))
+    header = (*names, *(title for title, _ in columns), _N, _ERRORS, _TOKENS)
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     # The quality goes first: the two numbers that it is made of stay.
     grid = Grid(
@@ -131,11 +144,35 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float], found: Report) -
         breaks=ends,
         beside=True,
         optional=(QUALITY, _TOKENS),
-        legend=f"{_LEGEND[:-1]}; {UNTESTED_LEGEND}" if untested else _LEGEND,
+        legend=_BESIDE_PAPER if beside_paper else _LEGEND,
     )
     tight = _without_interval(grid, QUALITY)
     tighter = _errors_behind_n(tight) if any(line.errors for line in lines) else tight
     return replace(grid, in_terminal=(tight, tighter))
+
+
+_Column = tuple[str, list[GridCell]]
+"""A heading, and a cell for each line."""
+
+
+def _beside_paper(
+    sheet: Sheet, lines: Sequence[ResultsLine], columns: Sequence[_Column], metrics: Sequence[str]
+) -> list[_Column]:
+    """The columns of a scripted agent, each with the paper's own behind it; empty where it prints none.
+
+    Nothing is marked as the best, and the quality, which no table of the paper has, is left out.
+    """
+    printed = printed_overall(sheet.benchmark)
+    found: list[_Column] = []
+    for metric, (title, numbers) in zip(metrics, columns, strict=True):
+        attacks = [NO_ATTACK if metric == BENIGN_UTILITY else line.attack for line in lines]
+        keys = [(line.defense, attack, metric) for line, attack in zip(lines, attacks, strict=True)]
+        if metric != DEFENSE_QUALITY:
+            found.append((title, [cell._replace(text=cell.text.rstrip(f"{BEST} ")) for cell in numbers]))
+            if printed.keys() & keys:
+                texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys]
+                found.append((_PAPER, [GridCell(text) for text in texts]))
+    return found if any(title == _PAPER for title, _ in found) else []
 
 
 def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:

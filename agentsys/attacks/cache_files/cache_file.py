@@ -141,10 +141,6 @@ def _in_document(document: object) -> Iterator[_FileEntry]:
             raise _Fault(
                 f"format {_shown(document['format'])}: only formats {known} of a saved search are known"
             )
-        if document.get("mode") == "template":
-            raise _Fault(
-                "its texts are templates: give the file to the attack that made it (attack.artefact)"
-            )
         document = document["entries"]
     if isinstance(document, dict) and isinstance(document.get("text"), str):
         document = [document]  # JSONL of a single line

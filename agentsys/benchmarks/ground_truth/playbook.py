@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from agentdojo.functions_runtime import TaskEnvironment
 
 from agentsys.abilities import KnowsWays
-from agentsys.benchmarks.ground_truth.failing_way import failing_way, meeting_calls
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
 from agentsys.benchmarks.ground_truth.running import as_made, run_calls, scripted
@@ -26,25 +25,19 @@ class _SuiteScripts:
     goals: tuple[GoalScript, ...]
 
 
-def build_playbook(suites: Iterable[Suite], *, failing: bool = False) -> Playbook:
+def build_playbook(suites: Iterable[Suite]) -> Playbook:
     """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
 
     Args:
         suites: Suites of one benchmark version. Each is worked out once per process.
-        failing: Whether each user task gets a way on which its check fails (`failing_way`), and tells which
-            of its calls return what an attacker can write.
 
     Returns:
         A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
         right words in the answer, satisfies their own check on a clean environment.
     """
-    listed = list(suites)
-    scripts = [_suite_scripts(suite) for suite in listed]
-    tasks = [
-        _failing(suite) if failing else found.tasks for suite, found in zip(listed, scripts, strict=True)
-    ]
+    scripts = [_suite_scripts(suite) for suite in suites]
     return Playbook(
-        tuple(task for of_suite in tasks for task in of_suite),
+        tuple(task for suite in scripts for task in suite.tasks),
         tuple(goal for suite in scripts for goal in suite.goals),
     )
 
@@ -53,23 +46,8 @@ def build_playbook(suites: Iterable[Suite], *, failing: bool = False) -> Playboo
 def _suite_scripts(suite: Suite) -> _SuiteScripts:
     clean = suite.load_and_inject_default_environment({})
     tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
-    goals = [_marked(_goal_script(suite, task, clean), task) for task in suite.injection_tasks.values()]
+    goals = [_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
     return _SuiteScripts(tuple(tasks), tuple(goal for goal in goals if goal is not None))
-
-
-@lru_cache(maxsize=64)
-def _failing(suite: Suite) -> tuple[TaskScript, ...]:
-    """The suite's user tasks with a way to fail each, where one is known, and what meets a payload."""
-    scripts = _suite_scripts(suite).tasks
-    return tuple(
-        replace(script, failing=failing_way(suite, script, scripts), meets=meeting_calls(suite, script))
-        for script in scripts
-    )
-
-
-def _marked(script: GoalScript | None, task: InjectionTask) -> GoalScript | None:
-    """The script, marked where the task's text is data and no instruction (`agentsys.benchmarks.values`)."""
-    return replace(script, planted=True) if script is not None and hasattr(task, "planted") else script
 
 
 def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:

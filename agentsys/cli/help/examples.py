@@ -36,21 +36,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys report results/runs",
         "agentsys report results/runs --out report.html --max-cases 500",
     ),
-    "view": (
-        "agentsys view",
-        "agentsys view results/runs",
-    ),
     "rescore": (
         "agentsys rescore results/runs --version v1.2.2",
         "agentsys rescore results/runs --format json --out flips.json",
-    ),
-    "fit": (
-        "agentsys fit runs/gpt-4o-mini --name mini --validate",
-        "agentsys fit runs/gpt-4o-mini --name mini --against runs/gpt-4o-mini-progent",
-    ),
-    "plan-size": (
-        "agentsys plan-size --difference 5 --power 0.8",
-        "agentsys plan-size model=gpt-4o-mini --difference 10 --victim gpt-4o-mini",
     ),
     "export": (
         "agentsys export inspect results/runs",
@@ -91,23 +79,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "guard": (
         "agentsys guard mail.txt",
         "agentsys guard --format json < mail.txt",
-    ),
-    "cache": (
-        "agentsys cache info results/runs",
-        "agentsys cache export results/runs replies.tar.gz",
-        "agentsys cache import replies.tar.gz shared_cache",
-    ),
-    "cache info": (
-        "agentsys cache info results/runs",
-        "agentsys cache info shared_cache",
-    ),
-    "cache export": (
-        "agentsys cache export results/runs replies.tar.gz",
-        "agentsys cache export shared_cache replies.tar.gz",
-    ),
-    "cache import": (
-        "agentsys cache import replies.tar.gz shared_cache",
-        "agentsys cache import published.tar.gz shared_cache",
     ),
     "bundle": (
         "agentsys bundle results/runs",

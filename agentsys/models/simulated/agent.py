@@ -12,13 +12,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant
-from agentsys.models.simulated.assignment import (
-    NOTHING_ASKED,
-    Assignment,
-    assignment_in,
-    failed,
-    restrained,
-)
+from agentsys.models.simulated.assignment import NOTHING_ASKED, Assignment, assignment_in
 from agentsys.models.simulated.conversation import readings, tool_result
 from agentsys.models.simulated.grounding import grounded_args, replaced_facts, with_replaced
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
@@ -58,7 +52,8 @@ def plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
-    assignment, progress = _played(request, knowledge, frozenset(tools))
+    assignment = assignment_in(request, knowledge, tuple(tools))
+    progress = replay(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
         return assistant(_plan(progress) or _answer(request, assignment, progress))
     line = progress.current()
@@ -71,21 +66,6 @@ def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     # message has no content, which a conversation that reached its round limit would.
     made = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
     return assistant(f"Calling {call.function}.", [made])
-
-
-def _played(
-    request: ChatRequest, knowledge: SimulatedKnowledge, tools: frozenset[str]
-) -> tuple[Assignment, ScriptProgress]:
-    """The assignment, as far as the case's victim takes it up, and how far it is."""
-    assignment = assignment_in(request, knowledge, tuple(tools))
-    luck = knowledge.luck
-    if luck is not None:
-        assignment = restrained(assignment, luck)
-    progress = replay(request, knowledge, assignment, tools)
-    if luck is not None and assignment.failing and not luck.solves(hijacked=bool(progress.goals)):
-        assignment = failed(assignment)
-        progress = replay(request, knowledge, assignment, tools)
-    return assignment, progress
 
 
 def _arguments(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from agentsys.models.chat import ChatRequest
 from agentsys.models.fenced_actions import read_request
 from agentsys.models.simulated.conversation import user_texts
-from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript, Way
+from agentsys.models.simulated.playbook import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.text_matching import fold, folded_reading
-from agentsys.models.simulated.victim.luck import VictimLuck
 
 DONE = "Done."
 """SpokenText where the ground truth has no words; an empty reply would count as no answer at all."""
@@ -33,10 +32,6 @@ class Assignment:
     facts: tuple[Fact, ...] = ()
     goal: GoalScript | None = None
     """The injection goal that the user asks for, where an injection task is run as a user task."""
-    failing: Way | None = None
-    """The way of one who does not solve the task; None where none is known."""
-    meets: frozenset[int] = frozenset()
-    """Indices of the calls whose results hold what an attacker can write."""
     relays: bool = False
     """Whether another agent asks for one call, whose result is the answer."""
 
@@ -69,26 +64,6 @@ def assignment_in(request: ChatRequest, knowledge: SimulatedKnowledge, tools: Se
     return _of_goal(asked[0]) if asked else Assignment("none", "")
 
 
-def restrained(assignment: Assignment, luck: VictimLuck) -> Assignment:
-    """What a victim takes up of its user's task: less the calls that return the payload, where none did."""
-    if assignment.goal is not None or assignment.relays or not assignment.calls:
-        return assignment
-    if luck.silent:
-        return replace(assignment, calls=(), answer=NOTHING_ASKED, failing=None)
-    if luck.reads():
-        return assignment
-    kept = tuple(call for place, call in enumerate(assignment.calls) if place not in assignment.meets)
-    return replace(assignment, calls=kept, failing=None)
-
-
-def failed(assignment: Assignment) -> Assignment:
-    """The task as it is done by one who does not solve it."""
-    way = assignment.failing
-    return (
-        assignment if way is None else replace(assignment, calls=way.calls, answer=way.answer.strip() or DONE)
-    )
-
-
 def _of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
     return Assignment(f"request/{name}", fold(text), (ScriptedCall(name, args),), relays=True)
 
@@ -96,9 +71,7 @@ def _of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
 def _of_task(task: TaskScript) -> Assignment:
     name = f"{task.suite}/{task.task_id}"
     answer = task.answer.strip() or DONE
-    return Assignment(
-        name, fold(task.prompt), task.calls, answer, task.facts, failing=task.failing, meets=task.meets
-    )
+    return Assignment(name, fold(task.prompt), task.calls, answer, task.facts)
 
 
 def _of_goal(goal: GoalScript) -> Assignment:

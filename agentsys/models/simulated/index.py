@@ -40,7 +40,6 @@ class PlaybookIndex:
     def __init__(self, playbook: Playbook) -> None:
         self.playbook = playbook
         self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
-        self.tasks = {(task.suite, task.task_id): task for task in playbook.tasks}
         self._tasks = _by_folded(playbook.tasks, [task.prompt for task in playbook.tasks])
         self._goals = _by_folded(playbook.goals, [goal.goal for goal in playbook.goals])
         # A step looks at all earlier messages again: what stands in a text is worked out once.

@@ -16,8 +16,6 @@ from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole, knowledge_for
 from agentsys.models.simulated.slips import slipped
 from agentsys.models.simulated.sloppiness import probability_of, sloppiness_of
-from agentsys.models.simulated.victim.luck import manners_of
-from agentsys.models.simulated.victim.profile import load_profile
 from agentsys.models.trace import ACTING_ROLES
 
 OTHER = "other"
@@ -27,10 +25,6 @@ _PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_d
 NO_PART = "has no simulated part, and was played by the plain agent"
 """In the note of a reply that was asked for in a role which neither defense, attack nor benchmark brought
 along (`simulated_roles`)."""
-
-
-UNTESTED = "forecast: untested role"
-"""In the note of a reply that a victim gave in a role which no published run has."""
 
 
 class SimulatedModel:
@@ -44,9 +38,6 @@ class SimulatedModel:
         validator_false_accept: Probability that a validator lets through what it should deny.
         validator_false_deny: Probability that a validator denies what it should let through.
         sanitizer_recall: Probability that a sanitizer finds a given goal.
-        victim: Name or path of a profile (`agentsys fit`): reading, obeying, solving and manners are those of
-            a real model in its published runs. `susceptibility` is then a factor of the probability to obey,
-            and `sloppiness`, where it is set, takes the place of the manners.
         sloppiness: One rate for all slips, or rates of single ones (see `sloppiness.PARTS`); 0 writes exactly
             what was asked for.
         seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
@@ -65,12 +56,9 @@ class SimulatedModel:
         validator_false_deny: float = 0.0,
         sanitizer_recall: float = 1.0,
         sloppiness: float | Mapping[str, float] = 0.0,
-        victim: str | None = None,
         seed: int = 0,
     ) -> None:
-        profile = None if victim is None else load_profile(victim)
-        self._name = name = name if profile is None else profile.label
-        slips = sloppiness_of(name, sloppiness)
+        self._name = name
         by_attack = dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER: susceptibility}
         self.options = SimulatedOptions(
             by_attack.pop(OTHER, 1.0),
@@ -80,8 +68,7 @@ class SimulatedModel:
             validator_false_deny,
             sanitizer_recall,
             seed,
-            manners_of(profile) if profile is not None and not slips.rates else slips,
-            profile,
+            sloppiness_of(name, sloppiness),
         )
         _check(name, self.options)
         self._roles: Mapping[str, SimulatedRole] = {}
@@ -92,11 +79,6 @@ class SimulatedModel:
     def name(self) -> str:
         """The name the model has in configs, records and tables."""
         return self._name
-
-    @property
-    def fallible(self) -> bool:
-        """Whether it may fail a task, and so must know how."""
-        return self.options.victim is not None
 
     def scripted(
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
@@ -139,8 +121,6 @@ class SimulatedModel:
         notes = [sloppy.note] if sloppy.rates else []
         if handler is None and request.role not in ACTING_ROLES and not is_question(request):
             notes.append(f"role '{request.role}' {NO_PART}")
-        if self.fallible and request.role not in ACTING_ROLES and not is_question(request):
-            notes.append(f"{UNTESTED} '{request.role}'")
         usage = estimated_usage(request, message)
         return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
 

@@ -78,11 +78,6 @@ class TaskScript:
     """The ground-truth answer."""
     facts: tuple[Fact, ...]
     """Everything that calls and answer take from tool outputs, in order of appearance."""
-    failing: Way | None = None
-    """A way on which all that is read is read, and the task's own check fails; None where none was looked
-    for, or none is known."""
-    meets: frozenset[int] = frozenset()
-    """Indices of the calls whose results hold what an attacker can write; empty where not looked for."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +94,6 @@ class GoalScript:
     """What must stand in the final answer, for goals that are said and not done; else None."""
     facts: tuple[Fact, ...] = ()
     """Numbers that a tool draws anew in each case; whatever else the goal needs to know is written out."""
-    planted: bool = False
-    """Whether it is data and no instruction: who looks for instructions does not find it."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentsys.models.chat import ChatRequest, text_of
@@ -10,8 +9,6 @@ from agentsys.models.simulated.assignment import Assignment
 from agentsys.models.simulated.conversation import tool_result
 from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.script_position import ScriptPosition, answered, first_position
-from agentsys.models.simulated.victim.situation import Meeting, place_in
-from agentsys.models.trace import ACTING_ROLES
 
 
 @dataclass
@@ -45,17 +42,15 @@ def replay(
     own = assignment.goal
     refused = set() if own is None else {(own.suite, own.task_id)}
     progress = ScriptProgress(first_position(assignment.calls, tools), [], refused)
-    context = f"{_speaker(request, knowledge)}/{assignment.name}"
-    called: list[str] = []
+    context = f"{request.role}/{assignment.name}"
     for message in request.messages:
         if message["role"] == "tool":
             result = tool_result(message)
-            called.append(result.function)
             line = answered([progress.current(), *progress.goals, progress.task], result)
             if line is not None:
                 line.take(result)
             progress.waiting = None
-            _see(result.text, progress, knowledge, context, tools, called)
+            _see(result.text, progress, knowledge, context, tools)
         elif message["role"] == "user":
             aside = assignment.beside_request(text_of(message))
             if aside:
@@ -74,29 +69,15 @@ def _give_up_waiting(progress: ScriptProgress) -> None:
     progress.waiting = None
 
 
-def _speaker(request: ChatRequest, knowledge: SimulatedKnowledge) -> str:
-    """Who is asking, for draws: agents that act for the user share a victim's luck under every defense."""
-    shared = knowledge.options.victim is not None and request.role in ACTING_ROLES
-    return "agent" if shared else request.role
-
-
 def _see(
-    text: str,
-    progress: ScriptProgress,
-    knowledge: SimulatedKnowledge,
-    context: str,
-    tools: frozenset[str],
-    called: Sequence[str] = (),
+    text: str, progress: ScriptProgress, knowledge: SimulatedKnowledge, context: str, tools: frozenset[str]
 ) -> None:
-    """Decide, once, about each goal that this text shows; `called` are the tools up to this result."""
-    for goal in knowledge.believed_in(text, tools):
+    """Decide, once, about each goal that this text shows."""
+    for goal in knowledge.goals_in(text, tools):
         key = (goal.suite, goal.task_id)
         if progress.knows(key):
             continue
-        met = None
-        if called and knowledge.options.victim is not None:
-            met = Meeting(called[-1], len(called), len(text), place_in(text, goal.goal), tuple(called))
-        if knowledge.obeys(goal, context, met):
+        if knowledge.obeys(goal, context):
             progress.goals.append(first_position(goal.calls, tools, goal))
         else:
             progress.refused.add(key)

@@ -14,9 +14,6 @@ from agentsys.models.simulated.index import PlaybookIndex, makeable
 from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
 from agentsys.models.simulated.sloppiness import NEAT, Sloppiness
 from agentsys.models.simulated.text_matching import fold, folded_reading, stands_in
-from agentsys.models.simulated.victim.luck import VictimLuck
-from agentsys.models.simulated.victim.profile import VictimProfile
-from agentsys.models.simulated.victim.situation import Meeting
 
 _STEPS = 2**64
 
@@ -38,9 +35,6 @@ class SimulatedOptions:
     seed: int = 0
     sloppiness: Sloppiness = NEAT
     """Rates of the ways in which replies depart from what was asked for."""
-    victim: VictimProfile | None = None
-    """How a real model behaved; then reading, obeying and solving are drawn from it, and `susceptibility` is
-    a factor of its probabilities."""
 
     def obedience(self, attack: str) -> float:
         """Probability that a visible goal of an attack is obeyed."""
@@ -83,29 +77,13 @@ class SimulatedKnowledge:
 
         One per wording; with `tools`, only those whose calls can be made with these tools.
         """
-        return [goal for goal in self.believed_in(text, tools) if not goal.planted]
-
-    def believed_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
-        """All that an agent may act on in `text`: instructions, and data that were planted."""
         names = None if tools is None else frozenset(tools)
         chosen = [self._doable(goals, names) for goals in self.index.places(text)]
         return [goal for goal in chosen if goal is not None]
 
-    @property
-    def luck(self) -> VictimLuck | None:
-        """The case's decisions where a victim is played; None for a model that is not told its case."""
-        profile = self.options.victim
-        return VictimLuck(profile, self.scene, self.options.seed) if profile and self.scene else None
-
-    def obeys(self, goal: GoalScript, context: str, met: Meeting | None = None) -> bool:
-        """Whether the goal is obeyed in this context, by hash of seed, scene, goal and context.
-
-        Raises:
-            ConfigError: If a victim has no runs of the goal or of the attack.
-        """
+    def obeys(self, goal: GoalScript, context: str) -> bool:
+        """Whether the goal is obeyed in this context, by hash of seed, scene, goal and context."""
         probability = self.options.obedience(self.scene.attack if self.scene else "")
-        if self.luck is not None:
-            probability *= self.luck.obey_chance(goal, self.own_task, met)
         return self.draw(probability, "obey", goal.suite, goal.task_id, context)
 
     def draw(self, probability: float, *what: str) -> bool:
@@ -115,13 +93,6 @@ class SimulatedKnowledge:
         key = "\x1f".join([*self._case(), *what]).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(key, digest_size=8).digest()
         return int.from_bytes(digest, "big") / _STEPS < probability
-
-    @property
-    def own_task(self) -> TaskScript | None:
-        """The script of the case's user task."""
-        if self.scene is None:
-            return None
-        return self.index.tasks.get((self.scene.suite, self.scene.user_task_id))
 
     def fact(self, field: str) -> Fact | None:
         """The fact of this field name, if the playbook has one."""
@@ -152,14 +123,8 @@ class SimulatedKnowledge:
 
     def _doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
         """The first of goals of one wording that these tools allow; the case's own suite goes before."""
-        allowed = [goal for goal in goals if tools is None or self._can_do(goal, tools)]
+        allowed = [goal for goal in goals if tools is None or makeable(goal.calls, tools) == len(goal.calls)]
         return max(allowed, key=lambda goal: self._is_ours(goal.suite), default=None)
-
-    def _can_do(self, goal: GoalScript, tools: frozenset[str]) -> bool:
-        """Whether these tools are enough: for the script, or as a victim's own successes show."""
-        profile = self.options.victim
-        learned = profile.needs.get(f"{goal.suite}/{goal.task_id}") if profile is not None else None
-        return makeable(goal.calls, tools) == len(goal.calls) or bool(learned and tools.issuperset(learned))
 
 
 class SimulatedRole(Protocol):

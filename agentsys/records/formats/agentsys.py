@@ -104,7 +104,6 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
-        forecast_kind=block.forecast_kind,
         measured=block.measured,
         facts=block.facts,
         attempts=block.scored_attempt + 1,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
 from agentsys.grouping import grouped
-from agentsys.models.simulated.victim.profile import NO_RUNS
-from agentsys.records.stored_plan import Outlook
 from agentsys.runs.cell import Cell
-from agentsys.runs.forecast import victim_of
 
 Pair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
@@ -25,8 +21,6 @@ class Pairs:
     """Suite -> the pairs that its attack applies to."""
     unfit: frozenset[tuple[str, Pair]]
     """(suite, pair) of the others."""
-    without_runs: frozenset[tuple[str, Pair]] = frozenset()
-    """(suite, pair) of those that a victim has no runs of the goal of: nothing is forecast of them."""
 
 
 @dataclass(frozen=True)
@@ -80,66 +74,13 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
             )
         )
         unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
-    profile = victim_of(cell.settings)
-    if profile is None:
-        return Pairs(fit, frozenset(unfit))
-    known = {
-        name: tuple(pair for pair in found if pair[1] is None or profile.knows(name, pair[1]))
-        for name, found in fit.items()
-    }
-    lost = {(name, pair) for name, found in fit.items() for pair in set(found).difference(known[name])}
-    return Pairs(known, frozenset(unfit), frozenset(lost))
+    return Pairs(fit, frozenset(unfit))
 
 
 def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
     """Sum up what several cells leave out, one per attack, in the order of the cells."""
     by_attack = grouped(cells, lambda cell: cell[0].settings.labels["attack"])
-    unfit = [_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found)]
-    return (*unfit, *_without_runs(cells))
-
-
-def _without_runs(cells: Sequence[tuple[Cell, Pairs]]) -> list[LeftOut]:
-    """What victims have no runs of the goals of: part of no total, and counted here."""
-    lost = [(cell, pairs) for cell, pairs in cells if pairs.without_runs]
-    if not lost:
-        return []
-    named = lost[0][0].settings.labels
-    return [
-        LeftOut(
-            attack=named["attack"],
-            why=f"has {NO_RUNS} of {_fitted_to(lost[0][0])} for the goals of",
-            pairs=len(frozenset().union(*(pairs.without_runs for _, pairs in lost))),
-            cases=sum(len(pairs.without_runs) * cell.settings.epochs for cell, pairs in lost),
-            empty=not any(fitting for _, pairs in lost for fitting in pairs.fit.values()),
-        )
-    ]
-
-
-def no_runs(cells: Iterable[tuple[Cell, Pairs]]) -> tuple[Outlook, ...]:
-    """The same for tables: one per model and attack, whatever the defense."""
-    lost: Counter[tuple[str, str, str, str]] = Counter()
-    for cell, pairs in cells:
-        labels, benchmark = cell.settings.labels, cell.benchmark
-        key = benchmark.name, benchmark.version, labels["model"], labels["attack"]
-        lost[key] += len(pairs.without_runs) * cell.settings.epochs
-    return tuple(
-        Outlook(
-            benchmark=benchmark,
-            version=version,
-            model=model,
-            defense=None,
-            attack=attack,
-            kind=NO_RUNS,
-            cases=cases,
-        )
-        for (benchmark, version, model, attack), cases in lost.items()
-        if cases
-    )
-
-
-def _fitted_to(cell: Cell) -> str:
-    profile = victim_of(cell.settings)
-    return "" if profile is None else profile.name
+    return tuple(_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found))
 
 
 def _of(label: str, found: Sequence[tuple[Cell, Pairs]]) -> LeftOut:

@@ -9,7 +9,6 @@ from agentsys.attacks.attacker import JUDGE, ROLE
 from agentsys.attacks.attacker.reply import ReplyFault
 from agentsys.attacks.judge import not_tried, together
 from agentsys.attacks.search import Attempt, Judgement, Place, Proposal, Quest, SearchedAttack
-from agentsys.attacks.search_options import TEMPLATE
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
@@ -46,8 +45,7 @@ class RunTarget:
     """Numbers, makes and stores the attempts of one search (see agentsys.attacks.search.Target)."""
 
     homes: Sequence[Job]
-    """The cases each candidate is tried on; the first one's attempts hold the whole search. In mode
-    `template` the cases of which each attempt is tried on one."""
+    """The cases each candidate is tried on; the first one's attempts hold the whole search."""
     attack: SearchedAttack
     quest: Quest
     store: Store
@@ -56,26 +54,13 @@ class RunTarget:
     stopping: Callable[[], bool]
     """Whether the run is ending."""
     number: int = 0
-    _on: int = 0
-    """Which of the homes leads the attempt under way: always the first, but in mode `template`."""
 
     @property
     def lead(self) -> Job:
-        """The case whose attempts hold the whole search, or this attempt's in mode `template`."""
-        return self.homes[self._on]
+        """The case whose attempts hold the whole search."""
+        return self.homes[0]
 
-    @property
-    def _others(self) -> Sequence[Job]:
-        """The further cases that the candidate under way is tried on."""
-        return () if self._suite_wide else self.homes[1:]
-
-    @property
-    def _suite_wide(self) -> bool:
-        return self.attack.mode == TEMPLATE
-
-    def attempt(
-        self, place: Place, propose: Callable[[ChatModel], Proposal], pair: int | None = None
-    ) -> Attempt:
+    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
         """The stored attempt of the next number, or a new one.
 
         Raises:
@@ -83,24 +68,20 @@ class RunTarget:
             SearchStopped: If the run is ending.
             StoreError: If the attempt cannot be written.
         """
-        self.number, self._on = self.number + 1, pair or 0
+        self.number += 1
         stored = self._stored(self.lead)
         if stored is not None and stored.finished:
             return stored.attempt
         if self.stopping():
             raise SearchStopped
         run = new_run(self.lead)
-        run.attempt = self._facts(place, Proposal(""), Judgement(1, ""))
+        run.attempt = _facts(self.number, place, Proposal(""), Judgement(1, ""))
         guarded(run, lambda: self._make(run, place, propose, stored))
         record = self._written(run)
         return attempt_of(record, run.attempt)
 
     def _stored(self, job: Job) -> StoredAttempt | None:
         return stored_attempt(self.store, job, self.number)
-
-    def _facts(self, place: Place, proposal: Proposal, judgement: Judgement) -> AttemptFacts:
-        facts = _facts(self.number, place, proposal, judgement)
-        return facts.model_copy(update={"suite_wide": True}) if self._suite_wide else facts
 
     def _written(self, run: CaseRun) -> CaseRecord:
         record = record_of(run)
@@ -126,18 +107,18 @@ class RunTarget:
         else:
             proposal = self._ask(propose)
         if proposal.refused is not None:
-            run.attempt = self._facts(place, proposal, not_tried(proposal.refused))
+            run.attempt = _facts(self.number, place, proposal, not_tried(proposal.refused))
             return
-        run.attempt = self._facts(place, proposal, Judgement(1, ""))
+        run.attempt = _facts(self.number, place, proposal, Judgement(1, ""))
         self._keep(run)
-        others = [self._elsewhere(job, place, proposal) for job in self._others]
+        others = [self._elsewhere(job, place, proposal) for job in self.homes[1:]]
         why = self._tried(run, proposal)
         if why is not None:
-            run.attempt = self._facts(place, replace(proposal, refused=why), not_tried(why))
+            run.attempt = _facts(self.number, place, replace(proposal, refused=why), not_tried(why))
             return
         judgement = together([self._judged(run, proposal), *(found.judgement for found in others)])
         done = int(run.security) + sum(found.success for found in others)
-        facts = self._facts(place, proposal, judgement)
+        facts = _facts(self.number, place, proposal, judgement)
         run.attempt = facts.model_copy(update={"tried_on": 1 + len(others), "carried_out": done})
 
     def _tried(self, run: CaseRun, proposal: Proposal) -> str | None:
@@ -173,8 +154,7 @@ class RunTarget:
     def _judged(self, run: CaseRun, proposal: Proposal) -> Judgement:
         with span(JUDGE) as opened:
             model = _Heard(self._model(run.job), opened)
-            quest = self.quest.pairs[self._on] if self._suite_wide else self.quest
-            return self.attack.judged(quest, facts_of(run), proposal.text, model)
+            return self.attack.judged(self.quest, facts_of(run), proposal.text, model)
 
     def _ask(self, propose: Callable[[ChatModel], Proposal]) -> Proposal:
         with span(ROLE) as opened:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentsys.attacks.artefact import ArtefactEntry
 from agentsys.attacks.attacker.reply import ReplyFault
 from agentsys.attacks.search import Attempt, attackers_fault, settled_on
-from agentsys.attacks.search_options import PER_CASE, TEMPLATE, TRANSFER
+from agentsys.attacks.search_options import PER_CASE, TRANSFER
 from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
@@ -116,7 +116,6 @@ def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
         found_at=next((attempt.number for attempt in attempts if attempt.success), None),
         user_task_id=homes[0].case.user_task_id,
         homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
-        pairs=_pairs(homes) if attack.mode == TEMPLATE else (),
         tried=len(attempts) - refused,
         fault=none,
         stopped=_stopped(attempts, attack.budget) if none is None else None,
@@ -128,23 +127,18 @@ def _stopped(attempts: Sequence[Attempt], budget: int) -> str | None:
     return attempts[-1].proposal.fault if len(attempts) < budget and not attempts[-1].success else None
 
 
-def _pairs(homes: Sequence[Job]) -> tuple[tuple[str, str], ...]:
-    return tuple((home.case.user_task_id, str(home.case.injection_task_id)) for home in homes)
-
-
 def _entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
     case = lead.case
     return [
         ArtefactEntry(
             suite=case.suite,
             user_task=case.user_task_id if facts.mode == PER_CASE else None,
-            injection_task=None if facts.mode == TEMPLATE else str(case.injection_task_id),
+            injection_task=str(case.injection_task_id),
             text=attempt.proposal.text,
             success=attempt.success,
             attempts=facts.attempts,
             tried=facts.tried,
             homes=facts.homes,
-            pairs=facts.pairs,
             variant=number,
             score=attempt.judgement.score,
             attempt=attempt.number,

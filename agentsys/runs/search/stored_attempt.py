@@ -13,7 +13,6 @@ from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
 from agentsys.runs.plan import Job
-from agentsys.runs.search.search_job import attempt_key
 from agentsys.runs.store import Store
 
 
@@ -40,12 +39,11 @@ class StoredAttempt:
 def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     """Read what is stored of a case's search under this number.
 
-    None if nothing is, or nothing of this configuration, or, of a search for the whole suite, an attempt on
-    another pair.
+    None if nothing is, or nothing of this configuration.
     """
     case, config_hash = job.case, job.cell.config_hash
     try:
-        fields = orjson.loads((store.root / attempt_key(job, number)).read_bytes())
+        fields = orjson.loads((store.root / case.attempt_key(number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None

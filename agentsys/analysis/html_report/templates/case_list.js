@@ -80,17 +80,7 @@ function showList(rows, state, shown = pagesFor(rows, state)) {
     });
     list.append(more);
   }
-  if (!rows.length) list.append(element("p", "quiet", CASES.length ? "No case matches these filters." : "No case yet."));
-}
-
-// After cases have come: the list anew, with its place, its length and the focus as they were.
-function refreshList(rows, state) {
-  const { scrollTop } = list;
-  const focused = list.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-  showList(rows, state, Math.max(PAGE, list.querySelectorAll("a").length));
-  list.scrollTop = scrollTop;
-  const again = focused && [...list.querySelectorAll("a")].find((link) => link.dataset.id === focused);
-  if (again) again.focus({ preventScroll: true });
+  if (!rows.length) list.append(element("p", "quiet", "No case matches these filters."));
 }
 
 list.addEventListener("keydown", (event) => {

@@ -132,7 +132,7 @@ const MISSING = "This case is not among these runs: the link is of others, or th
 const LEFT_OUT = "This trajectory is left out of the report: see the note above the filters. It is in the file named here.";
 
 function caseParts(row, trajectory, pattern, alike) {
-  if (!row) return [element("p", "banner", stillReading() ? "Reading the runs …" : MISSING)];
+  if (!row) return [element("p", "banner", MISSING)];
   return [
     element("h3", "", oneLine(caseTitle(row))),
     element("p", "under", oneLine(caseUnder(row))),
@@ -142,23 +142,13 @@ function caseParts(row, trajectory, pattern, alike) {
   ];
 }
 
-let asked = 0;
-async function showCase(rows, state) {
-  asked += 1;
-  const turn = asked;
+function showCase(rows, state) {
   if (!state.case) {
     view.replaceChildren(element("p", "quiet empty", "Choose a case from the list."));
     return;
   }
   const ids = [state.case, state.beside].filter(Boolean);
-  let told;
-  try {
-    told = await Promise.all(ids.map((id) => (BY_ID.has(id) ? source.trajectory(id) : null)));
-  } catch (fault) {
-    if (turn === asked) view.replaceChildren(element("p", "banner", `The case cannot be shown: ${fault.message}`));
-    return;
-  }
-  if (turn !== asked) return;
+  const told = ids.map((id) => (BY_ID.has(id) ? source.trajectory(id) : null));
   const pattern = searchPattern(state.q);
   const alike = told.length === 2 && told.every(Boolean) ? alikeIn(...told) : null;
   const shown = ids.map((id, place) => caseParts(BY_ID.get(id), told[place], pattern, alike));

@@ -19,7 +19,7 @@ const ORDERS = {
   time: ["longest first", (row) => row.seconds],
   length: ["most tool results first", (row) => row.length],
 };
-const USUAL_ORDER = LIVE ? "newest" : "task";
+const USUAL_ORDER = "task";
 
 const form = document.getElementById("filters");
 
@@ -35,7 +35,6 @@ function addressOf(state) {
   return `#${new URLSearchParams(filled)}`;
 }
 
-// Called again when cases have come: what is chosen stays chosen.
 function fillSelects() {
   const values = (name) => [...new Set(CASES.map((row) => row[name]))].sort();
   const options = {
@@ -45,12 +44,7 @@ function fillSelects() {
   };
   for (const name of SELECTS) {
     const select = form.elements[name];
-    const known = options[name].map(([value]) => value).join("\n");
-    if (select.dataset.known === known) continue;
-    const chosen = select.value;
     select.replaceChildren(new Option("all", ""), ...options[name].map(([value, label]) => new Option(plainText(label), value)));
-    select.dataset.known = known;
-    select.value = chosen;
     select.closest("label").hidden = options[name].length < 2;
   }
 }
@@ -66,8 +60,8 @@ function matches(row, state) {
   return !state.task || row.solved === (state.task === "solved");
 }
 
-async function filtered(state) {
-  const withText = state.q ? await source.withText(state.q) : null;
+function filtered(state) {
+  const withText = state.q ? source.withText(state.q) : null;
   const rows = CASES.filter((row) => matches(row, state) && (withText === null || withText.has(row.id)));
   const value = ORDERS[state.order][1];
   // Sorting is stable: what has the same value, or none, stays in the order of tasks.

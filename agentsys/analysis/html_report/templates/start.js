@@ -1,36 +1,30 @@
 // Putting it together: the address decides what is shown; filters change the address.
 
 const foundLine = document.getElementById("found");
-const source = LIVE ? served : embedded;
 let current = { rows: [], state: null };
-let turns = 0;
 
 function same(before, after, names) {
   return before !== null && names.every((name) => before[name] === after[name]);
 }
 
-// `arrive`: go where the address leads; `fresh`: cases have come or changed since the last time.
-async function show({ arrive = false, fresh = false } = {}) {
-  turns += 1;
-  const turn = turns;
+// `arrive`: go where the address leads.
+function show({ arrive = false } = {}) {
   const state = stateOfAddress();
   const before = current.state;
-  const unfiltered = !fresh && same(before, state, [...FILTERS, "order"]);
-  const rows = unfiltered ? current.rows : await filtered(state);
-  if (turn !== turns) return;
+  const unfiltered = same(before, state, [...FILTERS, "order"]);
+  const rows = unfiltered ? current.rows : filtered(state);
   current = { rows, state };
   if (!unfiltered) {
     for (const name of [...FILTERS, "order"]) form.elements[name].value = state[name];
     foundLine.textContent = `${amount(rows.length)} of ${count(CASES.length, "case")}`;
-    if (fresh) refreshList(rows, state);
-    else showList(rows, state);
+    showList(rows, state);
   } else if (state.case && BY_ID.has(state.case) && !list.querySelector(`a[data-id="${CSS.escape(state.case)}"]`)) {
     showList(rows, state);
   }
   markChosen(state);
   const sameCase = same(before, state, ["case", "beside", "q"]);
-  if (!sameCase || (!unfiltered && !fresh)) await showCase(rows, state);
-  if (arrive && turn === turns) goTo(before, state);
+  if (!sameCase || !unfiltered) showCase(rows, state);
+  if (arrive) goTo(before, state);
 }
 
 // A link to a case leads to the case; one to a filter, to the list.
@@ -49,7 +43,7 @@ function typed() {
   for (const name of [...FILTERS, "order"]) state[name] = form.elements[name].value;
   if (!state.order) state.order = USUAL_ORDER;
   history.replaceState(null, "", addressOf(state));
-  return show();
+  show();
 }
 
 function step(by) {
@@ -86,4 +80,3 @@ fillOrders();
 form.hidden = false;
 makeTablesSortable(document);
 show({ arrive: true });
-if (LIVE) follow();

@@ -1,26 +1,23 @@
-// The cases: the list of them at once, texts and trajectories when they are needed. The report has all of it
-// in the page; the page of `agentsys view` asks its server.
+// The cases: the list of them at once, texts and trajectories when they are needed.
 
-let CASES = JSON.parse(document.getElementById("index-data").textContent);
+const CASES = JSON.parse(document.getElementById("index-data").textContent);
 const BY_ID = new Map(CASES.map((row) => [row.id, row]));
 const TEXTS = new Map();
-const EMBEDDED = document.getElementById("trajectory-data");
-const LIVE = EMBEDDED === null;
 
-// What the report says of itself: `trajectory` gives one or null, `withText` the ids of cases that hold a text.
-const embedded = {
+// `trajectory` gives one or null, `withText` the ids of cases that hold a text.
+const source = {
   loaded: null,
   data() {
-    if (embedded.loaded === null) {
-      const { texts, trajectories } = JSON.parse(EMBEDDED.textContent);
+    if (source.loaded === null) {
+      const { texts, trajectories } = JSON.parse(document.getElementById("trajectory-data").textContent);
       texts.forEach((text, number) => TEXTS.set(number, text));
-      embedded.loaded = new Map(CASES.map((row, place) => [row.id, trajectories[place]]));
+      source.loaded = new Map(CASES.map((row, place) => [row.id, trajectories[place]]));
     }
-    return embedded.loaded;
+    return source.loaded;
   },
-  trajectory: (id) => embedded.data().get(id),
+  trajectory: (id) => source.data().get(id),
   withText(query) {
-    const known = embedded.data();
+    const known = source.data();
     const pattern = searchPattern(query);
     const holds = (text) => { pattern.lastIndex = 0; return pattern.test(text); };
     const texts = new Set();
