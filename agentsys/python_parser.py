@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -22,22 +22,20 @@ parsing = threading.RLock()
 """Held by the thread that parses."""
 
 
-@overload
-def parse(source: str | bytes, filename: str = ..., mode: Literal["exec"] = ...) -> ast.Module: ...
-@overload
-def parse(source: str | bytes, filename: str = ..., *, mode: Literal["eval"]) -> ast.Expression: ...
-def parse(
-    source: str | bytes, filename: str = "<unknown>", mode: Literal["exec", "eval"] = "exec"
-) -> ast.Module | ast.Expression:
-    """Parse a text as `ast.parse` does.
+def parse(source: str | bytes, filename: str = "<unknown>") -> ast.Module:
+    """Parse a module as `ast.parse` does.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: As `ast.parse` does.
     """
     with parsing:
-        tree = ast.parse(source, filename, mode)
-    assert isinstance(tree, ast.Module | ast.Expression)
-    return tree
+        return ast.parse(source, filename)
+
+
+def parse_expression(source: str) -> ast.expr:
+    """Parse one expression as `ast.parse` does; it raises the same as `parse`."""
+    with parsing:
+        return ast.parse(source, mode="eval").body
 
 
 def literal_eval(text: str) -> Any:

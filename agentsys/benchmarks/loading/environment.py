@@ -15,7 +15,6 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
@@ -73,7 +72,7 @@ class EnvironmentLoader:
         """Default texts and the environment's text. Read when it is needed: a finished run does without."""
         suite = self._suite
         text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
-        return _defaults(suite), text
+        return dict(suite.get_injection_vector_defaults()), text
 
     @cached_property
     def _holed(self) -> HoledText | None:
@@ -173,20 +172,6 @@ class EnvironmentLoader:
 def _holed_once(text: str, defaults: tuple[tuple[str, str], ...]) -> HoledText | None:
     """`holed_text`, which takes 0.2 s for a suite: versions that have the same data share it."""
     return holed_text(text, dict(defaults))
-
-
-def _defaults(suite: Suite) -> dict[str, str]:
-    own = suite.get_injection_vector_defaults
-    if getattr(own, "__func__", None) is TaskSuite.get_injection_vector_defaults:
-        return dict(_defaults_once(suite.name, suite.data_path))
-    return dict(own())
-
-
-@lru_cache(maxsize=32)
-def _defaults_once(name: str, data_path: Path | None) -> dict[str, str]:
-    """The default texts of a suite's file, which takes 25 ms to parse: copies of a process have them."""
-    defaults: dict[str, str] = TaskSuite(name, TaskEnvironment, [], data_path).get_injection_vector_defaults()
-    return defaults
 
 
 def _mark(vector: str) -> str:
