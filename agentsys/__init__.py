@@ -11,8 +11,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from agentsys.light_imports import import_lightly
-
 if TYPE_CHECKING:
     from agentsys.api import compare, figure, report, results, run, table
     from agentsys.front.guarded import (
@@ -58,8 +56,6 @@ _ELSEWHERE = {
 """Public name -> the module it is in, where that is neither `api` nor `shown`."""
 
 __version__ = "0.1.0"
-
-import_lightly()  # here, as it holds for what is imported after it: AgentDojo, wherever of ours that is done
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 import os
 import sys
 
-from agentsys.hash_order import fix_hash_order
 from agentsys.runs.executors.collector import look_seldom
 
 
@@ -12,7 +11,6 @@ def main() -> None:
     # OpenBLAS reads it when NumPy or SciPy is imported. Else each of its threads (one per core) spends 2**26
     # ticks of the clock on waiting for the next matrix before it sleeps: a tenth of a finished run's CPU.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    fix_hash_order(sys.argv[1:])
     look_seldom(sys.argv[1:])
 
     from agentsys.cli import main as command

@@ -21,7 +21,7 @@ FOUNDATION = {
     "agentsys.amounts",
     "agentsys.named_module",
     "agentsys.atomic_file",
-    "agentsys.parsing_threads",
+    "agentsys.python_parser",
     "agentsys.payload_lines",
     "agentsys.storable",
     "agentsys.declared_facts",
@@ -34,7 +34,6 @@ PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {
-        "agentsys.light_imports",
         "agentsys.api",
         "agentsys.shown",
         "agentsys.records.load",
@@ -46,11 +45,9 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.plugins": FOUNDATION
     | PLUGINS
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
-    "agentsys.__main__": {"agentsys.cli", "agentsys.runs.executors.collector", "agentsys.hash_order"},
+    "agentsys.__main__": {"agentsys.cli", "agentsys.runs.executors.collector"},
     "agentsys.runs.executors.collector": set(),
-    "agentsys.hash_order": set(),
     "agentsys.errors": set(),
-    "agentsys.light_imports": set(),
     "agentsys.extras": {"agentsys.errors"},
     "agentsys.amounts": set(),
     "agentsys.ledger": set(),
@@ -59,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.options": {"agentsys.errors"},
     "agentsys.config_dir": set(),
     "agentsys.named_module": {"agentsys.errors"},
-    "agentsys.parsing_threads": set(),
+    "agentsys.python_parser": set(),
     "agentsys.fresh_processes": {"agentsys.errors"},
     "agentsys.payload_lines": set(),
     "agentsys.atomic_file": set(),

@@ -106,7 +106,6 @@ def test_a_forgotten_plugin_path_is_one_line_that_names_it(
 ) -> None:
     words = ["--config-dir", str(EXAMPLE / "conf"), "defense=my_defense", f"logdir={tmp_path / 'runs'}"]
     monkeypatch.setattr(sys, "argv", ["agentsys", "run", *words])
-    monkeypatch.setenv("PYTHONHASHSEED", "0")  # else the command starts this very process anew
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2

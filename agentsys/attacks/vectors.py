@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from threading import Lock
-from types import FunctionType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks.base_attacks import BaseAttack
@@ -14,25 +13,10 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.contracts import NotInjectable, Suite, UserTask
-from agentsys.models.tool_text import tool_text
-
-
-def _finding(function: FunctionType, **names: object) -> FunctionType:
-    """A function of the package's that finds these names in place of its module's own."""
-    return FunctionType(
-        function.__code__, function.__globals__ | names, function.__name__, function.__defaults__
-    )
-
-
-class _Truth(GroundTruthPipeline):  # type: ignore[misc]
-    """The package's, with the same texts of tools' results in a part of the time."""
-
-    query: Any = _finding(GroundTruthPipeline.query, tool_result_to_str=tool_text)
-
 
 # AgentDojo keeps 128 answers for all suites and attacks together, fewer than one grid has, does not
 # keep refusals, and may work out one answer in several threads. This is the function underneath.
-_PACKAGES_RULE = _finding(BaseAttack.get_injection_candidates.__wrapped__, GroundTruthPipeline=_Truth)
+_PACKAGES_RULE = BaseAttack.get_injection_candidates.__wrapped__
 _Found = TypeVar("_Found")
 
 
@@ -92,7 +76,7 @@ def ground_truth_results(
         Exception: What the suite raises if a text breaks its environment.
     """
     environment = user_task.init_environment(suite.load_and_inject_default_environment(dict(texts)))
-    truth = _Truth(user_task)
+    truth = GroundTruthPipeline(user_task)
     messages = truth.query(user_task.PROMPT, FunctionsRuntime(suite.tools), environment)[3]
     return [message for message in messages if message["role"] == "tool"]
 

@@ -16,7 +16,6 @@ from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
 from agentsys.benchmarks.options import injection_named, offered
 from agentsys.benchmarks.scoring import checked_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
-from agentsys.benchmarks.shared_diff import pass_over_shared
 from agentsys.contracts import Suite
 from agentsys.errors import known_name
 from agentsys.named_module import import_named
@@ -100,7 +99,6 @@ def adapted(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...
     loader: EnvironmentLoader | AppendingLoader = replacing
     read_case_clocks(suite)
     keep_set_order(suite)
-    pass_over_shared(suite)
     copied = copy.copy(suite)
     if "append_injection" in fixes:
         loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)

@@ -17,7 +17,6 @@ from agentsys import __version__
 from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
-from agentsys.hash_order import fix_hash_order
 from agentsys.runs.executors.collector import look_seldom
 
 SECTIONS = {
@@ -69,7 +68,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command of `sys.argv`; exits with 2 after a user's slip, 130 after Ctrl-C."""
-    fix_hash_order(sys.argv[1:])  # for who comes here directly; `agentsys.__main__` has done both
     look_seldom(sys.argv[1:])
     outlive_readers()
     forgive_encoding()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +22,7 @@ from agentsys.defense.reading.intent_forms import as_schema, listed, type_name
 from agentsys.errors import ConfigError
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.tools import tool_spec
+from agentsys.python_parser import literal_eval
 
 Intent = Mapping[str, Any]
 """A value that `parse_intent` returned."""

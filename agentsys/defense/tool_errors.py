@@ -17,6 +17,7 @@ from typing import Any
 from agentdojo.functions_runtime import Function
 
 from agentsys.defense.rules import leaves
+from agentsys.python_parser import parse
 
 _KIND = re.compile(r"([A-Za-z_]\w{0,60})(?:: (.*))?", re.DOTALL)
 _LONGEST = 500
@@ -50,7 +51,7 @@ def _is_own(message: str, module: str, own: set[str]) -> bool:
 def _templates(module: str) -> tuple[re.Pattern[str], ...]:
     """Every message that the code of a module raises, as a pattern with a group for each value filled in."""
     try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
+        tree = parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError):
         return ()
     raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]

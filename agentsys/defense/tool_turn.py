@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from agentsys.defense.intent import PARAMETER
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
-from agentsys.models.tool_text import tool_text
+from agentsys.python_parser import literal_eval
 
 
 def next_message(
@@ -99,4 +99,8 @@ class ToolOutput:
 def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: dict[str, Any]) -> ToolOutput:
     """Run a tool whose arguments were checked, and write its value the way AgentDojo does."""
     value, error = runtime.run_function(env, tool, args)
-    return ToolOutput("", error) if error is not None else ToolOutput(tool_text(value), None, value)
+    return (
+        ToolOutput("", error)
+        if error is not None
+        else ToolOutput(str(tool_result_to_str(value)), None, value)
+    )

@@ -12,13 +12,14 @@ from copy import deepcopy
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
 from agentdojo.functions_runtime import FunctionsRuntime
 from pydantic import ValidationError
 
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import ElementRow, is_row
 from agentsys.models.tools import as_executed
+from agentsys.models.tools_element import runs_plainly
 
 HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
 """Has the client run these calls (tool, arguments), whose results are asked for next."""
@@ -31,7 +32,7 @@ def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineEl
     if type(pipeline) is ToolsExecutionLoop:
         elements: list[BasePipelineElement] = []
         for element in pipeline.elements:
-            if type(element) is ToolsExecutor:
+            if runs_plainly(element):
                 elements.append(_LookAhead(hand_out))
             elements.append(element)
         return ToolsExecutionLoop(elements, pipeline.max_iters)

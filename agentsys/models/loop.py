@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, tool_result_to_str
 from agentdojo.logging import Logger
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import LoopState, LoopStep, ModelElement
-from agentsys.models.tool_text import tool_text
+from agentsys.models.tools_element import ToolsElement
 
 MAX_ROUNDS = 15
 """AgentDojo's default bound on tool rounds."""
@@ -71,7 +71,7 @@ def tool_loop(
     after_results: Sequence[BasePipelineElement] = (),
     after: Sequence[BasePipelineElement] = (),
     tools: BasePipelineElement | None = None,
-    formatter: Callable[[Any], str] = tool_text,
+    formatter: Callable[[Any], str] = tool_result_to_str,
     turn: BasePipelineElement | None = None,
     max_rounds: int = MAX_ROUNDS,
 ) -> ElementRow:
@@ -91,7 +91,7 @@ def tool_loop(
         max_rounds: Most rounds of tool calls.
     """
     element = ModelElement(model)
-    run = ToolsExecutor(formatter) if tools is None else tools
+    run = ToolsElement(formatter) if tools is None else tools
     loop = ToolsExecutionLoop([*before_tools, run, *after_results, turn or element], max_rounds)
     return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
 

@@ -16,6 +16,7 @@ from agentdojo.functions_runtime import FunctionCall
 from pydantic import ValidationError
 
 from agentsys.models.chat import ToolSpec
+from agentsys.python_parser import parse_expression
 
 TOOLS = "available_tools"
 """Tag around the tools in a system message."""
@@ -86,7 +87,7 @@ def read_calls(body: str) -> list[FunctionCall]:
     if not body.strip():
         return []
     try:
-        parsed = ast.parse(body.strip(), mode="eval").body
+        parsed = parse_expression(body.strip())
         items = parsed.elts if isinstance(parsed, ast.List | ast.Tuple) else [parsed]
         return [_call(item) for item in items]
     except CallSyntaxError:

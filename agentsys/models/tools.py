@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ from agentdojo.functions_runtime import Function
 from pydantic import BaseModel
 
 from agentsys.models.chat import ToolSpec
+from agentsys.python_parser import literal_eval
 
 # Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
 # 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
@@ -36,10 +36,11 @@ def tool_specs(functions: Iterable[Function]) -> list[ToolSpec]:
 
 def as_executed(args: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as AgentDojo's executor hands them on: a text that spells a list becomes the list."""
-    return {name: _unpacked(value) if isinstance(value, str) else value for name, value in args.items()}
+    return {name: listed(value) if isinstance(value, str) else value for name, value in args.items()}
 
 
-def _unpacked(text: str) -> object:
+def listed(text: str) -> object:
+    """The list that a text spells, or the text."""
     try:
         value = literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

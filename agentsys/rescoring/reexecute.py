@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 
@@ -15,7 +16,6 @@ from agentsys.benchmarks.case_random import CaseRandom, drawing
 from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
 from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
 from agentsys.contracts import InjectionTask, Suite, UserTask
-from agentsys.models.tool_text import tool_text
 from agentsys.models.tools import as_executed
 from agentsys.payload_lines import squeeze
 from agentsys.rescoring.tasks import Tasks
@@ -81,7 +81,7 @@ def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> Sequence[s
 def _texts(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
     results = results_again(suite, _fresh(trajectory, tasks, suite), _calls(trajectory))
     # At once: a later call may change the very object that an earlier one returned.
-    return [error or tool_text(value) for value, error in results]
+    return [error or str(tool_result_to_str(value)) for value, error in results]
 
 
 def _calls(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
@@ -39,7 +40,6 @@ from agentsys.contracts import (
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
-from agentsys.models.tool_text import tool_text
 from agentsys.models.trace import Tracer, tracing
 from agentsys.records.schema import AttemptFacts, SearchFacts
 from agentsys.runs.observed import Observed, PipelineFailed
@@ -289,7 +289,7 @@ def _recorded_draws(run: CaseRun, scene: Scene, suite: Suite, user_task: UserTas
     def execute() -> list[str]:
         loaded = suite.load_and_inject_default_environment(dict(run.written))
         again = results_again(suite, user_task.init_environment(loaded), calls)
-        return [error or tool_text(value) for value, error in again]
+        return [error or str(tool_result_to_str(value)) for value, error in again]
 
     return recorded_draws(execute, [result.text for result in results]) if results else ()
 

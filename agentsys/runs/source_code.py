@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agentsys.python_parser import parse
+
 _OURS = {"agentsys", "baselines"}
 _INSTALLED = {"site-packages", "dist-packages"}
 _LONGEST_NAME = 200
@@ -153,7 +155,7 @@ def _files_of(module: str, place: Path) -> Iterator[Path]:
 
 def _parsed(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes())
+        return parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says what is wrong
         return ast.Module([], [])
 

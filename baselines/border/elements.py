@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, is_string_list
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import (
     ChatAssistantMessage,
@@ -17,7 +15,8 @@ from agentdojo.types import (
 
 from agentsys.models.chat import assistant, tool_message
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tool_text import tool_text
+from agentsys.models.tools import listed
+from agentsys.models.tools_element import ToolsElement
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
 
 History = Literal["proposed", "executed"]
@@ -41,7 +40,7 @@ class FilteredTools(LoopStep):
     def __init__(self, filters: Sequence[BorderFilter], history: History = "proposed") -> None:
         self.filters = tuple(filters)
         self.history: History = history
-        self._executor = ToolsExecutor(tool_text)
+        self._executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
         """Run the calls of the last message, if it makes any.
@@ -103,8 +102,8 @@ def _mended(call: FunctionCall) -> FunctionCall:
     for name, value in call.args.items():
         if isinstance(value, FunctionCall):
             call.args[name] = value.model_dump()
-        elif isinstance(value, str) and is_string_list(value):
-            call.args[name] = literal_eval(value)
+        elif isinstance(value, str):
+            call.args[name] = listed(value)
     return call
 
 

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 import yaml
 
-from agentsys.models.tool_text import safe_dump
-
 Unit = Literal["result", "strings"]
 """What a guard is shown at once: a whole result, or each string in it."""
 
@@ -35,14 +33,14 @@ class Leaves:
         changed = _changed(self.data, change)
         if changed == self.data:
             return self.text
-        return changed if isinstance(changed, str) else safe_dump(changed).strip()
+        return changed if isinstance(changed, str) else str(yaml.safe_dump(changed)).strip()
 
 
 def leaves_of(text: str) -> Leaves:
     """Read a result. Only what writes back to the same bytes counts as structured."""
     try:
         data = yaml.load(text, _LOADER) if _may_be_data(text) else text
-        same = isinstance(data, list | dict) and safe_dump(data).strip() == text
+        same = isinstance(data, list | dict) and str(yaml.safe_dump(data)).strip() == text
     except (yaml.YAMLError, RecursionError, ValueError, TypeError):
         same = False
     return Leaves(data if same else text, text)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 
 from agentsys.models.chat import tool_message
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tool_text import tool_text
 from baselines.border.filter import BorderFilter, Turn, filtered, fits, ruled
 
 
@@ -64,7 +64,7 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
         if not fits(self.inner, ruling.call):
             return value, error
-        returned = tool_message(ruling.call, tool_text(value), error)
+        returned = tool_message(ruling.call, tool_result_to_str(value), error)
         (read,) = filtered(self.filters, self.turn, [returned])
         return (value, error) if read is returned else (visible_text(read), read["error"])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import tool_message
-from agentsys.models.tool_text import tool_text
 from agentsys.models.trace import span
 from baselines.camel.language.failure import CallDenied, ProgramError
 from baselines.camel.policy import Judge
@@ -56,7 +56,9 @@ class SuiteWorld:
         made = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
         # Tools may change the lists they are given, and the record shows what they were given.
         result, error = self.runtime.run_function(self.environment, tool, made.model_copy(deep=True).args)
-        self.messages.append(tool_message(made, "" if error is not None else tool_text(result), error))
+        self.messages.append(
+            tool_message(made, "" if error is not None else tool_result_to_str(result), error)
+        )
         if error is not None:
             kind, _, text = error.partition(": ")
             raise ProgramError(kind if kind.isidentifier() else "ToolError", text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
@@ -13,8 +12,8 @@ from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, sy
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tagged_calls import CallSyntaxError, write_tools
-from agentsys.models.tool_text import tool_text
 from agentsys.models.tools import tool_specs
+from agentsys.models.tools_element import ToolsElement
 from agentsys.models.trace import span
 from baselines.drift import permission
 from baselines.drift.checklist import aligned, formatted
@@ -44,7 +43,7 @@ class DriftAgent(LoopStep):
         self.settings = settings
         self.environment = environment
         self.book = book
-        self.executor = ToolsExecutor(tool_text)
+        self.executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until a reply has no calls or the limits are met.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from json_repair import repair_json
 from agentsys.models.chat import ChatModel
 from agentsys.models.tagged_calls import tagged
 from agentsys.models.trace import span
+from agentsys.python_parser import literal_eval
 from baselines.drift.asking import ask
 from baselines.drift.prompts import FORMATTER
 from baselines.drift.refusal import Mismatch
@@ -58,7 +58,7 @@ def repaired(text: str) -> str | None:
 
 def readable_entries(text: str) -> list[Any] | None:
     """The entries of a checklist that is JSON, a Python literal, or nearly JSON; None if it is no list."""
-    for read in (json.loads, ast.literal_eval, lambda raw: json.loads(mend(raw))):
+    for read in (json.loads, literal_eval, lambda raw: json.loads(mend(raw))):
         try:
             # Written and read again: a literal may hold what JSON does not know.
             found = json.loads(json.dumps(read(text.strip()), default=str))

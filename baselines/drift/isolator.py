@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.tagged_calls import between, tagged
 from agentsys.models.trace import span
+from agentsys.python_parser import literal_eval
 from baselines.drift.asking import ask
 from baselines.drift.fixes import DriftFix
 from baselines.drift.prompts import DETECTOR, WITHHELD
@@ -51,7 +51,7 @@ def read_detection(reply: str) -> list[Any] | None:
     inside = between(reply, _DETECTED)
     if inside is None:
         return None
-    for read in (json.loads, ast.literal_eval):
+    for read in (json.loads, literal_eval):
         try:
             found = read(inside.strip())
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

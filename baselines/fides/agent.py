@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from ast import literal_eval
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, is_string_list
+import yaml
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
@@ -20,8 +20,8 @@ from agentdojo.types import (
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tool_text import safe_dump, tool_text
-from agentsys.models.tools import tool_specs
+from agentsys.models.tools import listed, tool_specs
+from agentsys.models.tools_element import ToolsElement
 from agentsys.models.trace import current_tracer, span
 from agentsys.options import AtLeast1
 from baselines.fides.call_policy import Argument, CallVerdict, judge
@@ -170,14 +170,14 @@ class FidesTask:
             values.append(value)
             return ""
 
-        executor = ToolsExecutor(keep)
+        executor = ToolsElement(keep)
         asked = [assistant(None, [made])]
         _, _, _, messages, _ = executor.query("", self.runtime, self.environment, asked)
         return (values[0] if values else None), messages[-1]["error"]
 
     def _expanded(self, value: Any) -> Any:
-        listed = literal_eval(value) if isinstance(value, str) and is_string_list(value) else value
-        return value if self.settings.planner == "basic" else self.store.expanded(listed)
+        read = listed(value) if isinstance(value, str) else value
+        return value if self.settings.planner == "basic" else self.store.expanded(read)
 
     def _label_of(self, value: Any) -> FlowLabel:
         return self.label if self.settings.planner == "basic" else self.store.label(value, self.label)
@@ -192,7 +192,7 @@ class FidesTask:
         )
         shape = hider.shape(value)
         self.label = joined([self.label, *hider.shown])
-        return tool_text(value) if self.settings.planner == "basic" else written(shape)
+        return str(tool_result_to_str(value)) if self.settings.planner == "basic" else written(shape)
 
     def _error(self, tool: str, error: str, known: FlowLabel) -> str:
         label = self.labels.of_error(tool) | known
@@ -250,7 +250,7 @@ class FidesTask:
 
 def written(value: Any) -> str:
     """Plain data as a model reads it: as AgentDojo writes results."""
-    return safe_dump(value).strip() if isinstance(value, dict | list) else str(value)
+    return str(yaml.safe_dump(value)).strip() if isinstance(value, dict | list) else str(value)
 
 
 def _harmless_request(message: ChatMessage, settings: FidesSettings) -> ChatMessage:

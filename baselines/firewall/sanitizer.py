@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, user
 from agentsys.models.loose_json import outer_objects
-from agentsys.models.tool_text import safe_dump
 from baselines.border.asking import ask
 from baselines.border.filter import Turn
 from baselines.border.rewriter import ResultRewriter, Rewriting, unread
@@ -58,7 +58,7 @@ def _of(value: Mapping[str, Any]) -> Sanitized | None:
     safe = _TRUTH.get(said.strip().casefold()) if isinstance(said, str) else said
     text = value.get("sanitized_output")
     if isinstance(text, dict | list):
-        text = safe_dump(text).strip()
+        text = str(yaml.safe_dump(text)).strip()
     elif text is not None and not isinstance(text, str):
         text = str(text)
     if not isinstance(safe, bool | None) or (text is None and safe is not True):

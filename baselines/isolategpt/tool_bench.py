@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant
 from agentsys.models.element import LoopState
 from agentsys.models.providers.wire_text import result_text
-from agentsys.models.tool_text import tool_text
+from agentsys.models.tools_element import ToolsElement
 
 
 class ToolBench:
@@ -21,7 +20,7 @@ class ToolBench:
         self.log: list[ChatMessage] = []
         """Every executed call with its result, as an ordinary agent's conversation would have them."""
         self._at = at
-        self._executor = ToolsExecutor(tool_text)
+        self._executor = ToolsElement()
 
     def run(self, name: str, args: dict[str, Any]) -> str:
         """Run a tool: its value as text, or its error."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
 
-from agentsys.models.tool_text import safe_dump, tool_text
 from agentsys.models.trace import current_tracer, span
 from baselines.middleware.guard import CallDecision, GuardSession, Screened, screened_value
 from baselines.middleware.policy.policy import ArgumentRule
@@ -76,7 +77,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             shown = value
         else:
             shown = _as_text(value, screened_value(_plain(value), screen))
-            current_tracer().rewrote(tool_text(value), shown)
+            current_tracer().rewrote(tool_result_to_str(value), shown)
         _note_result(tool, seen, decision)
         return shown, shown_error
 
@@ -143,4 +144,4 @@ def _plain(value: Any) -> Any:
 
 def _as_text(value: Any, data: Any) -> str:
     """Changed data as AgentDojo would have written the value that it comes from."""
-    return safe_dump(data).strip() if isinstance(value, BaseModel | list) else str(data)
+    return str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)

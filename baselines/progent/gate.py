@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import ValidationError
 
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tool_text import tool_text
+from agentsys.models.tools_element import ToolsElement
 from agentsys.models.trace import current_tracer, span
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.policy_reply import Policy
@@ -154,7 +153,7 @@ class GatedTools(LoopStep):
     runs_tools = True
 
     def __init__(self) -> None:
-        self.executor = ToolsExecutor(tool_text)
+        self.executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
         """Run the latest message's calls.

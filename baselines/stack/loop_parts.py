@@ -13,6 +13,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
 from agentsys.models.loop import ElementRow, is_row, named_pipeline
+from agentsys.models.tools_element import runs_plainly
 from baselines.border.elements import FilteredTools, History
 from baselines.border.filter import BorderFilter
 
@@ -45,7 +46,7 @@ class LoopParts:
     @property
     def plain_tools(self) -> bool:
         """Whether AgentDojo's own executor runs the calls."""
-        return type(self.tools) is ToolsExecutor
+        return runs_plainly(self.tools)
 
     def pipeline(self, name: str) -> ElementRow:
         """The loop put together."""

@@ -63,13 +63,6 @@ def test_environment_with_canaries_in_all_vectors_equals_the_packages(name: str,
     )
 
 
-def test_default_texts_are_parsed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = packages("travel").get_injection_vector_defaults()
-    AgentDojo("v1.2.2").suite("travel").get_injection_vector_defaults()
-    monkeypatch.setattr(yaml, "safe_load", None)
-    assert AgentDojo("v1.2.2").suite("travel").get_injection_vector_defaults() == expected
-
-
 @pytest.mark.parametrize("name", SUITES)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_environment_under_a_registered_attack_equals_the_packages(name: str, attack: str) -> None:
@@ -199,7 +192,6 @@ def test_many_fuzzed_environments_equal_the_packages(name: str, examples: int) -
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(anything)
 def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
-    import yaml
 
     if is_plain(text):
         tokens = []
@@ -236,7 +228,7 @@ def test_a_freshly_parsed_environment_shares_nothing_with_the_next() -> None:
     assert {"any": "thing"} not in again.hotels.hotel_list[0].reviews
 
 
-def test_objects_that_stand_in_two_places_still_do_after_a_copy() -> None:
+def test_objects_that_stand_in_two_places_do_in_every_environment() -> None:
     environment = ours("workspace").load_and_inject_default_environment({})
     mail = environment.inbox.initial_emails[0]
     assert environment.inbox.emails[mail.id_] is mail

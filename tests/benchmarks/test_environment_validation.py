@@ -139,19 +139,3 @@ def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
     own = made.__pydantic_validator__
     remember_addresses(made)
     assert made.__pydantic_validator__ is own
-
-
-def test_every_text_that_one_attack_writes_into_a_suite_is_kept_until_the_next_defense_comes() -> None:
-    from agentsys.attacks.registered import RegisteredAttack
-    from agentsys.contracts import NotInjectable, Victim
-
-    attack, suite = RegisteredAttack("important_instructions"), AgentDojo("v1.2.2").suite("workspace")
-    written = set()
-    for user_task in suite.user_tasks.values():
-        for injection_task in suite.injection_tasks.values():
-            try:
-                found = attack.injections(suite, user_task, injection_task, Victim("GPT-4", "Emma Johnson"))
-            except NotInjectable:
-                continue
-            written.add(tuple(sorted(found.items())))
-    assert 256 < len(written) <= environment.KEPT

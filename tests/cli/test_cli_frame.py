@@ -83,7 +83,6 @@ def test_only_commands_that_read_and_end_do_without_pythons_collector(
     command: str, looks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = list[bool]()
-    monkeypatch.setattr("agentsys.cli.fix_hash_order", lambda _: None)
     monkeypatch.setattr("agentsys.cli.app", lambda **_: seen.append(gc.isenabled()))
     monkeypatch.setattr(sys, "argv", ["agentsys", command])
     with pytest.raises(SystemExit):
@@ -99,7 +98,6 @@ def test_pythons_collector_waits_for_a_plan_and_looks_often_once_cases_run(
     for place in (session, Session):
         name = "prepare" if place is session else "execute"
         monkeypatch.setattr(place, name, _noting(getattr(place, name), seen))
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         sys, "argv", ["agentsys", "run", "model=simulated", "benchmark.suites=banking", "limit=1", "-q"]

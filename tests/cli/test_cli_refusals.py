@@ -35,7 +35,6 @@ def test_a_slip_is_one_line(
     line: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["agentsys", *line.split()])
-    monkeypatch.setattr("agentsys.cli.fix_hash_order", lambda _: None)
     with pytest.raises(SystemExit) as ended:
         main()
     captured = capsys.readouterr()
@@ -53,7 +52,6 @@ def test_help_is_shown_whole(
     arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["agentsys", *arguments])
-    monkeypatch.setattr("agentsys.cli.fix_hash_order", lambda _: None)
     with pytest.raises(SystemExit) as ended:
         main()
     captured = capsys.readouterr()

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from scripted_for_defense import is_subsequence
@@ -18,7 +19,6 @@ from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.defense.sanitizer import cut
 from agentsys.models.simulated.text_matching import fold, folded_reading
-from agentsys.models.tool_text import tool_text
 
 SUITES = ("banking", "slack", "travel", "workspace")
 ATTACKS: Mapping[str, Attack] = {
@@ -54,7 +54,7 @@ def outputs(suite: TaskSuite[Any], user_id: str, injections: Mapping[str, str]) 
     runtime = FunctionsRuntime(suite.tools)
     for call in task.ground_truth(environment):
         value, error = runtime.run_function(environment, call.function, call.args)
-        yield tool_text(value) if error is None else error
+        yield tool_result_to_str(value) if error is None else error
 
 
 def infected(attack: Attack, suite_name: str, every: int) -> Iterator[tuple[str, str, str]]:

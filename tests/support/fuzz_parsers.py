@@ -285,7 +285,6 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers import openai_wire as wire_openai
     from agentsys.models.providers.bounded_http import _error_body
     from agentsys.models.providers.sdk_errors import http_error, retry_after_s
-    from agentsys.models.tool_text import tool_text
     from agentsys.models.wrappers.cache import reply_from
     from baselines.melon.openai_embeddings import _vectors
 
@@ -336,7 +335,6 @@ def _models() -> Iterator[Target]:
         "model_id": "m", "notes": ["n"], "keepsake": None,
     }  # fmt: skip
     yield Target("cache", stored, [json.dumps(kept)], (ValueError, RecursionError))
-    yield Target("tool text", lambda t: tool_text([t, t[:9], t]), [_OBJECT, _CALLS])
 
 
 def targets() -> list[Target]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.models.tool_text import tool_text
 
 
 class RealResult(NamedTuple):
@@ -30,7 +30,7 @@ def agentdojo_results(suites: Sequence[str]) -> Iterator[RealResult]:
             runtime = FunctionsRuntime(suite.tools)
             for call in task.ground_truth(environment):
                 value, error = runtime.run_function(environment, call.function, call.args)
-                yield RealResult(call, "" if error else tool_text(value), error)
+                yield RealResult(call, "" if error else tool_result_to_str(value), error)
 
 
 def asb_outputs(data: str) -> Iterator[str]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy import special
 
 from agentsys.analysis.metrics.rates import Number, number_of, upper_for
-from agentsys.analysis.statistics import special_functions
 from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, Side, levels, macro, rate, totals
@@ -53,8 +53,8 @@ def _once(counted: Tally, k: int) -> Tally:
     enough = counted.cases >= k
 
     def chance(hits: FloatArray) -> FloatArray:
-        draws = special_functions.binom(counted.cases, k)
-        none = special_functions.binom(counted.cases - hits, k) / np.maximum(draws, 1)
+        draws = special.binom(counted.cases, k)
+        none = special.binom(counted.cases - hits, k) / np.maximum(draws, 1)
         return np.where(enough, 1 - none, 0.0)
 
     solved, hijacked = chance(counted.solved), chance(counted.hijacked)

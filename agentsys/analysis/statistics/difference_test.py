@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from agentsys.analysis.statistics import special_functions
+from scipy import special
+
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
 from agentsys.analysis.statistics.difference import Difference, weighted_mean
 from agentsys.analysis.statistics.intervals import lone_bound, t_quantile
@@ -57,7 +58,7 @@ def p_value(difference: Difference, at: float = 0.0) -> float:
     if error.value <= 0:
         return flips
     standardised = abs(difference.value - at) / error.value
-    return _combined(flips, 2.0 * float(special_functions.stdtr(error.df, -standardised)))
+    return _combined(flips, 2.0 * float(special.stdtr(error.df, -standardised)))
 
 
 def difference_interval(difference: Difference) -> Interval:

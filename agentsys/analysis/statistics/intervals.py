@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from agentsys.analysis.statistics import special_functions
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
 from agentsys.analysis.statistics.estimate import Estimate
 from agentsys.analysis.statistics.variance import Spread, lone_moments, moments
@@ -62,7 +62,7 @@ def t_quantile(share: float, df: float) -> float:
         share: Between 0 and 1.
         df: Degrees of freedom, positive, not necessarily whole.
     """
-    return float(special_functions.stdtrit(df, share))
+    return float(special.stdtrit(df, share))
 
 
 def proportion_interval(estimate: Estimate, upper: float = UPPER) -> Interval:
@@ -104,7 +104,5 @@ def lone_bound(spreads: Sequence[Spread], upper: float = UPPER) -> float:
 
 
 def _on_logit_scale(centre: float, reach: float) -> Interval:
-    middle, half = special_functions.logit(centre), reach / (centre * (1 - centre))
-    return Interval(
-        float(special_functions.expit(middle - half)), float(special_functions.expit(middle + half))
-    )
+    middle, half = special.logit(centre), reach / (centre * (1 - centre))
+    return Interval(float(special.expit(middle - half)), float(special.expit(middle + half)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from enum import Enum
 
 from agentsys.attacks.search import Proposal
+from agentsys.python_parser import literal_eval
 
 LONGEST = 10_000
 """Characters of a candidate at most."""
@@ -143,7 +143,7 @@ def _lenient(part: str) -> object:
             except (ValueError, RecursionError):
                 pass
         try:
-            return ast.literal_eval(form)
+            return literal_eval(form)
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             pass
     return None

@@ -13,6 +13,7 @@ from agentdojo.types import text_content_block_from_string
 from agentsys.audit.static.audited_task import Played, Stage, Subject
 from agentsys.benchmarks.scoring import Task
 from agentsys.benchmarks.shared_copies import alike, deep_copy, twins
+from agentsys.python_parser import parse
 
 
 def changes_what_it_checks(subject: Subject) -> bool:
@@ -62,7 +63,7 @@ def asks_before_to_change(task: Task, environment: TaskEnvironment) -> bool:
 def _calls_on_before(task: Task, check: str) -> Iterator[tuple[str, ...]]:
     """Attribute paths of the argument-free calls, e.g. `("inbox", "get_unread")`."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(getattr(type(task), check))))
+        tree = parse(textwrap.dedent(inspect.getsource(getattr(type(task), check))))
     except (AttributeError, OSError, TypeError, SyntaxError):
         return  # no such check, or made where no source is kept
     function = tree.body[0]

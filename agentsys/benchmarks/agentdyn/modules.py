@@ -22,6 +22,7 @@ from agentdojo.task_suite.task_suite import read_suite_file
 from agentsys.benchmarks.agentdyn.checkout import SUITES, Checkout
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
+from agentsys.python_parser import parse
 
 _PACKAGE = "agentdojo.default_suites"
 _CODE = "default_suites"
@@ -127,7 +128,7 @@ class _Rewriting(SourceLoader):
         return self._source
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
-        tree = _Imports(self._private).visit(ast.parse(data, self._origin))
+        tree = _Imports(self._private).visit(parse(data, self._origin))
         # Not inherited: this module's own __future__ would turn the tools' annotations into text.
         return compile(tree, self._origin, "exec", dont_inherit=True)
 

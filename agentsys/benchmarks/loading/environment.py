@@ -3,25 +3,18 @@
 Two ways to put injections in, chosen by `benchmark.injection`:
 
 * `folded`, the default: AgentDojo's own substitution into YAML text, with everything it does to
-  line breaks and escapes. Three layers, each falling back to the next: a pickled copy of an
-  environment seen before; the parsed text with its holes filled (see `quoted_holes`); AgentDojo's
-  own method. An injection that could leave its quotes goes to the last one, so equality there is
-  by construction.
+  line breaks and escapes: the parsed text with its holes filled (see `quoted_holes`). An injection
+  that could leave its quotes goes to AgentDojo's own method.
 * `exact`: the literal text stands where the placeholder stood, whatever its characters. Vectors
   that the attack leaves alone keep the value AgentDojo gives them.
-
-A suite whose environment takes values from a clock or a random source while it is loaded would
-see them repeat; no suite of AgentDojo does.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
@@ -42,12 +35,6 @@ __all__ = ["EnvironmentLoader", "Injection", "InjectionBreaksEnvironment"]
 
 Injection = Literal["folded", "exact"]
 """How injections get into the environment (see the module's docstring)."""
-KEPT = 1024
-"""Environments kept pickled per suite; the largest, Workspace's, takes 60 kB.
-
-One attack writes up to 294 distinct ones into Workspace (one for each injection task and set of vectors that
-user tasks read). A sweep comes back to each with the next defense, and of a cache that is smaller than the
-round it finds none."""
 
 # What parsing or validating a broken text raises. PyYAML itself lets ValueError and OverflowError
 # through for escapes beyond Unicode; pydantic's ValidationError is a ValueError.
@@ -59,7 +46,7 @@ class EnvironmentLoader:
 
     Args:
         suite: AgentDojo's suite, or a fork's. One that loads its environment in its own way is
-            asked to do so, and only the pickled copies make it faster.
+            asked to do so.
         injection: How injections get in.
 
     Raises:
@@ -77,7 +64,6 @@ class EnvironmentLoader:
                 " cannot be applied to it; use benchmark.injection=folded."
             )
         self._injection = injection
-        self._kept: OrderedDict[tuple[tuple[str, str], ...], bytes] = OrderedDict()
         self._marked: dict[frozenset[str], bytes] = {}
         self._lock = Lock()
 
@@ -86,7 +72,7 @@ class EnvironmentLoader:
         """Default texts and the environment's text. Read when it is needed: a finished run does without."""
         suite = self._suite
         text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
-        return _defaults(suite), text
+        return dict(suite.get_injection_vector_defaults()), text
 
     @cached_property
     def _holed(self) -> HoledText | None:
@@ -124,35 +110,12 @@ class EnvironmentLoader:
             InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
         """
         validate_injections(dict(injections), self._data[0])
-        key = tuple(sorted(injections.items()))
-        with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
-                self._kept.move_to_end(key)
-        if kept is not None:
-            again: TaskEnvironment = pickle.loads(kept)
-            return again
-        environment = self._load_blaming(dict(injections))
-        self._keep(key, environment)
-        return environment
-
-    def _keep(self, key: tuple[tuple[str, str], ...], environment: TaskEnvironment) -> None:
         try:
-            pickled = pickle.dumps(environment, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, TypeError, AttributeError):
-            return  # a fork's environment may hold what cannot be pickled: then it is loaded each time
-        with self._lock:
-            self._kept[key] = pickled
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-
-    def _load_blaming(self, injections: dict[str, str]) -> TaskEnvironment:
-        try:
-            return self._load(injections)
+            return self._load(dict(injections))
         except _BROKEN as error:
             if not injections:
                 raise  # the data itself is broken
-            raise self._blame(injections, error) from error
+            raise self._blame(dict(injections), error) from error
 
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
         if self._injection == "exact" and injections:
@@ -209,20 +172,6 @@ class EnvironmentLoader:
 def _holed_once(text: str, defaults: tuple[tuple[str, str], ...]) -> HoledText | None:
     """`holed_text`, which takes 0.2 s for a suite: versions that have the same data share it."""
     return holed_text(text, dict(defaults))
-
-
-def _defaults(suite: Suite) -> dict[str, str]:
-    own = suite.get_injection_vector_defaults
-    if getattr(own, "__func__", None) is TaskSuite.get_injection_vector_defaults:
-        return dict(_defaults_once(suite.name, suite.data_path))
-    return dict(own())
-
-
-@lru_cache(maxsize=32)
-def _defaults_once(name: str, data_path: Path | None) -> dict[str, str]:
-    """The default texts of a suite's file, which takes 25 ms to parse: copies of a process have them."""
-    defaults: dict[str, str] = TaskSuite(name, TaskEnvironment, [], data_path).get_injection_vector_defaults()
-    return defaults
 
 
 def _mark(vector: str) -> str:

@@ -11,7 +11,6 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.serving.callers import Doorkeeper
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
 from agentsys.models.serving.http import Captured, HttpListener
-from agentsys.parsing_threads import parse_in_turns
 
 
 class Server:
@@ -23,7 +22,6 @@ class Server:
     def __init__(self, listener: HttpListener, plan: FaultPlan) -> None:
         self._listener = listener
         self._plan = plan
-        parse_in_turns()
         self._thread = threading.Thread(
             target=listener.serve_forever, kwargs={"poll_interval": 0.05}, name="served-model", daemon=True
         )

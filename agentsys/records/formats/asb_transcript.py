@@ -6,7 +6,6 @@ are read as literals of bounded size and nothing else.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentsys.python_parser import literal_eval
 from agentsys.records.unreadable import UnreadableRecord
 
 MOST_CHARS = 2_000_000
@@ -75,7 +75,7 @@ def _messages(text: str) -> list[Mapping[str, Any]]:
     if len(text) > MOST_CHARS:
         raise UnreadableRecord(f"`messages` has {len(text)} characters, more than {MOST_CHARS}")
     try:
-        found = ast.literal_eval(text)
+        found = literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         raise UnreadableRecord("`messages` is no Python list of messages") from None
     if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
@@ -165,7 +165,7 @@ def _plans(line: str) -> Iterator[list[object]]:
     if not line.startswith(_PARSED) or len(line) > _LONGEST_LINE:
         return
     try:
-        plan = ast.literal_eval(line.removeprefix(_PARSED).strip())
+        plan = literal_eval(line.removeprefix(_PARSED).strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return  # `None` after a failed try is no plan; nor is half a line of a killed run
     if isinstance(plan, list):

@@ -12,7 +12,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
-from agentsys.parsing_threads import parse_in_turns
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors.outcome import Listener, RunOutcome
@@ -54,7 +53,6 @@ def execute(
     """
     state = _State(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
-    parse_in_turns()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     # Collections would look through all of what was imported and planned again and again: a tenth of the CPU.
     gc.freeze()

@@ -20,7 +20,6 @@ from agentsys.errors import ConfigError
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter, MeterReading, RunBudgetReached
 from agentsys.named_module import import_from
-from agentsys.parsing_threads import parse_in_turns
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors.messages import (
@@ -64,7 +63,6 @@ class CaseWorker:
             logging.getLogger(name).setLevel(level)
         import_from(orders.plugin_paths)
         warnings.filterwarnings("ignore", message="Model output was None")  # AgentDojo's; records hold it
-        parse_in_turns()
         self._tell = tell
         self._store = Store(orders.logdir, orders.layout)
         self._meter = Meter(orders.budget)

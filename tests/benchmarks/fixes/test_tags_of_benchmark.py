@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionsRuntime
 from fixed_on_paper import VERSIONS, benchmark, scored
 
@@ -14,7 +15,6 @@ from agentsys.analysis.metrics.repaired_scores import phrases_of_fixes
 from agentsys.analysis.metrics.tags import tag_of
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.catalog import FIXES
-from agentsys.models.tool_text import tool_text
 
 ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
 
@@ -128,7 +128,7 @@ def is_verbatim(suite: Any, task: Any) -> bool:
         if any(repeats(text, seen, prompt) for text in texts(dict(call.args))):
             return True
         value, error = runtime.run_function(environment, call.function, dict(call.args))
-        seen += " ".join(words(error or tool_text(value))) + "  "
+        seen += " ".join(words(error or tool_result_to_str(value))) + "  "
     return repeats(task.GROUND_TRUTH_OUTPUT or "", seen, prompt)
 
 

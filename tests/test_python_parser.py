@@ -1,0 +1,144 @@
+"""Threads that parse at once get what each would get alone, in our code and in AgentDojo's executor."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, make_function
+
+from agentsys.models.chat import assistant
+from agentsys.models.tools_element import ToolsElement
+from agentsys.python_parser import literal_eval, outside_parsing, parse, parse_expression, parsing
+
+ROOT = Path(__file__).parents[1]
+TEXT = "[" * 40 + "1" + "]" * 40
+ROUNDS = 50
+
+
+@pytest.fixture
+def others_run_while_a_tree_is_built() -> Iterator[None]:
+    """Each of Python's many collections lets another thread run, which in a run one may do now and then."""
+
+    def let_others(*_: object) -> None:
+        time.sleep(0)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(let_others)
+    gc.set_threshold(5, 1_000, 1_000)
+    yield
+    gc.set_threshold(*before)
+    gc.callbacks.remove(let_others)
+
+
+def at_once(work: Callable[[], object]) -> set[str]:
+    """What eight threads get, each many times."""
+    gate = threading.Barrier(8)
+
+    def many() -> set[str]:
+        gate.wait(60)
+        return {str(work()) for _ in range(ROUNDS)}
+
+    with ThreadPoolExecutor(8) as pool:
+        return set().union(*(done.result() for done in [pool.submit(many) for _ in range(8)]))
+
+
+def tools_read() -> object:
+    """The arguments with which AgentDojo's executor runs a tool that is given lists as texts."""
+
+    def note(first: Any, second: Any) -> str:
+        """Note two lists.
+
+        :param first: One.
+        :param second: Another.
+        """
+        return f"{first} {second}"
+
+    call = FunctionCall(function="note", args={"first": TEXT, "second": TEXT}, id="1")
+    runtime = FunctionsRuntime([make_function(note)])
+    messages = ToolsElement().query("", runtime, messages=[assistant(None, [call])])[3]
+    return messages[-1]["content"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        (lambda: literal_eval(TEXT), TEXT),
+        (lambda: ast.unparse(parse(TEXT)), TEXT),
+        (lambda: ast.unparse(parse_expression(TEXT)), TEXT),
+        (tools_read, f"{TEXT} {TEXT}"),
+    ],
+)
+def test_threads_at_once_read_what_one_reads(
+    others_run_while_a_tree_is_built: None, work: Callable[[], object], expected: str
+) -> None:
+    assert at_once(work) == {expected}
+
+
+def test_a_tool_and_a_formatter_that_take_long_keep_nobody_from_parsing() -> None:
+    met = threading.Barrier(2)
+
+    def wait(seconds: int) -> str:
+        """Wait.
+
+        :param seconds: How long.
+        """
+        met.wait(10)
+        return "done"
+
+    def written(value: object) -> str:
+        met.wait(10)
+        return str(value)
+
+    call = FunctionCall(function="wait", args={"seconds": 1}, id="1")
+    element, runtime = ToolsElement(written), FunctionsRuntime([make_function(wait)])
+
+    def run() -> str:
+        messages = element.query("", runtime, messages=[assistant(None, [call])])[3]
+        return str(messages[-1]["content"][0]["content"])
+
+    with ThreadPoolExecutor(2) as pool:  # each waits in its tool, then in its formatter, for the other
+        assert [done.result() for done in (pool.submit(run), pool.submit(run))] == ["done"] * 2
+
+
+def test_a_function_that_fails_outside_leaves_the_parser_held() -> None:
+    def fails() -> None:
+        raise ValueError("no")
+
+    with parsing:
+        with pytest.raises(ValueError, match="no"):
+            outside_parsing(fails)()
+        parsing.release()  # it is held here: else this raises
+        parsing.acquire()
+    with pytest.raises(SyntaxError):
+        parse("(")
+    assert parsing.acquire(blocking=False)
+    parsing.release()
+
+
+def test_nobody_of_ours_parses_past_the_lock() -> None:
+    past = [
+        str(path.relative_to(ROOT))
+        for room in ("agentsys", "baselines")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.name != "python_parser.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _parses(node)
+    ]
+    assert past == ["agentsys/models/tagged_calls.py"], "it evaluates a tree that was parsed before"
+
+
+def _parses(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        names = {alias.name for alias in node.names}
+        own = node.module == "ast" and names & {"parse", "literal_eval"}
+        return bool(own or (str(node.module).startswith("agentdojo") and "is_string_list" in names))
+    named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ast"
+    return named and node.attr in {"parse", "literal_eval"}
