@@ -55,8 +55,6 @@ SECTIONS = {
         "verify": CommandSource("bundles.check:verify", "Run a bundle again, offline, and compare."),
         "export": CommandSource("export:export", "Write runs as logs of Inspect (inspect view)."),
         "cache": CommandSource("replies.command:app", "Count, export and import kept replies of models."),
-        "pack": CommandSource("pack:pack", "Put a run's records into one file (a shard)."),
-        "unpack": CommandSource("pack:unpack", "Give every record in a shard its file again."),
     },
 }
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""

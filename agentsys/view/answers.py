@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from agentsys import __version__
@@ -14,7 +15,6 @@ from agentsys.analysis.html_report.page import Live, PageContent, data_block, pa
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.html_report.trajectory import stored_json, trajectory_view
 from agentsys.analysis.tables.escaping import plain
-from agentsys.records.shards.either import content_of
 from agentsys.records.unreadable import UnreadableRecord
 from agentsys.view.followed import FollowedRuns
 from agentsys.view.measured import MeasuredRuns
@@ -115,7 +115,7 @@ class PageAnswers:
 
 def _holds(source: str, sought: set[bytes]) -> bool:
     try:
-        content = content_of(source).lower()
+        content = Path(source).read_bytes().lower()
     except (OSError, ValueError, UnreadableRecord):
         return False
     return any(text in content for text in sought)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,9 @@ from agentsys.analysis.html_report.case_index import IndexRow, in_reading_order,
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.formats.asb import asb_rows
-from agentsys.records.listing import Listing, Skipped, is_listed, listed
+from agentsys.records.listing import Listing, Skipped, listed
 from agentsys.records.names_file import Names
-from agentsys.records.reading import WORTH_AN_INDEX, Reading, counted, files_once
-from agentsys.records.shards.either import FileStamp, stamp_of
+from agentsys.records.reading import Reading, counted, files_once
 from agentsys.records.short_names import with_short_names
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unreadable import UnreadableRecord
@@ -28,6 +28,14 @@ PAUSE_S = 0.4
 """Between two looks at the folders, and at least the processor time that a look takes."""
 _PUBLISHED_AFTER_S = 0.3
 """While many files are read: when those read so far are shown first; then after twice as long, and so on."""
+
+
+class FileStamp(NamedTuple):
+    """The marks by which a file is known to be the one that was read."""
+
+    inode: int
+    size: int
+    mtime_ns: int
 
 
 @dataclass(frozen=True)
@@ -157,19 +165,17 @@ class FollowedRuns:
 
     def look(self) -> None:
         """Read what is new or changed under the folders, and show it."""
-        listings = [listed(folder) for folder in self.folders if is_listed(folder)]
+        listings = [listed(folder) for folder in self.folders if folder.exists()]
         present = [*files_once(listings), *_results(listings)]
         before, shown_at, patience = self._files, time.monotonic(), _PUBLISHED_AFTER_S
         # A dict in the order of the paths: of two files of one case the first one counts, as in a report.
         kept = {path: before[path] for path in present if path in before}
         dirty = len(kept) != len(before)
-        known = {} if before else _known(listings)
         for path in present:
             stamp = _stamp(path)
             if stamp is None or (path in kept and kept[path].stamp == stamp):
                 continue
-            row = known.get((path, stamp.size, stamp.mtime_ns))
-            kept[path], dirty = _read(path, stamp) if row is None else FileCases(stamp, (row,)), True
+            kept[path], dirty = _read(path, stamp), True
             if self._stopping.is_set():
                 return
             if time.monotonic() - shown_at > patience:
@@ -221,17 +227,6 @@ def _as_shown(
             yield row["id"], ShownCase(case, row, version)
 
 
-def _known(listings: Sequence[Listing]) -> dict[tuple[str, int, int], CaseRow]:
-    """What the indexes of large folders know, by path, size and time of change."""
-    large = [found.root for found in listings if len(found.files) >= WORTH_AN_INDEX]
-    if not large:
-        return {}
-    # Here, because small folders do without Arrow, which takes long to import.
-    from agentsys.records.index import known_rows
-
-    return {marks: row for root in large for marks, row in known_rows(root).items()}
-
-
 def _results(listings: Sequence[Listing]) -> list[str]:
     """ASB's tables of results, each once."""
     return list(
@@ -241,7 +236,8 @@ def _results(listings: Sequence[Listing]) -> list[str]:
 
 def _stamp(path: str) -> FileStamp | None:
     try:
-        return stamp_of(path)
+        status = os.stat(path)  # noqa: PTH116
+        return FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
     except OSError:
         return None
 
