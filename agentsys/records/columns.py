@@ -27,7 +27,7 @@ _IS_JSON = [name in _JSON for name in _STORED]
 _stored = attrgetter(*_STORED)
 
 _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
-"""Annotation, None aside -> type of the values; any other annotation is a text's, a mapping's or a tuple's."""
+"""Annotation, None aside -> type of the values; others are of texts, mappings and tuples."""
 
 _NOTHING = orjson.dumps(
     [
