@@ -15,7 +15,6 @@ from agentsys.catalog import node
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.records.schema import OWN_KEY
-from agentsys.records.shards.either import content_of
 from agentsys.runs.provenance.recipe import Recipe
 from agentsys.storable import as_json
 
@@ -39,7 +38,7 @@ class LeakSearch:
 
     def content(self, name: str, path: Path) -> bytes:
         """A member's content, a record's without the places that a traceback names."""
-        content = content_of(str(path))
+        content = path.read_bytes()
         if name.startswith(f"{RECORDS}/"):
             content = self._without_places(content)
         self.at(name, content)

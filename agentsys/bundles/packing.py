@@ -22,9 +22,8 @@ from agentsys.models.chat import SceneModel
 from agentsys.models.provider import find_class
 from agentsys.models.wrappers.reply_store import CacheMode
 from agentsys.records.case import ATTEMPTS
+from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import OWN_KEY
-from agentsys.records.shards.either import content_of
-from agentsys.records.shards.shard_folder import ShardFolder
 from agentsys.records.unfinished import unfinished_in
 from agentsys.records.unreadable import UnreadableRecord
 from agentsys.runs.cell import model_node
@@ -104,13 +103,13 @@ def _stored_in(logdir: Path) -> list[_Stored]:
     """
     if not (logdir / OWN_FOLDER).is_dir():
         raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
+    unpack_shards(str(logdir))
     files = {path.relative_to(logdir).as_posix() for path in logdir.rglob("*.json")}
-    shown = (key for key in files if not any(part.startswith(".") for part in key.split("/")))
     found = []
-    for key in sorted({*shown, *(key for key, _ in ShardFolder(logdir).refresh())}):
+    for key in sorted(key for key in files if not any(part.startswith(".") for part in key.split("/"))):
         path = logdir / key
         try:
-            block = orjson.loads(content_of(str(path)))[OWN_KEY]
+            block = orjson.loads(path.read_bytes())[OWN_KEY]
             found.append(_Stored(path, str(block["config_hash"]), str(block["case"]["suite"])))
         except (OSError, UnreadableRecord, ValueError, KeyError, TypeError):
             raise ConfigError(

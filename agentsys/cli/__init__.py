@@ -48,8 +48,6 @@ SECTIONS = {
         "bundle": CommandSource("bundles.pack:bundle", "Pack runs into one file for reviewers."),
         "verify": CommandSource("bundles.check:verify", "Run a bundle again, offline, and compare."),
         "export": CommandSource("export:export", "Write runs as logs of Inspect (inspect view)."),
-        "pack": CommandSource("pack:pack", "Put a run's records into one file (a shard)."),
-        "unpack": CommandSource("pack:unpack", "Give every record in a shard its file again."),
     },
 }
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from inspect_ai.log import EvalError, EvalSample
@@ -24,7 +25,6 @@ from agentsys.inspect_logs.conversation import chat_messages
 from agentsys.inspect_logs.usage import of_role, total
 from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import StoredBlock
-from agentsys.records.shards.either import is_stored, stamp_of
 
 
 def sample_id(case: CaseRow) -> str:
@@ -37,7 +37,8 @@ def began(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
     try:
         return datetime.fromisoformat(name(stored.get("evaluation_timestamp"))).replace(tzinfo=UTC)
     except ValueError:
-        written_ns = stamp_of(case.source).mtime_ns if is_stored(case.source) else 0
+        source = Path(case.source)
+        written_ns = source.stat().st_mtime_ns if source.is_file() else 0
         return datetime.fromtimestamp(written_ns / 1e9, UTC)
 
 

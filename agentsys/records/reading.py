@@ -11,21 +11,17 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.formats.asb import Row, asb_rows
+from agentsys.records.index import Line, Looked, looked_up, read_line
 from agentsys.records.listing import FolderId, Listing, Skipped, listed
 from agentsys.records.names_file import Names
 from agentsys.records.reading_notes import skipped_lines
 from agentsys.records.settle import CHANGED, Facts, RepeatedFile, settle
-from agentsys.records.stored_file import read_stored
 from agentsys.records.unfinished import Unfinished, logdirs_of, unfinished_in
-from agentsys.records.unreadable import UnreadableRecord
-
-if TYPE_CHECKING:
-    from agentsys.records.index import Lines, Looked
 
 __all__ = ["Reading", "Skipped", "nothing_found", "read_cases", "skipped_lines"]
 
@@ -77,35 +73,22 @@ def read_cases(
     """
     roots = [Path(path) for path in paths]
     listings = [listed(root) for root in roots] if looked is None else [looked.listing]
-    skipped = [skip for listing in listings for skip in listing.unlisted]
-    rows: list[CaseRow] = []
-    seen, other = len(skipped), 0
-    for read in files_read(listings, only, looked and looked.lines):
-        seen += len(read.rows) + len(read.skipped) + read.other
-        rows += read.rows
-        skipped += read.skipped
-        other += read.other
-    for line in result_rows(listings):
-        seen += 1
-        if line.case is None:
-            skipped.append(Skipped(line.place, line.fault or ""))
-        else:
-            rows.append(line.case)
-    if not rows:
-        raise ConfigError(nothing_found(roots, skipped, other))
-    found = counted(rows, names or Names())
-    own = logdirs_of(row.source for row in rows if not row.foreign)
+    read = all_read(listings, only, looked)
+    if not read.rows:
+        raise ConfigError(nothing_found(roots, read.skipped, read.other))
+    found = counted(read.rows, names or Names())
+    own = logdirs_of(row.source for row in read.rows if not row.foreign)
     return replace(
         found,
-        skipped=tuple(skipped),
-        other_files=other,
-        seen=seen,
+        skipped=tuple(read.skipped),
+        other_files=read.other,
+        seen=read.seen,
         unfinished=unfinished_in(roots if only is None else only, own if only is None else (), listings),
     )
 
 
 WORTH_AN_INDEX = 1000
-"""Files of a folder from which on it is quicker to import Arrow, and to keep an index of the folder."""
+"""Files of a folder from which on an index of it is kept: fewer are read in a moment."""
 
 
 class FilesRead(NamedTuple):
@@ -113,19 +96,26 @@ class FilesRead(NamedTuple):
 
     rows: Sequence[CaseRow]
     skipped: Sequence[Skipped]
+    """With the folders that may not be looked into, which come first."""
     other: int
+
+    @property
+    def seen(self) -> int:
+        """Files, and folders that may not be looked into."""
+        return len(self.rows) + len(self.skipped) + self.other
 
 
 def files_read(
-    listings: Sequence[Listing], only: Collection[Path] | None = None, lines: Lines | None = None
-) -> Iterator[FilesRead]:
+    listings: Sequence[Listing], only: Collection[Path] | None = None, looked: Looked | None = None
+) -> FilesRead:
     """What the files of several listings hold, those of a folder that stands in two of them only once.
 
     Args:
         listings: The listings.
         only: Folders that are wanted; None: all are.
-        lines: What the index holds of the only listing; None: it is looked up where that is worth it.
+        looked: The only listing with what its files hold; None: they are read, or looked up in an index.
     """
+    lines: list[Line] = [skip for listing in listings for skip in listing.unlisted]
     met: set[FolderId] = set()
     for listing in listings:
         kept = tuple(_below(folder, listing.root) for folder in only or ())
@@ -136,10 +126,23 @@ def files_read(
             for path in files
         ]
         met |= listing.folders.keys()
-        if len(wanted) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
-            yield from map(_file_read, compress(listing.files, wanted))
-        else:
-            yield _indexed(listing, wanted, lines)
+        lines += _wanted_lines(listing, wanted, looked)
+    return _sorted_out(lines)
+
+
+def all_read(
+    listings: Sequence[Listing], only: Collection[Path] | None = None, looked: Looked | None = None
+) -> FilesRead:
+    """The same with the rows of ASB's results files, which count as files and come last."""
+    files = files_read(listings, only, looked)
+    more = _sorted_out([row.case or Skipped(row.place, row.fault or "") for row in result_rows(listings)])
+    return FilesRead([*files.rows, *more.rows], [*files.skipped, *more.skipped], files.other)
+
+
+def _sorted_out(lines: Sequence[Line]) -> FilesRead:
+    rows = [line for line in lines if isinstance(line, CaseRow)]
+    skipped = [line for line in lines if isinstance(line, Skipped)]
+    return FilesRead(rows, skipped, len(lines) - len(rows) - len(skipped))
 
 
 def _below(folder: Path, root: str) -> str:
@@ -147,28 +150,13 @@ def _below(folder: Path, root: str) -> str:
     return os.path.join(os.path.relpath(folder, root), "")  # noqa: PTH118
 
 
-def _file_read(path: str) -> FilesRead:
-    try:
-        row = read_stored(path)
-    except UnreadableRecord as fault:
-        return FilesRead((), (Skipped(path, str(fault)),), 0)
-    return FilesRead((), (), 1) if row is None else FilesRead((row,), (), 0)
-
-
-def _indexed(listing: Listing, wanted: Sequence[bool], known: Lines | None) -> FilesRead:
-    """The wanted files of a listing, from the index of its folder where they did not change."""
-    from agentsys.records.columns import plain_list, rows_of
-    from agentsys.records.index import CASE, SKIPPED, looked_up
-
-    lines, files = known or looked_up(listing), listing.files
-    line_of, kinds = lines.places, plain_list(lines.table.column("kind"))
-    places = [*compress(range(len(files)), wanted)]
-    cases = [at for at in places if kinds[line_of[at]] == CASE]
-    bad = [at for at in places if kinds[line_of[at]] == SKIPPED]
-    reasons = lines.table.column("reason")
-    rows = rows_of(lines.table, [files[at] for at in cases], [line_of[at] for at in cases])
-    skipped = [Skipped(files[at], reasons[line_of[at]].as_py()) for at in bad]
-    return FilesRead(rows, skipped, len(places) - len(cases) - len(bad))
+def _wanted_lines(listing: Listing, wanted: Sequence[bool], looked: Looked | None) -> Iterable[Line]:
+    if looked is not None:
+        return compress(looked.lines, wanted)
+    files = [*compress(listing.files, wanted)]
+    if len(files) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
+        return map(read_line, files)
+    return looked_up(listing, files)
 
 
 def counted(rows: Sequence[CaseRow], names: Names) -> Reading:

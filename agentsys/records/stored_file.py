@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.shards.either import content_of
 from agentsys.records.unreadable import UnreadableRecord
 
 Producer = Literal["agentdojo", "agentsys", "drift"]
@@ -83,7 +82,8 @@ def json_of(path: str) -> object:
         UnreadableRecord: If it cannot be read or is not JSON.
     """
     try:
-        content = content_of(path)
+        with open(path, "rb") as file:  # noqa: PTH123  Path.open costs 10% more over 40,000 files
+            content = file.read()
     except OSError as error:
         raise UnreadableRecord(f"cannot be read ({error.strerror})") from None
     try:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentsys.records.listing import Listing
-from agentsys.records.shards.either import shards_above
 from agentsys.records.stored_plan import FOLDER, stored_plans
 
 _DEEPEST = 5
@@ -103,8 +102,6 @@ def _seen(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
 def _missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:
     """The keys without a file. Folders are listed once each: asking for every file would take far longer."""
     listed: dict[str, frozenset[str]] = {}
-    found = shards_above(str(logdir))
-    sharded = found[0].refresh().tree if found and not found[1] else {}
     for key in keys:
         folder, _, name = key.rpartition("/")
         if folder not in listed:
@@ -112,6 +109,5 @@ def _missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:
                 listed[folder] = frozenset(os.listdir(logdir / folder))  # noqa: PTH208  no Path per entry
             except OSError:
                 listed[folder] = frozenset()
-            listed[folder] |= frozenset(sharded[folder][1] if folder in sharded else ())
         if name not in listed[folder]:
             yield key

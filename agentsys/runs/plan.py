@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
+from agentsys.records.index import Looked, looked_up
 from agentsys.records.listing import listed
 from agentsys.records.reading import WORTH_AN_INDEX
 from agentsys.runs.cell import Cell
@@ -28,9 +29,6 @@ from agentsys.runs.planning.applicable import (
 )
 from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.store import Store, Stored
-
-if TYPE_CHECKING:
-    from agentsys.records.index import Looked
 
 __all__ = ["Job", "Jobs", "Plan", "plan", "stale"]
 
@@ -102,9 +100,6 @@ def _looked_at(store: Store, begun: Jobs) -> Looked | None:
     """The log folder and its index, which knows what is finished; None where each record is read instead."""
     if len(begun) < WORTH_AN_INDEX:
         return None
-    # Here, because a small plan does without Arrow, which takes long to import.
-    from agentsys.records.index import Looked, looked_up
-
     listing = listed(store.root)
     return Looked(listing, looked_up(listing))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
 from agentsys.named_module import import_from
-from agentsys.records.shards.remote import RemoteShards
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
@@ -51,8 +50,6 @@ class Session:
     """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
     oddities: tuple[str, ...] = ()
     """What the look at the models' servers found besides."""
-    remote: RemoteShards | None = None
-    """Where its records are sent to, besides the log folder."""
     places: Places = field(default_factory=Places)
     """Where the user's own configs and modules are."""
     staff: Staff | None = None
@@ -111,13 +108,11 @@ class Session:
             return session._executed(listener)
 
     def _executed(self, listener: Listener) -> RunOutcome:
-        sending = nullcontext() if self.remote is None else self.remote.sending()
-        with sending, Claims(self.store) as claims:
+        with Claims(self.store) as claims:
             todo = self.plan.todo
             others = claims.living_others() if self.again else claims.others()
             if others:
                 listener.joined([process.pid for process in others])
-            self.store.mend_shards()
             if self.again:
                 _check_alone(others, self.store)
                 set_aside(self.plan.jobs, self.store)
@@ -125,9 +120,7 @@ class Session:
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 remember_recipe(self.store, settings)
-            outcome = self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
-            self.store.close()
-            return outcome
+            return self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
         remember_code(self.store)
@@ -213,8 +206,7 @@ def prepare(
     import_from(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
-    remote = _fetched(settings[0])
-    store = Store(settings[0].logdir, settings[0].store)
+    store = Store(settings[0].logdir)
     books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
     cells, obstacles = _built(settings, builder)
@@ -234,7 +226,6 @@ def prepare(
         again,
         books,
         tuple(obstacles),
-        remote=remote,
         places=Places(tuple(config_dirs), tuple(plugin_paths)),
     )
     if rehearsal or not obstacles:
@@ -248,21 +239,10 @@ def _check_run(settings: Sequence[Settings]) -> None:
     """What holds for a whole run must be the same in all of its cells."""
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
-    if len({(s.budget, s.preflight, s.cache, s.store, s.store_url) for s in settings}) > 1:
-        raise ConfigError("budget, preflight, cache and store hold for a whole run; give each one value.")
+    if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
+        raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
     for one in settings:
         check_travels(one)
-
-
-def _fetched(settings: Settings) -> RemoteShards | None:
-    """The shards at the run's URL, those that others sent there fetched; None if it has none."""
-    if settings.store_url is None:
-        return None
-    if settings.store == "files":
-        raise ConfigError("store_url needs store=shards: a file per case would be a request per case.")
-    remote = RemoteShards(settings.store_url, settings.logdir)
-    remote.fetch()
-    return remote
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:
@@ -297,8 +277,7 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
         StoreError: If a file cannot be moved. Those moved before stay where they are now.
     """
     stored = list(dict.fromkeys(path for path in _stored(jobs, store) if path.exists()))
-    keys = [job.case.key for job in jobs if store.in_shards(job.case.key)]
-    if not stored and not keys:
+    if not stored:
         return None
     folder = _new_folder(store)
     try:
@@ -307,7 +286,6 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # another process was faster
                 path.rename(target)
-        store.move_out(keys, folder)
     except OSError as error:
         raise StoreError(
             f"Cannot keep the old records aside in {folder}: {error.strerror}. Give another logdir=..."

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -145,10 +145,6 @@ class Settings(BaseModel):
     logdir: Path
     budget: Budget = Budget()
     cache: CacheSettings = CacheSettings()
-    store: Literal["files", "shards"] = "files"
-    """How records are written; both are read."""
-    store_url: str | None = None
-    """Where shards are sent to while a run goes on, and fetched from before; None: nowhere."""
     preflight: bool = True
     """Whether each model is asked one small question before the first case."""
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from agentsys.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.records.case import Case
+from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
-from agentsys.records.shards.pack import set_torn_aside
-from agentsys.records.shards.shard_folder import SHARDS, ShardFolder
-from agentsys.records.shards.shard_line import ShardLine
-from agentsys.records.shards.shard_writer import ShardWriter
 from agentsys.records.stored_plan import Alike, as_stored, plan_file
 from agentsys.storable import as_json
 
@@ -27,9 +23,6 @@ OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
 REPLIES = "cache"
 """Folder in it for models' replies, unless `cache.dir` names another."""
-
-Layout = Literal["files", "shards"]
-"""How records are written: a file each, or one after the other into a shard of each process."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,9 +48,7 @@ class Version(NamedTuple):
 
     changed_ns: int
     inode: int
-    """In a shard: the offset."""
     size: int
-    in_shard: bool
 
 
 class StoreError(ConfigError):
@@ -69,16 +60,15 @@ class Store:
 
     Args:
         root: The folder; made if it is not there.
-        layout: How records are written; both layouts are read.
 
     Raises:
         StoreError: If it cannot be made or written.
+        ConfigError: If it holds records in shards, and these cannot be turned into files.
     """
 
-    def __init__(self, root: Path, layout: Layout = "files") -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         self.own = root / OWN_FOLDER
-        self._layout, self._shards, self._writer = layout, ShardFolder(root), ShardWriter(root)
         self.marker: Path | None = None
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
         self._looked: dict[str, Version] = {}
@@ -91,11 +81,11 @@ class Store:
             raise StoreError(
                 f"Cannot write to {root}: {error.strerror}. Give another folder: logdir=..."
             ) from None
-        self._shards.refresh()
+        unpack_shards(str(root))
 
     def holds(self, pipeline: str) -> bool:
         """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
-        return pipeline in self._shards.tree or (self.root / pipeline).exists()
+        return (self.root / pipeline).exists()
 
     def look(self, case: Case) -> Stored:
         """Say whether the case is finished. A file that does not parse counts as not run."""
@@ -103,8 +93,7 @@ class Store:
         version = self._version(key)
         if version is None:
             return Stored("missing")
-        entry = self._shards.find(key) if version.in_shard else None
-        found = self.look_at(self.root / key) if entry is None else Stored(entry.status, entry.config_hash)
+        found = self.look_at(self.root / key)
         if found.status != "ok":
             self._looked[key] = version
         return found
@@ -120,7 +109,6 @@ class Store:
 
     def renewed(self, case: Case) -> bool:
         """Say whether somebody has stored the case since this process saw that it was not finished."""
-        self._shards.refresh()
         now = self._version(case.key)
         return now is not None and now != self._looked.get(case.key)
 
@@ -165,64 +153,15 @@ class Store:
         data = as_json({**agentdojo, "agentsys": block}, indent=True)
         try:
             self._keep_aside_if_corrupt(path)
-            # Attempts keep their files: a search reads them one by one, and in parts of folders.
-            if self._layout == "files" or record.attempt is not None:
-                write_atomically(path, data)
-            else:
-                self._append(key_of(record), record, data)
+            write_atomically(path, data)
         except OSError as error:
             raise self.unwritable(path, error) from None
         return path
 
-    def move_out(self, keys: Iterable[str], folder: Path) -> int:
-        """Move those of some records that stand in shards into files under a folder.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            OSError: If the disk does not take them.
-        """
-        moved = 0
-        for key in keys:
-            entry = self._shards.find(key)
-            if entry is not None:
-                if not (folder / key).exists():  # a file of the same case counted, and is there now
-                    write_atomically(folder / key, self._shards.read(entry).file.encode())
-                self._writer.take_back(key)
-                moved += 1
-        self._shards.refresh()
-        return moved
-
-    def in_shards(self, key: str) -> bool:
-        """Say whether a record stands in a shard."""
-        return self._shards.find(key) is not None
-
-    def mend_shards(self) -> None:
-        """Keep half records, which processes left that were killed, in files aside.
-
-        Raises:
-            StoreError: If the disk does not take them.
-        """
-        try:
-            for path in set_torn_aside(self.root):
-                _log.warning(
-                    "A shard ended in half a record; it was kept as %s, and its case is run again", path
-                )
-        except OSError as error:
-            raise self.unwritable(self.root / SHARDS, error) from None
-
-    def close(self) -> None:
-        """Close the shard that was written to, if any."""
-        self._writer.close()
-
     def read(self, case: Case) -> KeptCase | None:
         """The stored record of a case; None if there is none that can be read."""
         try:
-            entry = self._shards.find(case.key)
-            path = self.root / case.key
-            found = path.read_bytes() if entry is None or path.exists() else self._shards.read(entry).file
-            fields = orjson.loads(found)
+            fields = orjson.loads((self.root / case.key).read_bytes())
             return KeptCase(CaseRecord.model_validate(fields["agentsys"]), fields.get("error"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -258,21 +197,8 @@ class Store:
         try:
             found = (self.root / key).stat()
         except OSError:
-            entry = self._shards.find(key)
-            return entry and Version(entry.written_ns, entry.offset, entry.length, in_shard=True)
-        return Version(found.st_mtime_ns, found.st_ino, found.st_size, in_shard=False)
-
-    def _append(self, key: str, record: CaseRecord, data: bytes) -> None:
-        before = self._shards.find(key)
-        line = ShardLine(
-            key=key,
-            written_ns=max(time.time_ns(), 0 if before is None else before.written_ns + 1),
-            status=record.status,
-            config_hash=record.config_hash,
-            file=data.decode(),
-        )
-        self._writer.append([line])
-        (self.root / key).unlink(missing_ok=True)  # of an earlier try: a file would count before a shard
+            return None
+        return Version(found.st_mtime_ns, found.st_ino, found.st_size)
 
     def _keep_aside_if_corrupt(self, path: Path) -> None:
         if path.exists() and self.look_at(path).status == "corrupt":

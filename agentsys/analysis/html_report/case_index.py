@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, TypedDict
 
 from agentsys.analysis.html_report.loose import number
 from agentsys.records.case_id import case_id
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.shards.either import stamp_of
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 
@@ -114,6 +114,6 @@ def _outcome(case: CaseRow) -> ShownOutcome:
 
 def _written(source: str) -> float | None:
     try:
-        return stamp_of(source).mtime_ns / 1e9
+        return Path(source).stat().st_mtime_ns / 1e9
     except (OSError, ValueError):  # gone, a row of a results file, or a name that no file can have
         return None

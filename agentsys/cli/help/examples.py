@@ -89,8 +89,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys verify paper.zip --output json",
         "agentsys verify paper.zip --trust-code",
     ),
-    "pack": ("agentsys pack results/runs", "agentsys pack results/runs/quickstart"),
-    "unpack": ("agentsys unpack results/runs", "agentsys unpack results/runs/quickstart"),
     "fetch": (
         "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
         "agentsys fetch drift-runs --to data",

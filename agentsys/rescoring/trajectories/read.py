@@ -115,7 +115,7 @@ def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None)
         ConfigError: If a path does not exist, or a file of names is not one.
     """
     listings = [listed(Path(path)) for path in paths]
-    rows = [row for read in files_read(listings) for row in read.rows]
+    rows = files_read(listings).rows
     settled = settle([told_of(row) for row in rows], names or Names())
     return Records(
         [folder for listing in listings for folder in listing.unlisted],

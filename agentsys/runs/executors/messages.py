@@ -11,7 +11,7 @@ from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.executors.stored_case import CaseEnd
 from agentsys.runs.settings import Settings
-from agentsys.runs.store import Layout, Version
+from agentsys.runs.store import Version
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,6 @@ class Orders:
     """Folder that relative paths in settings start from."""
     threads: int
     """Cases whose agents are at work at once."""
-    layout: Layout = "files"
-    """How records are written."""
     config_dirs: tuple[Path, ...] = ()
     plugin_paths: tuple[Path, ...] = ()
     budget: Budget = field(default_factory=Budget)

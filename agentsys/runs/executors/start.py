@@ -91,7 +91,6 @@ def _orders(settings: Settings, places: Places, store: Store) -> Orders:
         logdir=store.root.resolve(),
         here=Path.cwd(),
         threads=settings.executor.threads,
-        layout=settings.store,
         config_dirs=tuple(path.resolve() for path in places.config_dirs),
         plugin_paths=tuple(path.resolve() for path in places.plugin_paths),
         budget=settings.budget,

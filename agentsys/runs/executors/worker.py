@@ -64,7 +64,7 @@ class CaseWorker:
         import_from(orders.plugin_paths)
         warnings.filterwarnings("ignore", message="Model output was None")  # AgentDojo's; records hold it
         self._tell = tell
-        self._store = Store(orders.logdir, orders.layout)
+        self._store = Store(orders.logdir)
         self._meter = Meter(orders.budget)
         self._elsewhere = MeterReading()
         books = Books(self._meter, Ledger(self._store.own / FILE))
@@ -99,7 +99,6 @@ class CaseWorker:
         self._begin_no_more()
         self._pool.shutdown()
         self._ended.set()
-        self._store.close()
         self._tell(WorkerSpent(self._own))
         self._claims.__exit__(kind, error, trace)
 

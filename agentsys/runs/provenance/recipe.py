@@ -18,10 +18,7 @@ from agentsys.runs.settings import Settings
 from agentsys.runs.source_code import code_places
 from agentsys.runs.store import Store
 
-_CHOICES = {
-    *("executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"),
-    *("store", "store_url"),
-}
+_CHOICES = {"executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"}
 """Settings that say which cases are run, and how, and not what a case is."""
 _QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
 
