@@ -69,8 +69,8 @@ pictures: setup ## Draw the pictures of README and docs anew, with Chromium
 docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: setup ## Measure speed, CPU and memory beside AgentDojo's runner (QUICK=1: minutes; WRITE=1: into perf/README.md)
-	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write)
+bench: setup ## Measure speed and CPU beside AgentDojo's runner (QUICK=1: two minutes; WRITE=1: into perf/README.md; INSPECT=COMMAND: its port too)
+	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write) $(if $(INSPECT),--inspect $(INSPECT))
 
 test: setup lint ## Formatting, types and the fast tests
 	$(PYTEST) -m "not slow and not live"
