@@ -37,10 +37,5 @@ def test_pictures_are_small() -> None:
     assert sum(path.stat().st_size for path in IMAGES.iterdir()) < 1_000_000
 
 
-def test_the_first_screen_of_the_readme_shows_a_figure_and_the_report() -> None:
-    first = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:45])
-    assert [Path(path).stem for _, path in _SHOWN.findall(first)] == ["figure3", "report"]
-
-
 def test_the_script_draws_each_of_them() -> None:
     assert set(PICTURES) == {path.stem for path in IMAGES.iterdir()}
