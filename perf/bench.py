@@ -30,6 +30,8 @@ from constant_model import CALLS, Served, constant_model
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- bench -->", "<!-- bench ends -->"
 SUITES = ("workspace", "travel", "banking", "slack")
+SUITE = "banking"
+"""What AgentDojo's runner does alone, and what CPU is measured on."""
 VERSION = "v1.2.2"
 ATTACK = "important_instructions"
 AGENTSYS = [sys.executable, "-m", "agentsys"]
@@ -78,34 +80,33 @@ class Measured:
         return self.served.calls / self.served.seconds
 
 
-def ours(threads: int, cases: int) -> Runner:
+def ours(threads: int, cases: int, suites: Sequence[str] = SUITES) -> Runner:
     """`agentsys run` with so many threads, on cases spread over the suites."""
     chosen = ["model=served", "model.base_url=URL", "defense=none", f"attack={ATTACK}", "logdir=FOLDER/runs"]
-    chosen += [f"benchmark.version={VERSION}", f"executor.workers={threads}", f"limit={cases // len(SUITES)}"]
+    chosen += [f"benchmark.version={VERSION}", f"executor.workers={threads}", f"limit={cases // len(suites)}"]
+    chosen += [f"benchmark.suites=[{','.join(suites)}]"]
     return Runner(f"`agentsys run`, {threads} threads", [*AGENTSYS, "run", *chosen, "--quiet"], threads)
 
 
-def agentdojo(suites: Sequence[str], injections: int) -> Runner:
-    """AgentDojo's own command on one user task of each suite, all suites in one process."""
+def agentdojo(suite: str, injections: int) -> Runner:
+    """AgentDojo's own command on one user task of a suite."""
     chosen = ["--model", "GPT_4O_MINI_2024_07_18", "--benchmark-version", VERSION, "--attack", ATTACK]
-    chosen += ["--logdir", "FOLDER", "-ut", "user_task_0"]
+    chosen += ["--logdir", "FOLDER", "-s", suite, "-ut", "user_task_0"]
     for number in range(injections):
         chosen += ["-it", f"injection_task_{number + 1}"]
-    for suite in suites:
-        chosen += ["-s", suite]
     return Runner("AgentDojo, one process", [sys.executable, "-m", "agentdojo.scripts.benchmark", *chosen], 1)
 
 
 def agentdojo_by_suite(injections: int) -> Runner:
     """The same command once for each suite, all four beside one another."""
-    lines = [" ".join(agentdojo([suite], injections).command) for suite in SUITES]
+    lines = [" ".join(agentdojo(suite, injections).command) for suite in SUITES]
     return Runner("AgentDojo, a process a suite", ["sh", "-c", " & ".join(lines) + " & wait"], len(SUITES))
 
 
 def inspect_port(program: str, workers: int, cases: int) -> Runner:
     """Inspect's port of AgentDojo, from an environment of its own."""
-    chosen = ["inspect_evals/agentdojo", "--model", "openai/gpt-4o", "-T", f"attack={ATTACK}"]
-    chosen += ["-T", "with_sandbox_tasks=no", "--limit", str(cases), "--max-connections", str(workers)]
+    chosen = ["inspect_evals/agentdojo", "--model", "openai/gpt-4o"]
+    chosen += ["-T", f"workspace={SUITE}", "--limit", str(cases), "--max-connections", str(workers)]
     chosen += ["--max-samples", str(workers), "--display", "none", "--log-dir", "FOLDER"]
     return Runner(f"Inspect's port, {workers} samples", [program, "eval", *chosen], workers)
 
@@ -144,7 +145,7 @@ def cpu_of(command: Sequence[str], folder: Path, environment: dict[str, str] | N
 
 def throughput_table(latency_s: float, extent: Extent, inspect: str | None) -> Iterator[str]:
     """Every runner at one latency."""
-    runners = [agentdojo(SUITES[2:3], extent.injections), agentdojo_by_suite(extent.injections)]
+    runners = [agentdojo(SUITE, extent.injections), agentdojo_by_suite(extent.injections)]
     runners += [ours(threads, threads * extent.rounds) for threads in extent.threads]
     if inspect is not None:
         most = max(extent.threads)
@@ -168,14 +169,14 @@ def throughput_table(latency_s: float, extent: Extent, inspect: str | None) -> I
 
 def cpu_table(extent: Extent, inspect: str | None) -> Iterator[str]:
     """CPU of each further case: of many cases less that of few, so that the start counts for none."""
-    few, many = 8, 8 * (1 + extent.rounds)
+    few, many = 4, 4 * (1 + extent.rounds)
     pairs = [
-        (agentdojo(SUITES, 1), agentdojo(SUITES, 1 + min(extent.rounds, INJECTIONS - 1))),
-        (ours(8, few), ours(8, many)),
+        (agentdojo(SUITE, 1), agentdojo(SUITE, min(1 + extent.rounds, INJECTIONS))),
+        (ours(8, few, [SUITE]), ours(8, many, [SUITE])),
     ]
     if inspect is not None:
         pairs.append((inspect_port(inspect, 8, few), inspect_port(inspect, 8, many)))
-    yield "CPU of the client for each further case, all suites, no latency:\n"
+    yield f"CPU of the client for each further case of {SUITE.title()}, no latency:\n"
     yield from table_head("Runner", "CPU, ms a case", "Share of AgentDojo's")
     base = 0.0
     for pair in pairs:
