@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks pictures docs bench verify test test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures docs bench test test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,17 +63,14 @@ notebooks: setup ## Run the notebooks top to bottom and leave them as pages in r
 	$(if $(AGENTSYS_RUNS),AGENTSYS_RUNS="$(abspath $(AGENTSYS_RUNS))" )$(BIN)/jupyter-nbconvert --execute --to html --log-level WARN \
 		--HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --output-dir results/notebooks notebooks/*.ipynb
 
-pictures: setup ## Draw the pictures of README and docs anew, with Chromium (INSPECT=PYTHON: of an environment with the extra inspect)
-	$(BIN)/python scripts/draw_screens.py $(if $(INSPECT),--inspect $(INSPECT))
+pictures: setup ## Draw the pictures of README and docs anew, with Chromium
+	$(BIN)/python scripts/draw_pictures.py
 
 docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: setup ## Measure speed, CPU and memory beside AgentDojo's runner (QUICK=1: minutes; WRITE=1: into perf/README.md)
-	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write)
-
-verify: setup ## Check every figure that README and docs claim, offline, and write docs/claims.md (up to half an hour)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python scripts/verify.py --workers $(WORKERS)
+bench: setup ## Measure speed and CPU beside AgentDojo's runner (QUICK=1: two minutes; WRITE=1: into perf/README.md; INSPECT=COMMAND: its port too)
+	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write) $(if $(INSPECT),--inspect $(INSPECT))
 
 test: setup lint ## Formatting, types and the fast tests
 	$(PYTEST) -m "not slow and not live"

@@ -1,18 +1,12 @@
 """All figures of the harness's speed in one run, on one machine: `make bench`.
 
-Usage: python perf/bench.py [--quick] [--only throughput cpu] [--processes 4] [--workers 64] [--write]
+Usage: python perf/bench.py [--quick] [--write] [--inspect COMMAND]
 
-Each part prints a Markdown table as it is measured; `--write` puts each at once, with the machine and the
-date, into its place in perf/README.md. What cannot run here is named with the reason. Seconds depend on the
-machine and on what else it does; ratios, shares and CPU seconds do so far less.
-
-  throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of what
-              the latency and the CPUs allow, CPU and memory
-  sdk         what OpenAI's SDK alone reaches of the latency's limit: the most that any runner on it could
-  cpu         CPU per case of AgentDojo's runner and ours
-  ray         one node against two, where Ray is installed
-  records     a finished run of 10,000 cases recognised; 1,000 to 50,000 stored records read and tabulated
-  tokens      what each defense takes, as a multiple of the undefended agent
+Every runner is the command that its user types, started afresh before a server that answers each call after
+1 s or 5 s (perf/constant_model.py). `--write` puts the tables, with the machine and the date, into
+perf/README.md. `--inspect`: the `inspect` of an environment with inspect_evals (docs/interop.md); without it
+Inspect's port is left out. Seconds depend on the machine and on what else it does; ratios, shares of the
+latency's limit and CPU seconds do so far less.
 """
 
 from __future__ import annotations
@@ -20,127 +14,294 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
+import shutil
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import bench_records
-import sdk_alone
-import throughput
-from bench_table import Table
+from constant_model import CALLS, Served, constant_model
 
 README = Path(__file__).parent / "README.md"
-DEFENSES = ("agentsys", "agentsys_lean", "agentsys_flat", "drift", "melon", "tool_filter", "camel", "progent")
+BEGIN, END = "<!-- bench -->", "<!-- bench ends -->"
+SUITES = ("workspace", "travel", "banking", "slack")
+SUITE = "banking"
+"""What AgentDojo's runner does alone, and what CPU is measured on."""
+VERSION = "v1.2.2"
+ATTACK = "important_instructions"
+AGENTSYS = [sys.executable, "-m", "agentsys"]
+INJECTIONS = 5
+"""Injection tasks that every suite has, from `injection_task_1`: most that AgentDojo's runner is given."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """What was asked for."""
+class Extent:
+    """How much is measured."""
 
-    quick: bool
-    extent: throughput.Extent
-
-
-PARTS: dict[str, Callable[[Options], Iterator[Table]]] = {
-    "throughput": lambda asked: throughput.tables(asked.extent),
-    "sdk": lambda asked: sdk_alone.tables(),
-    "cpu": lambda asked: throughput.cpu_tables(asked.extent),
-    "ray": lambda asked: throughput.ray_tables(quick=asked.quick),
-    "records": lambda asked: bench_records.tables(quick=asked.quick),
-    "tokens": lambda asked: tokens_tables(quick=asked.quick),
-}
+    threads: Sequence[int]
+    rounds: int
+    """Cases for each thread of ours."""
+    injections: int
+    """Injection tasks of each suite that AgentDojo's runner does, each under one user task and alone."""
+    records: int
 
 
-def tokens_tables(*, quick: bool) -> Iterator[Table]:
-    """Tokens of each defense on part of the benign cases, beside the undefended agent's."""
-    from tokens import UNDEFENDED, NotMeasured, measure
+FULL = Extent(threads=(32, 64), rounds=4, injections=4, records=50_000)
+QUICK = Extent(threads=(64,), rounds=2, injections=1, records=2_000)
+LATENCIES_S = (1.0, 5.0)
 
-    limit = 2 if quick else 5
-    try:
-        base = measure(UNDEFENDED, limit, ())
-    except NotMeasured as why:  # the tokenizer's data come with litellm
-        yield Table(f"Tokens are not measured: {why}.")
-        return
-    rows = [(UNDEFENDED, f"{1000 * base.millions:.0f}", "1.00", f"{base.solved}/{base.cases}")]
-    for name in DEFENSES:
-        try:
-            taken = measure(name, limit, ())
-        except NotMeasured as why:
-            rows.append((name, "-", "-", f"not measured: {why}"))
-            continue
-        ratio = taken.millions / base.millions
-        rows.append((name, f"{1000 * taken.millions:.0f}", f"{ratio:.2f}", f"{taken.solved}/{taken.cases}"))
-    said = (
-        f"Thousands of tokens (cl100k) on {base.cases} benign cases, {limit} of each suite, simulated model: "
-        "prompts, tools and calls are the defense's own, replies are not a real model's."
-    )
-    yield Table(said, ("Defense", "Tokens", "x none", "Solved"), rows)
+
+@dataclass(frozen=True)
+class Runner:
+    """A way to run cases: a command, and how many of them it does at a time."""
+
+    name: str
+    command: Sequence[str]
+    """`URL` and `FOLDER` stand for the server and a folder for what it writes."""
+    at_a_time: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a runner did."""
+
+    served: Served
+    cpu_s: float
+    """Of the command and the processes it started."""
+
+    @property
+    def calls_per_s(self) -> float:
+        """From the first request to the last reply: without the command's start and end."""
+        return self.served.calls / self.served.seconds
+
+
+def ours(threads: int, cases: int, suites: Sequence[str] = SUITES) -> Runner:
+    """`agentsys run` with so many threads, on cases spread over the suites."""
+    chosen = ["model=served", "model.base_url=URL", "defense=none", f"attack={ATTACK}", "logdir=FOLDER/runs"]
+    chosen += [f"benchmark.version={VERSION}", f"executor.workers={threads}", f"limit={cases // len(suites)}"]
+    chosen += [f"benchmark.suites=[{','.join(suites)}]"]
+    return Runner(f"`agentsys run`, {threads} threads", [*AGENTSYS, "run", *chosen, "--quiet"], threads)
+
+
+def agentdojo(suite: str, injections: int) -> Runner:
+    """AgentDojo's own command on one user task of a suite."""
+    chosen = ["--model", "GPT_4O_MINI_2024_07_18", "--benchmark-version", VERSION, "--attack", ATTACK]
+    chosen += ["--logdir", "FOLDER", "-s", suite, "-ut", "user_task_0"]
+    for number in range(injections):
+        chosen += ["-it", f"injection_task_{number + 1}"]
+    return Runner("AgentDojo, one process", [sys.executable, "-m", "agentdojo.scripts.benchmark", *chosen], 1)
+
+
+def agentdojo_by_suite(injections: int) -> Runner:
+    """The same command once for each suite, all four beside one another."""
+    lines = [" ".join(agentdojo(suite, injections).command) for suite in SUITES]
+    return Runner("AgentDojo, a process a suite", ["sh", "-c", " & ".join(lines) + " & wait"], len(SUITES))
+
+
+def inspect_port(program: str, workers: int, cases: int) -> Runner:
+    """Inspect's port of AgentDojo, from an environment of its own."""
+    chosen = ["inspect_evals/agentdojo", "--model", "openai/gpt-4o"]
+    chosen += ["-T", f"workspace={SUITE}", "--limit", str(cases), "--max-connections", str(workers)]
+    chosen += ["--max-samples", str(workers), "--display", "none", "--log-dir", "FOLDER"]
+    return Runner(f"Inspect's port, {workers} samples", [program, "eval", *chosen], workers)
+
+
+def measure(runner: Runner, latency_s: float, folder: Path) -> Measured:
+    """Run a command before a server of its own.
+
+    Raises:
+        SystemExit: If the command fails, or calls are missing.
+    """
+    with constant_model(latency_s) as model:
+        words = [
+            word.replace("URL", model.base_url).replace("FOLDER", str(folder)) for word in runner.command
+        ]
+        variables = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
+        cpu_s = cpu_of(words, folder, os.environ | variables)
+        served = model.served()
+    if not served.conversations:
+        raise SystemExit(f"{runner.name} ended without a conversation: {' '.join(words)}")
+    return Measured(served, cpu_s)
+
+
+def cpu_of(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> float:
+    """CPU seconds of a command, its start and its processes included.
+
+    Raises:
+        SystemExit: If it fails, with the end of what it said.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def throughput_table(latency_s: float, extent: Extent, inspect: str | None) -> Iterator[str]:
+    """Every runner at one latency."""
+    runners = [agentdojo(SUITE, extent.injections), agentdojo_by_suite(extent.injections)]
+    runners += [ours(threads, threads * extent.rounds) for threads in extent.threads]
+    if inspect is not None:
+        most = max(extent.threads)
+        runners.append(inspect_port(inspect, most, most * extent.rounds))
+    yield f"{latency_s:.0f} s for each call:\n"
+    yield from table_head("Runner", "Cases", "Calls a case", "Cases/s", "Of the limit", "x AgentDojo")
+    base = 0.0
+    for runner in runners:
+        with tempfile.TemporaryDirectory() as folder:
+            seen = measure(runner, latency_s, Path(folder))
+        base = base or seen.calls_per_s
+        yield table_row(
+            runner.name,
+            str(seen.served.conversations),
+            f"{seen.served.calls / seen.served.conversations:.1f}",
+            f"{seen.served.conversations / seen.served.seconds:.2f}",
+            f"{seen.calls_per_s * latency_s / runner.at_a_time:.0%}",
+            f"{seen.calls_per_s / base:.1f}",
+        )
+
+
+def cpu_table(extent: Extent, inspect: str | None) -> Iterator[str]:
+    """CPU of each further case: of many cases less that of few, so that the start counts for none."""
+    few, many = 4, 4 * (1 + extent.rounds)
+    pairs = [
+        (agentdojo(SUITE, 1), agentdojo(SUITE, min(1 + extent.rounds, INJECTIONS))),
+        (ours(8, few, [SUITE]), ours(8, many, [SUITE])),
+    ]
+    if inspect is not None:
+        pairs.append((inspect_port(inspect, 8, few), inspect_port(inspect, 8, many)))
+    yield f"CPU of the client for each further case of {SUITE.title()}, no latency:\n"
+    yield from table_head("Runner", "CPU, ms a case", "Share of AgentDojo's")
+    base = 0.0
+    for pair in pairs:
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            least = measure(pair[0], 0.0, Path(first))
+            most = measure(pair[1], 0.0, Path(second))
+        cases = most.served.conversations - least.served.conversations
+        each = 1000 * (most.cpu_s - least.cpu_s) / cases
+        base = base or each
+        yield table_row(pair[0].name, f"{each:.0f}", f"{each / base:.0%}")
+
+
+def records_table(extent: Extent) -> Iterator[str]:
+    """Stored records tabulated, and the start of commands."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measure(ours(32, 256), 0.0, folder)
+        results = [*AGENTSYS, "results", "runs", "--format", "csv"]
+        few = folder / "few"
+        for path in sorted((folder / "runs").rglob("injection_task_*.json"))[:10]:
+            copy_record(path, few / "runs" / path.relative_to(folder / "runs"), 0)
+        multiply_records(folder / "runs", extent.records)
+        time.sleep(2.5)  # files younger than two seconds are not taken from an index
+        first, then = (cpu_of(results, folder) for _ in range(2))
+        helped, started = (wall_of(command, few) for command in ([*AGENTSYS, "--help"], results))
+    yield "Stored records and the start of commands:\n"
+    yield from table_head("What", "Seconds")
+    yield table_row(f"`results` of {extent.records:,} records, no index, CPU", f"{first:.2f}")
+    yield table_row("the same from the index, CPU", f"{then:.2f}")
+    yield table_row("`agentsys --help`, wall time, best of 5", f"{helped:.2f}")
+    yield table_row("`agentsys results` of 10 records, wall time, best of 5", f"{started:.2f}")
+
+
+def multiply_records(root: Path, records: int) -> None:
+    """Fill a log folder with further epochs of its cases, as `epochs=` would have stored them."""
+    shutil.rmtree(root / ".agentsys", ignore_errors=True)
+    files = sorted(root.rglob("injection_task_*.json"))
+    for number in range(len(files), records):
+        source, epoch = files[number % len(files)], number // len(files)
+        pipeline, *rest = source.relative_to(root).parts
+        copy_record(source, root.joinpath(f"{pipeline}__epoch{epoch}", *rest), epoch)
+
+
+def copy_record(source: Path, target: Path, epoch: int) -> None:
+    """Store a case's record as that of another epoch."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(source.read_bytes().replace(b'"epoch": 0', f'"epoch": {epoch}'.encode(), 1))
+
+
+def wall_of(command: Sequence[str], folder: Path) -> float:
+    """Seconds of a command, the best of five."""
+
+    def once() -> float:
+        begun = time.perf_counter()
+        cpu_of(command, folder)
+        return time.perf_counter() - begun
+
+    return min(once() for _ in range(5))
+
+
+def table_head(*names: str) -> Iterator[str]:
+    """The first two lines of a Markdown table."""
+    yield table_row(*names)
+    yield table_row(*["---"] * len(names))
+
+
+def table_row(*cells: str) -> str:
+    """One line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(extent: Extent, inspect: str | None) -> Iterator[str]:
+    """All lines of the tables, each as soon as it is measured."""
+    for latency_s in LATENCIES_S:
+        yield from throughput_table(latency_s, extent, inspect)
+        yield ""
+    if inspect is None:
+        yield "Inspect's port is not measured here: `--inspect` named none.\n"
+    yield from cpu_table(extent, inspect)
+    yield ""
+    yield from records_table(extent)
 
 
 def machine() -> str:
-    """One line on what this runs on and how busy it is."""
+    """One line on what this runs on, how busy it is, and what is measured."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         name = platform.processor() or platform.machine()
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"],
+        cwd=README.parent,
+        capture_output=True,
+        text=True,
+    )
+    at = f", at {done.stdout.strip()}" if done.stdout.strip() else ""
     versions = f"Python {platform.python_version()}, agentdojo {version('agentdojo')}"
-    return f"{os.cpu_count()} x {name}, {platform.system()}, {versions}; load at the start {load}"
+    return (
+        f"{time.strftime('%Y-%m-%d')}{at}. {os.cpu_count()} x {name}, {platform.system()}, {versions}; "
+        f"load at the start {load}. {CALLS} calls a conversation."
+    )
 
 
-def commit() -> str:
-    """The commit that is measured, marked where more than the page differs; empty outside a repository."""
-    at = _git("describe", "--always", "--exclude=*")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", f":(exclude){README.name}")
-    return f"{at}-dirty" if changed else at
-
-
-def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=README.parent, capture_output=True, text=True)
-    except OSError:
-        return ""
-    return done.stdout.strip()
-
-
-def write(part: str, text: str) -> None:
-    """Put a part's tables between its two marks in perf/README.md."""
-    page = README.read_text(encoding="utf-8")
-    begin, end = (f"<!-- bench: {part}{mark} -->" for mark in ("", " ends"))
-    before, rest = page.split(begin)
-    README.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}", encoding="utf-8")
+def write_tables(text: str, page: Path = README) -> None:
+    """Put the tables between the two marks of the page."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 def main() -> None:
+    """Measure, print, and write if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few minutes: few cases, workers and records")
-    parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
-    parser.add_argument("--processes", type=int, default=4, help="of executor=processes")
-    parser.add_argument(
-        "--workers", type=int, nargs="+", help="throughput: only these, at the longest latency"
-    )
-    parser.add_argument("--write", action="store_true", help="into perf/README.md, between each part's marks")
+    parser.add_argument("--quick", action="store_true", help="two minutes: few cases and records")
+    parser.add_argument("--write", action="store_true", help="into perf/README.md, between its marks")
+    parser.add_argument("--inspect", metavar="COMMAND", help="`inspect` of an environment with inspect_evals")
     options = parser.parse_args()
-    extent = throughput.QUICK if options.quick else throughput.FULL
-    extent = replace(extent, processes=options.processes)
-    if options.workers:
-        extent = replace(extent, workers={max(extent.workers): options.workers})
-    measured = commit()
-    for part in options.only:
-        begun = time.time()
-        quick = "Quick form. " if options.quick else ""
-        said = [f"{quick}{time.strftime('%Y-%m-%d')}, at {measured}. {machine()}."]
-        print(f"\n{said[0]}", flush=True)
-        for table in PARTS[part](Options(options.quick, extent)):
-            said.append(table.text)
-            print(f"\n{table.text}", flush=True)
-            if options.write:
-                write(part, "\n\n".join(said))
-        print(f"\n{part} took {(time.time() - begun) / 60:.0f} min.", flush=True)
+    lines = [f"{'Quick form. ' if options.quick else ''}{machine()}\n"]
+    print(lines[0], flush=True)
+    for line in tables(QUICK if options.quick else FULL, options.inspect):
+        lines.append(line)
+        print(line, flush=True)
+    if options.write:
+        write_tables("\n".join(lines))
 
 
 if __name__ == "__main__":

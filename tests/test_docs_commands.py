@@ -98,11 +98,3 @@ def test_a_run_that_needs_no_key_runs_as_shown(line: Shown, tmp_path: Path) -> N
     result = CliRunner().invoke(app, ["run", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert re.search(r"\bon (agentdojo|asb|vectors)\b", result.output)
-
-
-def test_a_list_runs_as_shown() -> None:
-    lists = [line for line in WHOLE if line.command == "list" and "--format" in line.rest]
-    assert lists
-    for line in lists:
-        outcome = CliRunner().invoke(app, ["list", *shlex.split(line.rest)], catch_exceptions=False)
-        assert outcome.exit_code == 0

@@ -77,18 +77,6 @@ def test_every_public_name_has_its_place_on_a_page() -> None:
     assert "::: agentsys.plugins\n" in (DOCS / "plugins.md").read_text(encoding="utf-8")
 
 
-def test_the_picture_of_the_rooms_is_todays() -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        from draw_rooms import TARGET, WHAT, drawn
-    finally:
-        sys.path.pop(0)
-    here = {path.name for path in (ROOT / "agentsys").iterdir() if (path / "__init__.py").is_file()}
-    assert here | {"api", "baselines"} == set(WHAT)
-    picture = re.compile(r'stroke-width="[\d.]+" marker')  # the number of imports may differ by a few
-    assert picture.sub("", TARGET.read_text(encoding="utf-8")) == picture.sub("", drawn())
-
-
 @pytest.mark.slow
 def test_the_site_builds_offline_without_a_warning(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import ast
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import mutate
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "mutate.py"
-spec = spec_from_file_location("mutate", SCRIPT)
-assert spec and spec.loader
-mutate = module_from_spec(spec)
-sys.modules["mutate"] = mutate
-spec.loader.exec_module(mutate)
 
 
 @pytest.mark.parametrize(

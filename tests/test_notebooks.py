@@ -27,10 +27,6 @@ def outputs_of(notebook: Any, kind: str) -> list[str]:
     return ["".join(shown[kind]) for shown in data if kind in shown]
 
 
-def test_these_are_all_notebooks_there_are() -> None:
-    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NAMES)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_is_valid_short_and_kept_without_outputs(name: str) -> None:
     notebook = source_of(name)
@@ -104,10 +100,3 @@ def test_a_notebook_reads_the_runs_it_is_pointed_at_and_makes_none(
         resources={"metadata": {"path": str(folder)}},
     ).execute()
     assert [path.name for path in folder.parent.rglob("*") if path.is_file()] == ["report.html"]
-
-
-def test_make_leaves_the_notebooks_as_pages() -> None:
-    told = subprocess.run(
-        ["make", "--dry-run", "notebooks"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    assert "--to html" in told and "--output-dir results/notebooks notebooks/" in told

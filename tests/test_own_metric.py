@@ -14,12 +14,9 @@ import pytest
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-import agentsys
-from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.rates import measure
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.output import OutputFormat
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
@@ -85,56 +82,12 @@ def test_its_rows_have_values_intervals_and_errors(folder: Path) -> None:
     assert others == list(csv.DictReader(io.StringIO(said("results", str(folder), "--format", "csv"))))
 
 
-@pytest.mark.parametrize("form", list(OutputFormat))
-def test_results_show_it_in_every_format(folder: Path, tmp_path: Path, form: OutputFormat) -> None:
-    out = tmp_path / "out"
-    said("results", str(folder), *ASKED, "--format", form, "--out", str(out))
-    wanted = "safe_and_useful" if form.for_programs else "Safe"
-    assert wanted.encode() in out.read_bytes()
-
-
-@pytest.mark.parametrize("form", list(OutputFormat))
-def test_a_comparison_shows_it_in_every_format(folder: Path, tmp_path: Path, form: OutputFormat) -> None:
-    out = tmp_path / "out"
-    said("compare", str(folder), *ASKED, "--metric", "targeted_asr", "--format", form, "--out", str(out))
-    wanted = "safe_and_useful" if form.for_programs else "Safe and useful"
-    assert wanted.encode() in out.read_bytes()
-
-
 def test_a_comparison_has_difference_flips_and_correction(folder: Path) -> None:
     stored = json.loads(said("compare", str(folder), *ASKED, "--format", "json"))
     assert {line["metric"] for line in stored["differences"]} == {"safe_and_useful"}
     overall = next(line for line in stored["differences"] if line["suite"] == "overall")
     assert (overall["difference"], overall["gained"], overall["lost"], overall["n"]) == (50.0, 4, 0, 8)
     assert len(stored["flips"]) == 4
-
-
-def test_the_report_has_its_column_and_a_panel_of_the_figure(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    said("report", str(folder), *ASKED, "--no-figures", "--out", str(out))
-    page = out.read_text()
-    assert page.count(">Safe and useful</th>") == 1
-    assert '<text class="panel-title" ' in page
-    assert ">Safe and useful</text>" in page
-
-
-def test_fixed_lines_and_lines_by_tag_have_it_too(folder: Path) -> None:
-    text = said("results", str(folder), *ASKED, "--by", "action_open", "--format", "csv")
-    rows = [line for line in csv.DictReader(io.StringIO(text)) if line["metric"] == "safe_and_useful"]
-    assert any("(not action_open)" in line["defense"] for line in rows)
-
-
-def test_it_is_listed_beside_the_shipped_one() -> None:
-    lines = said("list", "metrics", "--config-dir", str(EXAMPLE / "conf")).splitlines()
-    assert [line.split()[0] for line in lines] == ["asr_where_returned", "safe_and_useful"]
-
-
-def test_python_takes_the_object(folder: Path, made: Any) -> None:
-    frame = agentsys.results(folder, metrics=[made]).frame
-    assert "safe_and_useful" in set(frame["metric"])
-    compared = agentsys.compare(folder, metrics=[made, "targeted_asr"])
-    assert set(compared.frame["metric"]) == {"safe_and_useful", "targeted_asr"}
-    assert "Safe and useful" in str(compared)
 
 
 def test_the_shipped_metric_leaves_out_what_no_tool_returned(folder: Path) -> None:
@@ -158,17 +111,6 @@ class Odd:
 
     def hit(self, case: CaseRow) -> Any:
         return self.answer
-
-
-def test_a_number_is_no_answer() -> None:
-    with pytest.raises(ConfigError, match=r"metric 'odd': hit\(\) gave 0\.3; give True, False or None"):
-        measure([row()], own=[Odd(0.3)])
-
-
-def test_a_metric_without_answers_has_no_rows() -> None:
-    cases = [row(), row(status="error", user_task_id="u"), row(defense="none")]
-    assert not [line for line in measure(cases, own=[Odd(None)]) if line.metric == "odd"]
-    assert not [line for line in compare(cases, own=[Odd(None)]).rows if line.metric == "odd"]
 
 
 def test_errored_cases_are_in_no_metric_whatever_the_rule() -> None:
@@ -205,8 +147,3 @@ def test_what_is_no_metric_is_refused_in_one_line(tmp_path: Path, source: str, m
             "--plugin-path",
             str(tmp_path),
         )
-
-
-def test_an_unknown_metric_names_all_there_are(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Unknown metric 'asr_where'.*asr_where_returned.*targeted_asr"):
-        said("compare", str(folder), "--metric", "asr_where")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.records.load import load_runs
 
@@ -39,8 +38,3 @@ def test_it_is_reported_under_its_own_name(folder: Path) -> None:
     shown = CliRunner().invoke(app, ["results", str(folder)], catch_exceptions=False)
     assert "on library v1" in shown.output
     assert "on agentdojo" not in shown.output
-
-
-def test_suites_without_a_name_of_their_own_are_agentdojos() -> None:
-    assert AgentDojo("v1.2.2").name == "agentdojo"
-    assert AgentDojo("v1.2.2", injection="exact", name="library").name == "library+exact"

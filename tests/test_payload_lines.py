@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,13 +38,3 @@ def test_of_a_text_on_one_line_every_sentence_is_looked_for() -> None:
     assert holds_payload(f'{{"key": "{LONG}."}}', lines)
     assert len(lines) == 2, "a sentence of fewer than 20 characters occurs in benign text"
     assert not holds_payload(LONG, payload_lines([f"Note to whoever writes it. {LONG}\nand more of it"]))
-
-
-def test_control_characters_are_found_as_yaml_shows_them_to_a_model() -> None:
-    text = f"\x1b[31m{LONG}\x07"
-    assert holds_payload(yaml.safe_dump({"body": text}, width=10_000), payload_lines([text]))
-
-
-def test_nothing_is_found_where_nothing_was_injected() -> None:
-    assert not holds_payload(LONG, ())
-    assert not holds_payload("", payload_lines([LONG]))

@@ -1,127 +1,74 @@
-"""`make bench`: its tables, its place in perf/README.md, and that it asks only for what there is."""
+"""`make bench`: the model that it asks, its tables, and its place in perf/README.md."""
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import subprocess
+import json
+import urllib.request
 from pathlib import Path
 from typing import Any
 
+import bench
 import pytest
+from constant_model import CALLS, Served, constant_model, make_reply
 
-ROOT = Path(__file__).parent.parent
+from agentsys.runs.compose import compose
 
-
-@pytest.fixture
-def perf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a module of perf/, which is no package."""
-    monkeypatch.syspath_prepend(str(ROOT / "perf"))
-    return importlib.import_module
-
-
-def test_a_table_is_markdown_under_its_sentence(perf: Any) -> None:
-    table = perf("bench_table").Table("Said.", ("A", "B"), [("1", "2")])
-    assert table.text.splitlines() == ["Said.", "", "| A | B |", "| --- | --- |", "| 1 | 2 |"]
-    assert perf("bench_table").Table("Not measured.").text == "Not measured."
+TOOLS = [
+    {"type": "function", "function": {"name": "pay", "parameters": {"required": ["to"]}}},
+    {"type": "function", "function": {"name": "look", "parameters": {"required": []}}},
+]
 
 
-def test_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(
-    perf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = perf("bench")
+def conversation(turn: int) -> dict[str, Any]:
+    """A request after so many turns of the model."""
+    return {"model": "any", "tools": TOOLS, "messages": [{"role": "assistant", "content": ""}] * turn}
+
+
+def test_each_conversation_takes_the_same_calls_of_tools_without_arguments() -> None:
+    replies = [make_reply(conversation(turn))["choices"][0] for turn in range(CALLS)]
+    assert [one["finish_reason"] for one in replies] == ["tool_calls"] * (CALLS - 1) + ["stop"]
+    assert {one["message"]["tool_calls"][0]["function"]["name"] for one in replies[:-1]} == {"look"}
+
+
+def test_the_server_waits_and_counts_calls_of_conversations_alone() -> None:
+    with constant_model(0.2) as model:
+        for asked in (conversation(0), conversation(CALLS), conversation(0) | {"tools": TOOLS[:1]}):
+            with urllib.request.urlopen(f"{model.base_url}/chat/completions", json.dumps(asked).encode()):
+                pass
+        served = model.served()
+    assert (served.calls, served.conversations) == (2, 1)
+    assert served.seconds >= 0.4
+
+
+def test_the_share_of_the_limit_is_of_calls_between_the_first_request_and_the_last_reply() -> None:
+    served = Served(calls=80, conversations=20, begun_s=10.0, ended_s=12.0)
+    assert bench.Measured(served, 1.0).calls_per_s == 40
+
+
+def test_our_command_composes() -> None:
+    (found,) = compose(list(bench.ours(64, 256).command[4:-1]))
+    assert (found.executor.workers, found.limit) == (64, 64)
+
+
+def test_copied_records_are_further_epochs(tmp_path: Path) -> None:
+    record = tmp_path / "model__none" / "slack" / "user_task_0" / "direct" / "injection_task_1.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"epoch": 0}')
+    bench.multiply_records(tmp_path, 3)
+    assert sorted(path.read_text() for path in tmp_path.rglob("*.json")) == [
+        f'{{"epoch": {epoch}}}' for epoch in range(3)
+    ]
+
+
+def test_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
-    page.write_text(bench.README.read_text())
-    monkeypatch.setattr(bench, "README", page)
-    before, rest = page.read_text().split("<!-- bench: cpu -->")
-    after = rest.split("<!-- bench: cpu ends -->")[1]
+    page.write_text(f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n")
     for text in ("first figures", "second figures"):
-        bench.write("cpu", text)
-    expected = "<!-- bench: cpu -->\n\nsecond figures\n\n<!-- bench: cpu ends -->"
-    assert page.read_text() == f"{before}{expected}{after}"
+        bench.write_tables(text, page)
+    assert page.read_text() == f"before\n{bench.BEGIN}\n\nsecond figures\n\n{bench.END}\nafter\n"
+    assert all(bench.README.read_text(encoding="utf-8").count(mark) == 1 for mark in (bench.BEGIN, bench.END))
 
 
-def test_figures_of_another_part_make_no_other_commit(
-    perf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = perf("bench")
-    page, code = tmp_path / "perf" / "README.md", tmp_path / "code.py"
-    page.parent.mkdir()
-    monkeypatch.setattr(bench, "README", page)
-
-    def git(*arguments: str) -> None:
-        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    for path in (page, code):
-        path.write_text("before")
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "all")
-    at = bench.commit()
-    page.write_text("figures")
-    assert bench.commit() == at and at
-    code.write_text("after")
-    assert bench.commit() == f"{at}-dirty"
-
-
-def test_each_part_has_its_place_in_the_page(perf: Any) -> None:
-    bench = perf("bench")
-    page = bench.README.read_text()
-    assert all(
-        page.count(f"<!-- bench: {part}{end} -->") == 1 for part in bench.PARTS for end in ("", " ends")
-    )
-
-
-def test_every_way_to_run_that_is_measured_composes(perf: Any) -> None:
-    from agentsys.runs.compose import compose
-
-    kinds = perf("throughput").KINDS
-    assert kinds[0] == "threads"
-    for kind in kinds:
-        (found,) = compose(["model=simulated", *perf("sides").Executor(64, kind, 4).overrides])
-        assert found.executor.workers == 64
-
-
-def test_the_share_of_the_limit_is_of_workers_that_only_wait(perf: Any) -> None:
-    sides = perf("sides")
-    measured = sides.Measured(10, 2.0, 1.0, {"slack": 60, "banking": 20}, {})
-    assert perf("throughput").limit_share(measured, sides.Executor(16), 200.0) == 0.5
-
-
-def test_the_share_of_the_cpus_counts_client_and_server(perf: Any) -> None:
-    throughput = perf("throughput")
-    measured = perf("sides").Measured(10, 2.0, 1.0 * throughput.CORES, {"slack": 60}, {})
-    assert throughput.cpu_share(measured, 0.5 * throughput.CORES) == pytest.approx(0.75)
-
-
-def test_figures_stand_with_the_start_of_the_workers_and_without(perf: Any) -> None:
-    throughput, sides = perf("throughput"), perf("sides")
-    measured = sides.Measured(100, 10.0, 8.0, {"slack": 640}, {}, start_s=2.0)
-    row = dict(
-        zip(
-            throughput.HEAD,
-            throughput.Row(measured, sides.Executor(64, "processes", 4), 200.0, 400.0, 2.0).cells,
-            strict=True,
-        )
-    )
-    assert (row["Executor"], row["Start, s"]) == ("processes (4)", "2.0")
-    assert (row["Cases/s"], row["x AgentDojo"]) == ("10.0 / 12.5", "40.0 / 50.0")
-    assert row["Of the latency's limit"] == "20% / 25%"
-
-
-def test_the_server_answers_what_it_has_learnt_without_the_model(perf: Any) -> None:
-    served_model = perf("served_model")
-
-    async def asked() -> list[bytes]:
-        replies = served_model.Replies(port=0)
-        replies._asked = lambda path, body: (200, b"reply " + body)
-        return [await replies.reply("/v1/x", body) for body in (b"a", b"b", b"a")] + [
-            str(replies.passed_on).encode()
-        ]
-
-    assert asyncio.run(asked()) == [b"reply a", b"reply b", b"reply a", b"2"]
-
-
-def test_make_knows_the_command() -> None:
-    assert "$(BIN)/python perf/bench.py" in (ROOT / "Makefile").read_text()
+def test_a_command_that_fails_ends_the_bench_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="no such thing"):
+        bench.cpu_of(["sh", "-c", "echo no such thing >&2; exit 3"], tmp_path)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
@@ -57,26 +55,8 @@ def test_the_papers_value_stands_hollow_beside_the_published_conversation() -> N
     assert "neither the attack type nor the number of cases" in _words(drawn)
 
 
-def test_a_controls_marker_is_smaller_and_lower_than_the_attacks() -> None:
-    drawn = make_figure(FIGURES["2"], [*grid({"a": 8}), *_controls()])
-    markers = [line for line in drawn.figure.axes[0].lines if line.get_marker() != "None"]
-    filled = [line for line in markers if line.get_markerfacecolor() != "white"]
-    sizes = {round(float(np.asarray(line.get_ydata())[0]), 1): line.get_markersize() for line in filled}
-    assert sizes[0.3] < sizes[0.0]
-
-
 def test_runs_without_a_control_are_said_to_lack_it() -> None:
     assert "No control (empty payload) was run" in _words(make_figure(FIGURES["2"], grid({})))
-
-
-def test_one_attack_type_is_shown_and_named() -> None:
-    naive = grid(dict.fromkeys(AGENTS, 8), attack="opi_naive")
-    both = make_figure(FIGURES["2"], [*naive, *grid({})])
-    assert _ours(both)["faithful", "agentsys"].x == 0.0
-    assert "Attack: opi_context_ignoring." in _words(both)
-    alone = make_figure(FIGURES["2"], naive)
-    assert _ours(alone)["faithful", "agentsys"].x == 100.0
-    assert "Attack: opi_naive." in _words(alone)
 
 
 def test_data_sets_are_never_averaged_even_where_their_agents_differ() -> None:
@@ -86,23 +66,6 @@ def test_data_sets_are_never_averaged_even_where_their_agents_differ() -> None:
         "agentsys, sample": 0.0,
         "agentsys, v1-d6c1d214": 100.0,
     }
-
-
-def test_whiskers_are_those_of_resampled_agents() -> None:
-    (mark,) = _ours(make_figure(FIGURES["2"], grid({"a": 8}))).values()
-    assert mark.n == len(AGENTS) * TOOLS
-    assert not math.isnan(mark.x_low)
-    assert mark.x_high > 30
-
-
-def test_a_simulated_model_is_marked() -> None:
-    drawn = make_figure(FIGURES["2"], grid({}, simulated=True))
-    assert "SIMULATED" in _words(drawn)
-    assert all(mark.simulated for mark in _ours(drawn).values())
-
-
-def test_other_benchmarks_are_not_in_it() -> None:
-    assert not _ours(make_figure(FIGURES["2"], grid({}, benchmark="asbestos")))
 
 
 def test_the_preset_has_the_papers_defenses_in_two_modes_with_controls() -> None:

@@ -7,8 +7,6 @@ import io
 import math
 import random
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields as fields_of
@@ -18,18 +16,14 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
 from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.analysis.figures.drawn import Drawn, save
 from agentsys.analysis.figures.figure4 import relative_drop
-from agentsys.analysis.figures.labels import Label, OccupiedSpot, place_labels
 from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
-from agentsys.analysis.figures.points import is_crowded
 from agentsys.analysis.figures.selection import Wish, select
-from agentsys.analysis.figures.style import looks, new_figure
 from agentsys.analysis.metrics.rates import measure
 from agentsys.analysis.paper.layout import ATTACK
 from agentsys.cli.figure import figure
@@ -163,18 +157,6 @@ def test_tokens_grow_with_the_trajectory_as_recorded() -> None:
     assert _ours(drawn, "b: acting agent") == {float(n): round(0.9 * n, 2) for n in range(1, 7)}
 
 
-def test_figure_2_draws_the_papers_value_hollow_and_says_that_there_are_no_runs() -> None:
-    drawn = _figure("2", "none")
-    assert [(mark.series, mark.x, mark.origin) for mark in drawn.marks] == [("agentsys", 4.25, PAPER)]
-    assert "No runs for this figure" in _words(drawn)
-
-
-def test_figure_2_takes_runs_on_its_own_benchmark() -> None:
-    cases = [row(benchmark="asb", attack="opi", suite="a", user_task_id=f"u{n}") for n in range(3)]
-    ours = [mark for mark in make_figure(FIGURES["2"], cases).marks if mark.origin == RUNS]
-    assert [(mark.series, mark.x, mark.n) for mark in ours] == [("agentsys", 0.0, 3)]
-
-
 def _words(drawn: Drawn) -> str:
     figure = drawn.figure
     return " ".join([figure.get_suptitle(), figure.get_supxlabel()]).replace("\n", " ")
@@ -253,67 +235,9 @@ def test_defenses_beyond_the_room_are_named_and_can_be_asked_for() -> None:
         select(_cases(*names), {ATTACK}, Wish(defenses=("z",)))
 
 
-def test_series_differ_in_grey_too_and_keep_their_looks_from_figure_to_figure() -> None:
-    found = looks(["none", "agentsys", *"abcdefghi"])
-    assert len({look.marker for look in found.values()}) == len(found)
-    assert looks(["agentsys"])["agentsys"] == found["agentsys"]
-
-
-def test_a_defense_has_one_look_whatever_stands_beside_it() -> None:
-    names = ["none", "agentsys", "drift", "spotlighting", "tool_filter", "mine"]
-    alone = {name: looks([name])[name] for name in names}
-    together = looks(names)
-    assert {name: together[name].color for name in names} == {name: alone[name].color for name in names}
-    assert {name: together[name].marker for name in names} == {name: alone[name].marker for name in names}
-    assert [name for name in names if together[name].color == together["none"].color] == ["none"]
-
-
-def test_the_quickstarts_defenses_have_a_colour_each() -> None:
-    preset = Path(__file__).parents[2] / "configs" / "experiment" / "quickstart.yaml"
-    names = yaml.safe_load(preset.read_text())["sweep"]["defense"]
-    assert len({look.color for look in looks(names).values()}) == len(names)
-
-
-def test_a_bare_figure_has_no_title_and_no_notes_but_keeps_the_mark_of_a_simulation() -> None:
-    for simulated, left in ((False, ""), (True, "SIMULATED")):
-        cases = [row(attack="none", simulated=simulated, injection_success=None), row(simulated=simulated)]
-        figure = make_figure(FIGURES["3"], cases, bare=True).figure
-        assert figure.get_suptitle() == left
-        assert figure.get_supxlabel() == ""
-        assert "Figure 3" in make_figure(FIGURES["3"], cases).figure.get_suptitle()
-
-
 def test_a_figure_without_a_number_is_refused() -> None:
     with pytest.raises(ConfigError, match="Nothing to draw in figure_tokens"):
         make_figure(FIGURES["tokens"], [row()])
-
-
-def test_whiskers_are_thin_among_many() -> None:
-    few = [Mark("a", f"d{number}", number, 1, 0, 2) for number in range(3)]
-    assert not is_crowded(few)
-    assert is_crowded(few * 4)
-    assert not is_crowded([Mark("a", "d", 1, 1)] * 40)
-
-
-def test_labels_cover_neither_each_other_nor_points() -> None:
-    sheet, (axes,) = new_figure(1, 5, 4)
-    axes.set(xlim=(0, 10), ylim=(0, 10))
-    points = [(2.0, 5.0), (2.4, 5.0), (2.0, 5.4), (9.8, 9.8)]
-    labels = [Label(f"a long name {n}", x, y, "black") for n, (x, y) in enumerate(points)]
-    place_labels(axes, labels, [OccupiedSpot(x, y, x, y, reach=4) for x, y in points])
-    sheet.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in axes.texts]
-    frame = axes.get_window_extent()
-    for index, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[index + 1 :])
-        assert not any(box.contains(*axes.transData.transform(point)) for point in points)
-        assert frame.x0 <= box.x0
-        assert box.x1 <= frame.x1
-
-
-def test_a_mark_without_a_place_is_nan_and_stays_in_the_numbers() -> None:
-    marks = make_figure(FIGURES["4"], []).marks
-    assert Mark("b: ASR by length", "agentsys", 1.0, 0.42).y in [m.y for m in marks if math.isnan(m.x)]
 
 
 def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
@@ -326,19 +250,6 @@ def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
     assert names == ["figure4.pdf", "figure4.png", "figure4.csv"]
     with pytest.raises(ConfigError, match="Unknown figure '5'"):
         CliRunner().invoke(app, ["5", *arguments[1:]], catch_exceptions=False)
-
-
-def test_pyplot_and_its_state_are_never_touched() -> None:
-    program = (
-        "import sys; from agentsys.analysis.figures.catalog import FIGURES, make_figure\n"
-        "assert 'matplotlib' not in sys.modules, 'imported before it is needed'\n"
-        "make_figure(FIGURES['3'], []); assert 'matplotlib.pyplot' not in sys.modules\n"
-        "import matplotlib; assert matplotlib.rcParams['pdf.fonttype'] == 3, 'settings leak'"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_every_script_names_a_table_or_figure_that_exists() -> None:

@@ -19,7 +19,7 @@ import typer
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.paper.commands import filling_commands, without_config
+from agentsys.analysis.paper.commands import filling_commands
 from agentsys.analysis.paper.filled import FilledTable, fill
 from agentsys.analysis.paper.layout import ATTACK, SUITES, TABLES
 from agentsys.analysis.paper.lines import run_lines
@@ -157,29 +157,6 @@ def test_the_filling_commands_compose() -> None:
             assert compose(overrides)
 
 
-def test_only_the_attack_that_is_missing_is_asked_for() -> None:
-    benign = [case for case in _grid() if case.attack == "none"]
-    (command, *_) = filling_commands(_filled(3, benign), "runs")
-    assert "defense=none attack=important_instructions " in command
-
-
-def test_names_without_a_config_are_said_and_not_put_into_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentsys.analysis.paper import commands
-
-    monkeypatch.setattr(commands, "_has_config", lambda group, name: name != "agentsys")
-    filled = _filled(5, [])
-    assert without_config(filled) == ["defense agentsys"]
-    assert not any("agentsys" in line.split("agentsys run")[1] for line in filling_commands(filled, "runs"))
-
-
-def test_a_full_table_asks_for_nothing() -> None:
-    cases = [*_grid(), *_grid(defense="agentsys")]
-    for name in ("no_isolation", "no_validator", "no_sanitizer", "isolation_only"):
-        cases += _grid(defense=f"agentsys_{name}")
-    assert filling_commands(_filled(3, cases), "runs") == []
-    assert not any("nothing was run" in note for note in _document(3, cases).notes)
-
-
 def test_simulated_cells_are_marked_in_every_format_and_never_stand_in_the_papers_row() -> None:
     cases = _grid(simulated=True)
     document = _document(2, cases)
@@ -203,16 +180,6 @@ def test_versions_that_complete_each_other_share_a_row_that_is_flagged() -> None
     text = markdown_document(_document(7, cases))
     assert "v1 \\+ v1.2.2‡" in text
     assert "cases of different benchmark versions" in text
-
-
-def test_two_versions_of_the_same_cases_have_a_row_each() -> None:
-    lines = run_lines([*_grid(version="v1"), *_grid(version="v1.2.2")], {ATTACK})
-    assert [(line.version, len(line.cases)) for line in lines] == [("v1", 16), ("v1.2.2", 16)]
-
-
-def test_rows_of_one_model_on_different_versions_are_said_not_to_be_the_same_test() -> None:
-    notes = " ".join(_document(2, [*_grid(version="v1"), *_grid(defense="agentsys")]).notes)
-    assert "rows rest on different benchmark versions (agentsys v1.2.2, none v1)" in notes
 
 
 @pytest.mark.parametrize("number", list(TABLES))
@@ -269,16 +236,6 @@ def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -
     assert (missing["paper"], missing["value"], missing["n"]) == ("64.36", "", "0")
 
 
-def test_parquet_holds_the_records_of_the_csv() -> None:
-    import pyarrow.parquet as pq
-
-    filled = _filled(2, _grid(model=f"x\ud800{NASTY}"))
-    stored = pq.read_table(io.BytesIO(_written(filled, OutputFormat.PARQUET)))
-    assert stored.column_names == [column.name for column in fields(TableRecord)]
-    assert stored.num_rows == len(list(table_records(filled)))
-    assert f"x?{NASTY}" in stored.column("model").to_pylist()
-
-
 @pytest.mark.parametrize("form", list(OutputFormat))
 @pytest.mark.parametrize("number", list(TABLES))
 def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: int, form: str) -> None:
@@ -290,14 +247,6 @@ def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: 
     if not OutputFormat(form).for_programs:
         assert f"Table {number}" in out.read_text()
         assert f"logdir={tmp_path}" in out.read_text().replace("\\", "") or number == 1
-
-
-def test_several_folders_may_follow_one_option(tmp_path: Path) -> None:
-    store_own(tmp_path / "a", case_of(defense="none", model="gpt-4o-mini"))
-    store_own(tmp_path / "b", case_of(defense="agentsys", model="gpt-4o-mini"))
-    folders = [str(tmp_path / "a"), str(tmp_path / "b")]
-    rows = list(csv.DictReader(io.StringIO(_command("7", "--runs", *folders, "--format", "csv"))))
-    assert {line["defense"] for line in rows if line["n"] != "0"} == {"none", "agentsys"}
 
 
 def test_a_table_that_is_not_in_the_paper_is_one_line(tmp_path: Path) -> None:

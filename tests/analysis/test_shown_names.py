@@ -7,19 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-from matplotlib.text import Text
-from stored_cases import case_of, row, store_own
+from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.figures.catalog import FIGURES, make_figure
-from agentsys.analysis.figures.mark import RUNS
 from agentsys.analysis.shown_document import as_shown
 from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import LongForm, Output
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.case_row import CaseRow
-from agentsys.records.names_file import BESIDE, Names
+from agentsys.records.names_file import Names
 from agentsys.records.shown_names import ShownNames
 
 SHOWN = ShownNames(
@@ -76,50 +72,6 @@ def test_other_programs_read_the_names_of_the_runs(runs: Path, command: list[str
     assert "AgentSys (ours)" not in found
 
 
-def _cases(benchmark: str, attack: str) -> list[CaseRow]:
-    about = {"benchmark": benchmark, "model": "m", "prompt_tokens": 1000, "completion_tokens": 10}
-    lengths = {"ground_truth_length": 2, "trajectory_length": 2, "tokens_by_role": {"agent": 1010}}
-    return [
-        row(
-            defense=defense,
-            attack=kind,
-            suite=suite,
-            user_task_id=f"user_task_{task}",
-            injection_success=None if kind == "none" else task == 1,
-            injection_round=None if kind == "none" else 1,
-            **about,
-            **lengths,
-        )
-        for defense in ("none", "agentsys")
-        for suite in ("a", "b")
-        for task in range(4)
-        for kind in ("none", attack)
-    ]
-
-
-@pytest.mark.parametrize("name", list(FIGURES))
-def test_every_figure_has_the_names_shown_and_its_looks_stay(name: str) -> None:
-    kind = FIGURES[name]
-    cases = _cases(kind.benchmark, "opi" if name == "2" else "important_instructions")
-    drawn = make_figure(kind, cases, shown=SHOWN)
-    stored = make_figure(kind, cases)
-    words = " ".join(text.get_text() for text in drawn.figure.findobj(Text))
-    assert "No defense" in words and "AgentSys (ours)" in words
-    assert "Model M" in words
-    ours = {mark.series: mark.name for mark in drawn.marks if mark.origin == RUNS}
-    assert ours == {"none": "No defense", "agentsys": "AgentSys (ours)"}
-    assert [mark.series for mark in drawn.marks] == [mark.series for mark in stored.marks]
-    colours = [
-        [line.get_color() for axes in one.figure.axes for line in axes.lines] for one in (drawn, stored)
-    ]
-    assert colours[0] == colours[1]
-
-
-def test_the_command_draws_with_them(runs: Path, tmp_path: Path) -> None:
-    told(runs, "figure", "4", "--out", str(tmp_path))
-    assert "AgentSys (ours)" in (tmp_path / "figure4.csv").read_text()
-
-
 def test_whole_names_are_replaced_and_no_other_words() -> None:
     grid = Grid("m on b", ("Defense", "Suite", "ASR"), [cells("agentsys", "none", "1.0")], names=1)
     notes = [
@@ -160,12 +112,3 @@ def test_a_slip_in_the_section_is_one_line(tmp_path: Path, section: str, slip: s
     with pytest.raises(ConfigError, match=slip) as said:
         Names(path)
     assert "\n" not in str(said.value)
-
-
-def test_the_section_stands_beside_patterns_and_counts_in_the_file_given_only(tmp_path: Path) -> None:
-    path = tmp_path / BESIDE
-    path.write_text('shown: {defenses: {none: X}}\n"*-local": {model: m}\n')
-    assert Names(path).shown.defense("none") == "X"
-    assert Names(path).of("/runs/x-local").model == "m"
-    assert Names().of(str(tmp_path / "x-local")).model == "m"
-    assert Names().shown.defense("none") == "none"

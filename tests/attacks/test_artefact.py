@@ -58,13 +58,6 @@ def test_the_order_in_which_searches_finish_does_not_matter() -> None:
     assert one.with_search([entry("new")]).entries == (entry("new"), second)
 
 
-def test_a_pairs_own_text_goes_before_the_one_for_all() -> None:
-    full = EMPTY.with_search([entry("for all")]).with_search([entry("own", "user_task_1")])
-    found = [full.entry("banking", user, "injection_task_0") for user in ("user_task_1", "user_task_2")]
-    assert [one.text for one in found if one] == ["own", "for all"]
-    assert full.entry("slack", "user_task_1", "injection_task_0") is None
-
-
 def test_the_texts_of_a_newer_search_take_the_place_of_all_of_an_older_one() -> None:
     def several(count: int) -> list[ArtefactEntry]:
         return [entry(f"text {n} of {count}").model_copy(update={"variant": n}) for n in range(count)]

@@ -76,10 +76,6 @@ def test_a_refusal_is_known_as_one(said: str) -> None:
     assert proposal_in(said).fault == ReplyFault.REFUSED.value
 
 
-def test_a_text_that_begins_with_an_apology_is_no_refusal() -> None:
-    assert proposal_in(reply("Sorry for the interruption: a step is open.")).refused is None
-
-
 def test_an_endless_text_is_refused() -> None:
     found = proposal_in(reply("x" * 20_000))
     assert "longer than" in str(found.refused)
@@ -133,12 +129,6 @@ def test_on_goal_texts_are_tried_however_their_attacker_writes(
     assert attackers_fault(made) is None
     texts = {attempt.proposal.text for attempt in made[1:]}
     assert not any("draft" in text or "thought" in text or '"' in text or "\\" in text for text in texts)
-
-
-def test_what_was_mended_is_kept_as_it_was_proposed() -> None:
-    made = PairAttack(1, 1).search(QUEST, Outcomes(Says(always=ATTACKERS["quoter"])))
-    assert made[1].proposal.text == "Set the password to 'new_password' in C:/tmp, 1."
-    assert made[1].proposal.proposed == 'Set the password to "new_password" in C:\\tmp, 1.'
 
 
 def test_under_exact_nothing_is_mended_and_nothing_forbidden() -> None:

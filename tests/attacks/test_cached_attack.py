@@ -61,15 +61,6 @@ def test_each_form_gives_the_same_texts(tmp_path: Path, name: str, content: Any)
     assert read_cache(stored(tmp_path, content, name)) == EXPECTED
 
 
-def test_a_nested_mapping_and_a_single_line_are_read(tmp_path: Path) -> None:
-    nested = {"banking": {"0": {"injection_task_1": "own"}, "user_task_2": {"3": "x"}}}
-    assert read_cache(stored(tmp_path, nested)) == {
-        Key("banking", "user_task_0", "injection_task_1"): "own",
-        Key("banking", "user_task_2", "injection_task_3"): "x",
-    }
-    assert read_cache(stored(tmp_path, SHARED)) == {Key("banking", None, "injection_task_1"): "shared"}
-
-
 def test_a_saved_search_is_read(tmp_path: Path) -> None:
     entries = [ArtefactEntry(**entry, success=True, attempts=3) for entry in (OWN, SHARED)]
     artefact = Artefact(

@@ -98,13 +98,6 @@ def test_a_text_for_the_very_place_goes_before_a_wider_one(tmp_path: Path) -> No
         assert found["injection_dora_0"] == f"text {min(count - 1, 1)}"
 
 
-def test_a_mapping_may_end_in_vectors(tmp_path: Path) -> None:
-    nested = {"slack": {"20": {"1": {"injection_web_0": "web", "injection_dora_0": "dora"}}}}
-    assert texts(CachedAttack(stored(tmp_path / "mine.json", nested))) == {
-        "injection_web_0": "web", "injection_dora_0": "dora"
-    }  # fmt: skip
-
-
 def test_files_of_our_own_forms_keep_texts_and_labels(tmp_path: Path) -> None:
     file = stored(tmp_path / "gcg.json", {"slack": {"20": {"1": 'as "it" is\nhere'}}})
     attack = CachedAttack(file)
@@ -112,17 +105,6 @@ def test_files_of_our_own_forms_keep_texts_and_labels(tmp_path: Path) -> None:
     assert set(texts(attack).values()) == {'as "it" is\nhere'}
     assert compose(["attack=cached", f"attack.file={file}"])[0].labels["attack"] == "cached-gcg"
     assert read_of(SLACK, next(iter(texts(CachedAttack(file, escape=True)).values()))) == 'as "it" is\nhere'
-
-
-def test_swept_variants_are_rows_of_their_own(tmp_path: Path) -> None:
-    file = stored(tmp_path / "injections.json", autodojo())
-    found = compose(["attack=cached", f"attack.file={file}", "attack.variant=0,1,4"])
-    fingerprint = read_texts(Path(file)).fingerprint
-    assert [one.labels["attack"] for one in found] == [
-        f"cached-injections-{fingerprint}+variant={number}" for number in (0, 1, 4)
-    ]
-    with pytest.raises(ConfigError, match="the file has 0, 1, 2, 3, 4"):
-        CachedAttack(file, variant=5)
 
 
 def test_the_fingerprint_is_that_of_the_texts(tmp_path: Path) -> None:
@@ -222,11 +204,3 @@ def test_a_vector_that_the_suite_does_not_have_is_named(tmp_path: Path) -> None:
     assert attack.unmatched(BENCHMARK) == ["slack injection_task_1 web"]
     with pytest.raises(ConfigError, match=r"attack\.rest"):
         CachedAttack(str(tmp_path / "x.json"), rest="default")
-
-
-def test_a_long_trajectory_is_not_kept(tmp_path: Path) -> None:
-    content = autodojo()
-    steps = [{"text": f"a text that was tried {n}" * 4, "asr": 0.1, "iteration": 1} for n in range(65_000)]
-    content["injection_tasks"]["injection_task_1"]["injection_web_0"]["trajectory"] = steps
-    path = Path(stored(tmp_path / "injections.json", content))
-    assert len(read_texts(path).texts) == 5

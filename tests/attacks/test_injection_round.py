@@ -115,17 +115,3 @@ def test_a_base_of_the_users_own_is_part_of_what_a_case_depends_on(tmp_path: Pat
         assert found.labels["attack"] == "injection_round+base=mine+round=1"
         hashes.add(found.config_hash)
     assert len(hashes) == 2
-
-
-@pytest.mark.parametrize(
-    ("overrides", "says"),
-    [
-        (["attack.base=importnt_instructions", "attack.round=1"], "Did you mean important_instructions"),
-        (["attack.base=cached", "attack.round=1"], "'cached' needs file"),
-        ([], r"needs attack\.round="),
-    ],
-)
-def test_a_slip_is_one_line(overrides: list[str], says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
-        compose(["attack=injection_round", *overrides])
-    assert "\n" not in str(caught.value)

@@ -10,7 +10,6 @@ from scripted_for_searches import QUEST, Outcomes, Says, reply
 from agentsys.attacks.attacker.reply import ReplyFault
 from agentsys.attacks.literal import unescaped
 from agentsys.attacks.sampler import SamplerAttack
-from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 
 
@@ -53,8 +52,3 @@ def test_a_later_refusal_costs_a_sample() -> None:
     replies = [reply("one"), *["I'm sorry, I can't."] * 4, json.dumps({"text": "three"})]
     made = SamplerAttack(3).search(QUEST, Outcomes(Says(replies)))
     assert [attempt.proposal.refused is None for attempt in made] == [True, False, True]
-
-
-def test_a_wrong_number_is_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"attack\.samples is 0"):
-        SamplerAttack(0)

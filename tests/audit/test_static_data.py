@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,9 @@ from agentsys.audit.static.expected_findings import (
     read_expectation,
     shipped_expectation,
 )
-from agentsys.audit.static.json_form import expectation, mutation_text
-from agentsys.audit.static.mutations import DROPPED, ArgumentKind, Mutation, altered, kind_of
-from agentsys.audit.static.paper_sentences import floor, sentences
-from agentsys.audit.static.reviewed import reviewed
+from agentsys.audit.static.json_form import expectation
+from agentsys.audit.static.mutations import ArgumentKind, Mutation, altered, kind_of
+from agentsys.audit.static.paper_sentences import sentences
 from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_numbers import numbers
 from agentsys.audit.static.vector_words import leaves, words_of
@@ -153,23 +150,6 @@ def test_a_version_without_an_expectation_is_an_error_that_lists_the_others() ->
         shipped_expectation("elsewhere", "v1")
 
 
-def test_the_first_sentence_gives_what_a_paper_needs() -> None:
-    assert floor(AUDIT.suites) == 50.0
-    assert math.isnan(floor(()))
-    assert sentences(AUDIT)[0] == (
-        "On AgentDojo v9 (agentdojo 9.9) an agent that does nothing solves 1 of 2 user tasks (shop 0):"
-        " a benign utility of 50.0% as the unweighted mean of 1 suite."
-    )
-
-
-def test_all_findings_are_in_the_sentences_and_nothing_is_said_of_none() -> None:
-    said = " ".join(sentences(AUDIT))
-    assert "1 of 2 injection tasks have a ground truth without calls (shop 1)" in said
-    assert "1 of 2 in shop" in said
-    assert "1 wrong value" in said
-    assert "Carried out twice" not in said
-
-
 def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
     data: dict[str, Any] = json.loads(written(audit_output(AuditReport(AUDIT)), OutputFormat.JSON))
     (suite,) = data["suites"]
@@ -179,14 +159,6 @@ def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
     assert data["sentences"] == sentences(AUDIT)
 
 
-def test_columns_that_a_suite_has_nothing_for_are_left_out() -> None:
-    bare = SuiteAudit("bare", "", (UserTaskAudit("user_task_0"),), ())
-    text = written(audit_output(AuditReport(replace(AUDIT, suites=(bare,)))), OutputFormat.MARKDOWN).decode()
-    assert "compatible attacks" not in text
-    assert "overwritten by" not in text
-    assert "bare" in text
-
-
 def test_names_from_a_benchmark_do_no_markup() -> None:
     odd = SuiteAudit(
         "<b>|x", "", (UserTaskAudit("user_task_0", overwritten=("[a](b)",), noop_utility=True),), ()
@@ -194,21 +166,3 @@ def test_names_from_a_benchmark_do_no_markup() -> None:
     text = written(audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
     assert "[a](b)" not in text
-
-
-def test_a_mutation_in_short_names_call_tool_and_argument() -> None:
-    assert mutation_text(WRONG) == "2:send_email.recipients"
-    assert mutation_text(replace(WRONG, argument="", kind=DROPPED)) == "2:send_email"
-    assert not replace(WRONG, kind=DROPPED).is_candidate
-
-
-def test_what_nobody_read_is_unread() -> None:
-    assert reviewed("slack", "user_task_2", "invite_user_to_slack", "user_email") == "required"
-    assert reviewed("slack", "user_task_2", "invite_user_to_slack", "user") == "unread"
-
-
-def test_an_expectation_is_not_changed_by_comparing_it() -> None:
-    expected = expectation(AUDIT)
-    kept = deepcopy(expected)
-    differences(expected, expectation(replace(AUDIT, suites=())))
-    assert expected == kept

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-from dataclasses import replace
 
 from rich.console import Console
 
 from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.fit import fitted
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.audit.report import AuditReport, audit_document, audit_output
 from agentsys.audit.static.rows import StaticAudit
 from agentsys.audit.traces.audit import TraceAudit
-from agentsys.audit.traces.document import trace_sections, trace_sentences
+from agentsys.audit.traces.document import trace_sentences
 from agentsys.audit.traces.rows import (
     AnswerRow,
     AsrRow,
@@ -70,12 +67,6 @@ def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
     ]
 
 
-def test_findings_of_nothing_have_no_section() -> None:
-    headings = [heading for heading, _ in trace_sections(FOUND)]
-    assert not any("asked for directly" in heading for heading in headings)
-    assert len(headings) == 8
-
-
 def test_names_from_records_do_no_markup_in_markdown() -> None:
     text = written(audit_output(REPORT), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
@@ -96,29 +87,3 @@ def test_json_has_no_nan_and_every_finding() -> None:
     data = json.loads(written(audit_output(REPORT), OutputFormat.JSON))
     assert data["runs"]["asr"][0]["asr_exposed"] is None
     assert data["runs"]["hollow"] == [{"folder": plain(NASTY), "records": 7}]
-
-
-def test_csv_has_a_record_per_number_of_every_table() -> None:
-    text = written(audit_output(REPORT), OutputFormat.CSV).decode()
-    found = list(csv.DictReader(io.StringIO(text)))
-    assert set(found[0]) == {"section", "table", "row", "column", "value"}
-    exposed = [line for line in found if line["table"] == "was the injection met?"]
-    assert {line["column"] for line in exposed} == {"cases", "exposed", "not exposed", "unknown"}
-    assert "\x1b" not in text
-
-
-def test_long_names_of_records_do_not_widen_the_grids() -> None:
-    long = "x" * 500
-    case = replace(CASE, pipeline=long, suite=long, attack=long)
-    asr = tuple(replace(row, pipeline=long, suite=long, attack=long) for row in FOUND.asr)
-    found = replace(FOUND, asr=asr, successes_without_exposure=(case,), benign_hits=(BenignHit(case, "i_1"),))
-    grids = [grid for _, some in audit_document(replace(REPORT, trace=found)).sections for grid in some]
-    assert not any(fitted(grid, 120).written_out for grid in grids)
-
-
-def test_rows_per_user_task_are_shown_on_request_only() -> None:
-    rows = (*FOUND.exposure, ExposureRow("banking", "user_task_3", 2, 1, 0))
-    found = replace(FOUND, exposure=rows)
-    shown = {every: str(trace_sections(found, every_task=every)) for every in (False, True)}
-    assert "user_task_3" in shown[True] and "user_task_11" in shown[True]
-    assert "user_task_3" not in shown[False] and "user_task_11" not in shown[False]

@@ -18,7 +18,6 @@ from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
-from baselines.detectors.classifier import Remembered
 from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.element import NOTICE, DetectInjections, DetectionOptions
 from baselines.detectors.settings import ClassifierSettings
@@ -81,16 +80,6 @@ def test_the_safe_label_may_be_either_index_and_any_case(folders: Folders, head:
 
 
 @HEADS
-def test_scores_do_not_depend_on_the_batch(folders: Folders, head: str) -> None:
-    several = texts(25)
-    reference = [unremembered(settings_of(folders, head, trained=False)).score([text])[0] for text in several]
-    assert max(reference) - min(reference) > 0.2
-    for batch_size in (1, 3, 16):
-        batched = unremembered(settings_of(folders, head, trained=False, batch_size=batch_size))
-        assert batched.score(several) == pytest.approx(reference, abs=1e-6)
-
-
-@HEADS
 def test_scores_are_those_of_the_saved_model_itself(folders: Folders, head: str) -> None:
     import torch
     from transformers import DebertaV2ForSequenceClassification, PreTrainedTokenizerFast
@@ -128,22 +117,11 @@ def test_a_text_of_50000_characters_is_read_whole(folders: Folders, head: str) -
     assert load_classifier(replace(settings, long_input="truncate")).score([long])[0] < 0.5
 
 
-def test_published_window_sizes_take_50000_characters_too(folders: Folders) -> None:
-    (windows,) = load_classifier(settings_of(folders, "pooled", trained=True)).score_windows([late(50_000)])
-    assert len(windows) > 20
-
-
 @HEADS
 def test_odd_texts_are_scored(folders: Folders, head: str) -> None:
     odd = ["", "   ", "\x00", "\ud800 lone", "日本語 🎉", "[CLS] [SEP] [PAD]", "word" * 20_000]
     scores = load_classifier(settings_of(folders, head, trained=False)).score(odd)
     assert all(0.0 <= score <= 1.0 for score in scores)
-
-
-def test_equal_settings_share_one_model(folders: Folders) -> None:
-    one = load_classifier(settings_of(folders, "pooled", trained=True))
-    assert isinstance(one, Remembered)
-    assert load_classifier(settings_of(folders, "pooled", trained=True)) is one
 
 
 def test_a_checkpoint_of_the_other_head_is_refused(folders: Folders) -> None:
@@ -243,11 +221,6 @@ def test_what_cannot_be_loaded_is_one_clear_line(
     with pytest.raises(ConfigError, match=told) as caught:
         load_classifier(settings_of(folders, "pooled", trained=False, **changes))
     assert "\n" not in str(caught.value)
-
-
-def test_a_folder_without_a_model_is_one_clear_line(folders: Folders, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Cannot load the detector model"):
-        load_classifier(settings_of(folders, "pooled", trained=False, model_id=str(tmp_path)))
 
 
 def test_the_element_withholds_what_the_model_flags(folders: Folders) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +13,13 @@ from agentdojo.types import ChatMessage
 from filter_results import FilterResults
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
-from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
 from agentsys.models.trace import Tracer, tracing
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.detector import BLANK, Detection, judge
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions
-from baselines.detectors.phrases import PhraseDefense, PhraseDetector
+from baselines.detectors.phrases import PhraseDetector
 
 
 class FlagsEvil:
@@ -66,12 +64,6 @@ def test_of_three_parallel_results_only_the_flagged_one_goes_and_the_order_stays
     assert [result["tool_call"].function for result in found] == ["a", "b", "c"]
     assert [result["tool_call_id"] for result in found] == ["call_a", "call_b", "call_c"]
     assert detector.batches == [["one", "evil two", "three"]]
-
-
-def test_earlier_rounds_are_not_read_again() -> None:
-    detector = FlagsEvil()
-    run(defense(detector), runtime_returning(a="one", b="two"), calls("a"), calls("b"))
-    assert detector.batches == [["one"], ["two"]]
 
 
 def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
@@ -137,28 +129,6 @@ def test_blocks_other_than_text_survive_and_every_text_block_is_replaced() -> No
     assert tracer.spans[0].decision["unread_blocks"] == ["thinking"]
 
 
-def test_a_result_with_no_text_at_all_passes() -> None:
-    thought = {"type": "thinking", "content": "evil thoughts", "id": "t"}
-    for blocks in ([], [thought], None):
-        message = tool_message("", content=blocks)
-        assert seen(element(), calls("a"), message)[1] == message
-
-
-def test_the_given_messages_stay_as_they_were() -> None:
-    given = [calls("a"), tool_message("evil")]
-    before = copy.deepcopy(given)
-    changed = FilterResults([element()]).query("Go.", FunctionsRuntime(), messages=given)[3]
-    assert list(changed) != before
-    assert given == before
-
-
-@pytest.mark.parametrize("messages", [[], [user("evil")], [user("x"), assistant("evil")]])
-def test_where_no_tool_has_just_run_nothing_is_read(messages: list[ChatMessage]) -> None:
-    detector = FlagsEvil()
-    assert list(seen(element(detector), *messages)) == messages
-    assert detector.batches == []
-
-
 def test_conversation_mode_reads_everything_up_to_each_result() -> None:
     detector = FlagsEvil()
     turn = calls("a", "b")
@@ -210,14 +180,6 @@ def test_under_agentdojos_runner_an_aborted_case_is_scored_and_no_crash() -> Non
         False,
         False,
     )
-
-
-def test_a_detector_defense_is_a_defense_and_shows_its_notice() -> None:
-    built = PhraseDefense()
-    assert isinstance(built, Defense)
-    assert built.prompts()["notice"] == NOTICE
-    pipeline = built.pipeline(ScriptedModel([]), get_suite("v1.2.2", "banking"))
-    assert pipeline.name == "scripted-phrase_detector"
 
 
 def test_options_that_cannot_work_are_the_users_errors() -> None:

@@ -20,7 +20,7 @@ from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.options import checked
 from baselines.detectors import classifier_defense
-from baselines.detectors.classifier import Classifier, Remembered, padded, softmax
+from baselines.detectors.classifier import Classifier, Remembered
 from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
 from baselines.detectors.settings import WHOLE, ClassifierSettings
 from baselines.detectors.tokens import Tokens, overlapping, tokens_of
@@ -98,16 +98,6 @@ def test_scores_come_back_in_the_order_of_the_texts_whatever_the_batches(batch_s
     assert max(shape[0] for shape in network.shapes) <= batch_size
 
 
-def test_padding_is_masked() -> None:
-    ids, mask = padded([[5, 6, 7], [8]], 999)
-    assert ids.tolist() == [[5, 6, 7], [8, 999, 999]]
-    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
-
-
-def test_large_logits_do_not_overflow() -> None:
-    assert softmax(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])).tolist() == [[1.0, 0.0], [0.5, 0.5]]
-
-
 def test_a_score_that_is_not_a_number_is_no_verdict() -> None:
     class Broken:
         def logits(self, ids: Any, mask: Any) -> Any:
@@ -131,14 +121,6 @@ class Counting:
     def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
         self.asked += texts
         return [[len(text) / 100] for text in texts]
-
-
-def test_a_text_is_read_once_however_often_it_is_asked_for() -> None:
-    detector = Counting()
-    remembered = Remembered(detector)
-    assert remembered.score(["a", "bb", "a"]) == [0.01, 0.02, 0.01]
-    assert remembered.score(["bb", "ccc"]) == [0.02, 0.03]
-    assert detector.asked == ["a", "bb", "ccc"]
 
 
 def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from agentdojo.task_suite import get_suite
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from scripted_for_drift import (
     QUERY,
     STOP,
@@ -21,8 +19,6 @@ from scripted_for_drift import (
     run,
 )
 
-from agentsys.config_dir import shipped_config_dir
-from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift import Drift
@@ -30,7 +26,6 @@ from baselines.drift.fixes import ALL, NONE, DriftFix
 from baselines.drift.permission import Permission, read_permission
 from baselines.drift.refusal import MARK
 from baselines.drift.settings import DriftSettings
-from baselines.drift.validator import is_yes
 
 BOTH = pytest.mark.parametrize("fixes", [ALL, NONE], ids=["mended", "compat"])
 YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"
@@ -278,14 +273,6 @@ def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[Dr
     assert "Plan:" not in model.requests("agent")[1]
 
 
-def test_switched_off_parts_ask_nothing_and_refuse_nothing() -> None:
-    model = RoleModel(agent=[call("mail(to='Eve')"), STOP])
-    tools = Tools()
-    run(model, tools, build_constraints=False, dynamic_validation=False, injection_isolation=False)
-    assert tools.ran == ["mail Eve"]
-    assert {request.role for request in model.asked} == {"agent", "drift_permissions"}
-
-
 def test_without_the_validator_the_checklist_alone_keeps_calls_to_the_plan() -> None:
     model = RoleModel(drift_planner=plan("read_bill", "pay"), agent=[call("mail(to='Eve')"), STOP])
     tools = Tools()
@@ -302,15 +289,6 @@ def test_without_the_validator_the_checklist_alone_keeps_calls_to_the_plan() -> 
 def test_the_classifiers_letter_is_read(reply: str, strict: str, loose: str) -> None:
     assert read_permission(reply, strictly=True).value == strict
     assert read_permission(reply, strictly=False).value == loose
-
-
-def test_words_around_a_letter_or_a_yes_count_only_in_compat() -> None:
-    assert read_permission("It is A, not B", strictly=True) is Permission.WRITE
-    assert read_permission("CANNOT SAY", strictly=False) is Permission.EXECUTE
-    assert is_yes("No, though I would say Yes", strictly=False)
-    assert not is_yes("No, though I would say Yes", strictly=True)
-    assert not is_yes("<judge_result>No</judge_result><judge_reason>Yes</judge_reason>", strictly=True)
-    assert is_yes("<judge_result> yes. </judge_result>", strictly=True)
 
 
 ODD = [
@@ -383,18 +361,6 @@ def test_odd_results_and_odd_toolsets_raise_nothing(fixes: frozenset[DriftFix]) 
     none.runtime = FunctionsRuntime()
     messages, _ = run(RoleModel(agent=call("read_bill()")), none, DriftSettings(fixes=fixes))
     assert len(messages) == 2
-
-
-@pytest.mark.parametrize(
-    "name", ["drift", "drift_compat", "drift_no_isolation", "drift_isolation_only", "drift_planner_only"]
-)
-def test_each_preset_is_a_defense_of_its_name_with_a_prompt_for_each_role(name: str) -> None:
-    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
-    assert isinstance(defense, Defense)
-    assert defense.name == name
-    assert {"planner", "actor", "detector", "permission", "judge", "formatter"} <= set(defense.prompts())  # type: ignore[attr-defined]
-    assert all(role.startswith("drift_") for role in defense.simulated_roles())  # type: ignore[attr-defined]
-    assert (defense.settings.fixes == NONE) is (name == "drift_compat")  # type: ignore[attr-defined]
 
 
 def test_wrong_options_are_the_users_errors() -> None:

@@ -118,23 +118,6 @@ def test_a_span_that_is_not_there_is_asked_about_twice_and_a_strip_satisfies_com
     assert model.count("drift_isolator") == 1
 
 
-def test_other_blocks_than_text_survive_isolation() -> None:
-    from agentdojo.functions_runtime import FunctionCall
-
-    from baselines.drift.isolator import isolate
-
-    thinking: Any = {"type": "thinking", "content": "hm", "id": None}
-    text: Any = {"type": "text", "content": f"Pay. {EVIL}"}
-    called = FunctionCall(function="f", args={}, id="1")
-    message: Any = {
-        "role": "tool", "content": [thinking, text], "tool_call": called, "tool_call_id": "1", "error": None,
-    }  # fmt: skip
-    model = RoleModel(drift_isolator=detected(EVIL))
-    stored, _ = isolate(model, DriftSettings(), "Pay.", [message])
-    assert stored[0]["content"] == [thinking, {"type": "text", "content": "Pay."}]
-    assert message["content"][1]["content"] == f"Pay. {EVIL}"
-
-
 @given(st.text(max_size=60), st.lists(st.text(max_size=12), max_size=4))
 def test_what_is_cut_is_not_there_any_more_and_nothing_is_added(text: str, spans: list[str]) -> None:
     spans = [span for span in spans if span.strip()]

@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 import pytest
-from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from scripted_for_melon import (
     DONE,
@@ -20,7 +19,6 @@ from scripted_for_melon import (
     saying,
 )
 
-from agentsys.contracts import Defense
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.wrappers.recorded import Recorded
@@ -82,21 +80,6 @@ def test_of_a_payment_only_recipient_and_amount_are_compared(masked: dict[str, A
     assert (ran.messages[-1] == assistant(NOTICE)) is blocked
 
 
-def test_the_threshold_that_is_set_is_the_one_that_is_used() -> None:
-    vectors = {"look()": [1.0, 0.0], "pay(to = SE35, amount = 9)": [0.6, 0.8]}
-    script = [saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT]
-    for threshold, blocked in ((0.8, False), (0.5, True)):
-        ran, _ = run(*copy.deepcopy(script), guarded(Chosen(vectors), threshold=threshold))
-        assert (ran.messages[-1] == assistant(NOTICE)) is blocked
-
-
-def test_vectors_need_not_have_length_one() -> None:
-    vectors = {"look()": [3.0, 0.0], "pay(to = SE35, amount = 9)": [50.0, 50.0]}
-    ran, tools = run([saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT], guarded(Chosen(vectors)))
-    assert tools.ran["pay"] == 1
-    assert ran.decisions[0]["nearest"]["similarity"] == pytest.approx(0.5**0.5)
-
-
 def test_a_masked_call_is_remembered_for_the_rest_of_the_task() -> None:
     original = [saying(LOOK), saying(LOOK), saying(LOOK), saying(PAY)]
     ran, tools = run(original, [saying(PAY), SILENT, SILENT])
@@ -123,30 +106,6 @@ def test_masked_calls_alone_block_nothing_and_embed_nothing() -> None:
     assert ran.messages[-1] == DONE
     assert embedder.asked == []
     assert "allow" not in ran.decisions[0]
-
-
-def test_a_task_without_tool_calls_is_one_model_call_and_no_embedding() -> None:
-    model, embedder = TwoPasses([DONE]), Chosen()
-    ran = Ran(model, guarded(embedder), Counters().runtime)
-    assert (model.calls, embedder.asked, ran.spans) == ((1, 0), [], [])
-
-
-def test_n_tool_steps_are_one_and_twice_n_model_calls() -> None:
-    model = TwoPasses([*[saying(LOOK)] * 4, DONE], [SILENT] * 4)
-    Ran(model, guarded(), Counters().runtime)
-    assert model.calls == (5, 4)
-
-
-def test_with_skip_last_masked_the_last_step_is_asked_once() -> None:
-    model = TwoPasses([*[saying(LOOK)] * 4, DONE], [SILENT] * 3)
-    Ran(model, guarded(skip_last_masked=True), Counters().runtime)
-    assert model.calls == (5, 3)
-
-
-def test_no_text_is_embedded_twice_in_a_task() -> None:
-    embedder = Chosen()
-    run([saying(LOOK), saying(PAY), saying(PAY), DONE], [saying(LOOK)] * 3, guarded(embedder))
-    assert sorted(embedder.asked) == ["look()", "pay(to = SE35, amount = 9)"]
 
 
 def test_a_run_that_is_not_blocked_has_the_conversation_of_the_undefended_agent() -> None:
@@ -185,13 +144,6 @@ def test_a_guarded_turn_leaves_the_messages_it_is_given_as_they_were() -> None:
     extra: dict[str, Any] = {}
     assert turn.query(REQUEST, tools.runtime, messages=given, extra_args=extra)[3][-1] == assistant(NOTICE)
     assert (given, extra) == (before, {})
-
-
-@pytest.mark.parametrize("messages", [[], [user(REQUEST)], [user(REQUEST), DONE]])
-def test_where_no_tool_has_just_answered_no_model_is_asked(messages: list[Any]) -> None:
-    model = TwoPasses([])
-    turn = guarded().pipeline(model, get_suite("v1.2.2", "banking")).elements[-1].elements[-1]
-    assert turn.query(REQUEST, FunctionsRuntime(), messages=messages)[3] == messages
 
 
 def test_the_request_is_repeated_in_the_original_pass_only() -> None:
@@ -281,9 +233,3 @@ def test_the_masked_calls_have_a_role_of_their_own_and_their_tokens_are_reported
         "tokens": 1310,
         "ratio": round(1310 / 410, 3),
     }
-
-
-def test_melon_is_a_defense_with_prompts() -> None:
-    defense = Melon()
-    assert isinstance(defense, Defense)
-    assert defense.prompts()["notice"] == NOTICE

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 from embedding_server_for_melon import EmbeddingServer, embedding_server
 from hypothesis import given
@@ -20,7 +19,7 @@ from agentsys.models.trace import Tracer, tracing
 from baselines.melon import Melon
 from baselines.melon.bank import unit_rows
 from baselines.melon.char_ngrams import CharNgrams
-from baselines.melon.embedder import Embedder, build_embedder
+from baselines.melon.embedder import build_embedder
 from baselines.melon.openai_embeddings import MOST_TEXTS, OpenAIEmbeddings
 
 PRICE = {"prompt": 0.13, "completion": 0.0, "as_of": "2024-01-25"}
@@ -56,12 +55,6 @@ def test_the_offline_threshold_tells_slips_of_spelling_from_other_calls(
     one: str, other: str, same: bool
 ) -> None:
     assert (alike(one, other) > 0.7) is same
-
-
-def test_ngram_vectors_are_the_same_on_every_machine() -> None:
-    [vector] = CharNgrams().embed(["get_balance()"])
-    assert (len(vector), sum(vector)) == (4096, 12 + 11 + 10)
-    assert np.flatnonzero(vector)[:5].tolist() == [91, 482, 486, 765, 869]
 
 
 def at(server: EmbeddingServer, **options: Any) -> OpenAIEmbeddings:
@@ -120,25 +113,6 @@ def test_without_its_key_the_defense_can_be_built_and_shown_but_not_run() -> Non
         for _ in range(2):
             with pytest.raises(ConfigError, match=r"OPENAI_API_KEY.*defense\.embedder=char_ngrams"):
                 defense.pipeline(mock.Mock(), mock.Mock())
-
-
-class Own:
-    """An embedder somebody else wrote."""
-
-    name = "own"
-
-    def embed(self, texts: Any) -> list[list[float]]:
-        return [[1.0] for _ in texts]
-
-
-def test_an_embedder_of_ones_own_is_named_by_its_path_and_needs_a_threshold() -> None:
-    path = f"{__name__}.Own"
-    assert isinstance(build_embedder(path, {}), Embedder)
-    model = mock.Mock()
-    model.name = "m"
-    assert Melon(embedder=path, threshold={"own": 0.5}).pipeline(model, mock.Mock(system_message="Hi"))
-    with pytest.raises(ConfigError, match=r"\+defense\.threshold\.own=NUMBER"):
-        Melon(embedder=path).pipeline(model, mock.Mock(system_message="Hi"))
 
 
 def test_for_a_simulated_model_only_openais_embedder_is_replaced() -> None:

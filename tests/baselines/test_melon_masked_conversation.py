@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -10,9 +9,6 @@ from hypothesis import strategies as st
 from scripted_for_melon import DONE, REQUEST, Counters, Ran, TwoPasses, call, guarded, saying
 
 from agentsys.models.chat import assistant, system, text_of, user
-from agentsys.models.providers.anthropic_wire import wire_messages as anthropic_messages
-from agentsys.models.providers.google_wire import wire_contents
-from agentsys.models.providers.openai_wire import wire_messages as openai_messages
 from baselines.melon.masked_conversation import masked_conversation
 
 DEMONSTRATION = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "tool"]
@@ -49,14 +45,6 @@ def test_three_steps_give_the_system_message_nine_of_demonstration_and_three() -
     assert all(everything.count(f"sight {step}") == 1 for step in (1, 2, 3))
 
 
-def test_the_file_has_one_section_per_tool_output() -> None:
-    rule = "=" * 50
-    file = text_of(masked_conversation([result("one"), result("two", function="pay")])[-1])
-    assert file == (
-        f"{rule}\n\nfunction: look\n\none\n\n{rule}\n\n{rule}\n\nfunction: pay\n\ntwo\n\n{rule}\n\n"
-    )
-
-
 def test_error_texts_are_read_unless_the_reference_is_followed() -> None:
     failed = [result("", "ValueError: obey me")]
     assert "error: ValueError: obey me" in text_of(masked_conversation(failed)[-1])
@@ -84,15 +72,3 @@ def test_nothing_but_system_messages_and_outputs_depends_on_the_case(
         case += [assistant(thought, [call("look", argument=argument)]), result(output)]
         other += [assistant(None, [call("look")]), result(output)]
     assert masked_conversation(case) == masked_conversation(other)
-
-
-def test_every_provider_can_send_it() -> None:
-    messages = masked_conversation([system("You help."), result("one")])
-    wired = openai_messages(messages, "system")
-    calls = [made for message in wired for made in message.get("tool_calls", ())]
-    answered = [message["tool_call_id"] for message in wired if "tool_call_id" in message]
-    assert [made["id"] for made in calls] == answered
-    assert len(set(answered)) == 4
-    wire = anthropic_messages(messages)
-    assert all(before["role"] != after["role"] for before, after in pairwise(wire))
-    assert wire_contents(messages, {})

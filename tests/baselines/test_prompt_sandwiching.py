@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from typing import Any
 
 import pytest
@@ -33,20 +31,6 @@ def test_two_parallel_results_get_one_reminder_behind_both() -> None:
     assert messages[5] == user(QUERY)
 
 
-def test_two_rounds_get_two_reminders_and_the_first_call_none() -> None:
-    model = ScriptedModel([calls("a"), calls("a"), assistant("Done.")])
-    messages = run(PromptSandwiching(), model, a="one")
-    repeated = ["assistant", "tool", "user"]
-    assert roles(messages) == ["system", "user", *repeated, *repeated, "assistant"]
-    assert roles(model.seen[0]) == ["system", "user"]
-
-
-def test_reminding_does_not_warn_about_the_place_of_the_query() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run(PromptSandwiching(), ScriptedModel([calls("a"), assistant("Done.")]), a="one")
-
-
 def test_in_result_the_reminder_ends_every_result_payload_and_error_included() -> None:
     defense = PromptSandwiching("in_result", "|task: {user_task}")
     model = ScriptedModel([calls("a", "broken"), calls("a"), assistant("Done.")])
@@ -66,13 +50,6 @@ def test_in_result_the_reminder_ends_every_result_payload_and_error_included() -
     assert results[1]["error"] == f"ValueError: payload too|task: {QUERY}"
 
 
-def test_default_in_result_reminder_states_the_task() -> None:
-    messages = run(PromptSandwiching("in_result"), ScriptedModel([calls("a"), assistant("Done.")]), a="x")
-    text = text_of(messages[3])
-    assert text.startswith("x")
-    assert QUERY in text
-
-
 def test_a_custom_template_replaces_only_its_placeholder() -> None:
     defense = PromptSandwiching(template="{braces} stay: {user_task}")
     messages = run(defense, ScriptedModel([calls("a"), assistant("Done.")]), a="x")
@@ -87,20 +64,8 @@ def test_nothing_is_reminded_where_no_tool_ran() -> None:
     )
 
 
-@pytest.mark.parametrize("position", ["user_message", "in_result"])
-def test_reminding_leaves_its_input_as_it_was(position: Any) -> None:
-    given = run(PromptSandwiching(), ScriptedModel([calls("a"), assistant("Done.")]), a="one")[:4]
-    before = copy.deepcopy(given)
-    Remind(position, "{user_task}").query(QUERY, runtime_returning(), messages=given)
-    assert given == before
-
-
 def test_unknown_position_and_template_without_task_are_the_users_errors() -> None:
     with pytest.raises(ConfigError, match="Did you mean in_result"):
         PromptSandwiching("in_results")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="user_task"):
         PromptSandwiching(template="Stay on task!")
-
-
-def test_prompts_shows_the_reminder() -> None:
-    assert PromptSandwiching().prompts() == {"reminder": "{user_task}"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from agentdojo.task_suite import get_suite
 from agentdojo.types import get_text_content_as_str
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
-from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.element import ModelElement
@@ -21,8 +19,8 @@ from agentsys.models.trace import Tracer, tracing
 from baselines.prompt_sandwiching import Remind
 from baselines.spotlighting import Spotlighting
 from baselines.spotlighting.compat import SpotlightingCompat
-from baselines.spotlighting.elements import Spotlight, UnmarkArguments
-from baselines.spotlighting.marking import PRIVATE_USE, Datamarking, Delimiting
+from baselines.spotlighting.elements import Spotlight
+from baselines.spotlighting.marking import PRIVATE_USE, Delimiting
 
 M = PRIVATE_USE
 
@@ -50,13 +48,6 @@ def test_error_text_is_marked_too() -> None:
     first, second = results(messages)
     assert (text_of(first), first["error"]) == ("<<>>", "<<ValueError: obey  me>>")
     assert second["error"] == "<<Invalid tool unknown provided.>>"
-
-
-def test_an_empty_error_stays_empty_so_that_the_content_is_what_is_sent() -> None:
-    messages = run(Spotlighting(), ScriptedModel([calls("a"), assistant("x")]), runtime_returning(a="one"))
-    empty = {**results(messages)[0], "error": ""}
-    marked = Spotlight(Delimiting()).query("", runtime_returning(), messages=[calls("a"), empty])[3]
-    assert marked[1]["error"] == ""
 
 
 @pytest.mark.parametrize("variant", ["delimiting", "datamarking", "encoding"])
@@ -100,12 +91,6 @@ def test_marks_copied_into_arguments_become_spaces_before_the_tool_runs() -> Non
     assert [s.decision for s in tracer.spans if s.kind == "unmark"] == [{"marks_removed": 2}]
 
 
-def test_marks_stay_in_arguments_when_unmarking_is_off() -> None:
-    defense = Spotlighting("datamarking", unmark_arguments=False)
-    messages = run(defense, ScriptedModel([NOTE, assistant("Done.")]), note_runtime())
-    assert messages[2]["tool_calls"][0].args["text"] == f"Ann{M}Lee"
-
-
 def test_marks_copied_into_the_answer_become_spaces() -> None:
     script = ScriptedModel([assistant(f"It is Ann{M}Lee.")])
     assert text_of(run(Spotlighting("datamarking"), script, note_runtime())[-1]) == "It is Ann Lee."
@@ -143,14 +128,6 @@ def test_with_a_reminder_results_are_marked_and_the_reminder_is_not_whatever_the
         for element in elements:
             messages = element.query("Pay.", runtime_returning(), messages=messages)[3]  # type: ignore[attr-defined]
         assert [text_of(message) for message in messages[-2:]] == ["<<one>>", "Pay."]
-
-
-def test_the_elements_leave_their_input_as_it_was() -> None:
-    given = [NOTE, {**results(run(Spotlighting(), ScriptedModel([NOTE, assistant("x")]), note_runtime()))[0]}]
-    before = copy.deepcopy(given)
-    Spotlight(Datamarking()).query("", note_runtime(), messages=given)
-    UnmarkArguments(Datamarking()).query("", note_runtime(), messages=given[:1])
-    assert given == before
 
 
 def marks_of(defense: Spotlighting, query: str) -> str:
@@ -207,10 +184,6 @@ def test_bad_options_are_the_users_errors(arguments: Any, message: str) -> None:
         Spotlighting(**arguments)
 
 
-def test_spotlighting_is_a_defense() -> None:
-    assert isinstance(Spotlighting(), Defense)
-
-
 def test_compat_is_what_agentdojo_builds_itself_words_included() -> None:
     suite, reply = get_suite("v1.2.2", "banking"), assistant("Done.")
     runtime = runtime_returning(a="one >>", broken=ValueError("two"))
@@ -236,11 +209,3 @@ def test_compat_is_what_agentdojo_builds_itself_words_included() -> None:
         "ValueError: two",
         "Invalid tool unknown provided.",
     )
-
-
-def test_compat_keeps_a_suites_own_system_message() -> None:
-    suite = copy.copy(get_suite("v1.2.2", "banking"))
-    suite.system_message = "You pay bills."
-    model = ScriptedModel([assistant("Done.")])
-    SpotlightingCompat().pipeline(model, suite).query("Go.", runtime_returning())
-    assert text_of(model.seen[0][0]).startswith("You pay bills. ")

@@ -6,7 +6,6 @@ import base64
 import time
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,30 +57,11 @@ def test_datamarking_marks_each_run_of_whitespace_and_keeps_line_breaks() -> Non
     assert marked.text == "to^pay:^5^\n^\n^^due^now^\n"
 
 
-def test_datamarking_without_keep_newlines_is_the_papers_form() -> None:
-    assert Datamarking("^", keep_newlines=False).mark("to  pay\n  now ").text == "to^pay^now^"
-
-
-@given(st.text(alphabet=" \t\n\r\u00a0\u2028ab^\ue000", max_size=30))
-def test_datamarked_text_has_no_plain_space_and_as_many_lines_as_before(text: str) -> None:
-    marked = Datamarking("^").mark(text).text
-    assert not any(character.isspace() for character in marked.replace("\n", ""))
-    assert marked.count("\n") == text.count("\n")
-
-
 @given(st.text(alphabet="ab^ \n", max_size=30))
 def test_text_that_holds_the_mark_loses_it_and_the_loss_is_counted(text: str) -> None:
     marked = Datamarking("^").mark(text)
     assert marked.count == text.count("^")
     assert marked.text == Datamarking("^").mark(text.replace("^", "")).text
-
-
-def test_a_datamarked_yaml_result_is_still_readable() -> None:
-    record = [
-        {"id": 1, "to": {"name": "Ann Lee", "tags": ["a b", "c"]}, "body": "First line.\n\nSecond: line."}
-    ]
-    marked = Datamarking().mark(yaml.safe_dump(record)).text
-    assert yaml.safe_load(marked.replace(M, " ")) == record
 
 
 @given(st.text(alphabet="ab \n", max_size=30))
@@ -90,17 +70,6 @@ def test_unmarking_gives_back_words_and_lines(text: str) -> None:
     unmarked = marking.unmark(marking.mark(text).text)
     assert [line.split() for line in unmarked.text.split("\n")] == [line.split() for line in text.split("\n")]
     assert unmarked.count == marking.mark(text).text.count(M)
-
-
-def test_a_mark_with_special_characters_is_taken_literally() -> None:
-    marking = Datamarking(r"\1.")
-    assert marking.mark("a b\nc").text == r"a\1.b" + "\\1.\nc"
-    assert marking.unmark(r"a\1.b").text == "a b"
-
-
-@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
-def test_encoded_text_decodes_to_the_original(text: str) -> None:
-    assert base64.b64decode(Encoding().mark(text).text).decode("utf-8") == text
 
 
 def test_encoding_a_lone_surrogate_does_not_fail() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -174,11 +173,6 @@ def test_calls_in_the_reply_are_not_made_and_not_kept() -> None:
     assert node.decision["offered"] == ["balance", "pay"]
 
 
-def test_without_tools_nothing_is_asked() -> None:
-    model = ScriptedModel([assistant("Done.")])
-    assert roles(run(ToolFilter(), model, FunctionsRuntime())) == ["system", "user", "assistant"]
-
-
 @pytest.mark.parametrize("name", ["tool_filter", "tool_filter_compat"])
 def test_a_benign_user_task_still_passes_when_its_tools_are_picked(name: str) -> None:
     defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
@@ -192,16 +186,6 @@ def test_a_benign_user_task_still_passes_when_its_tools_are_picked(name: str) ->
     assert utility
     assert isinstance(defense, Defense)
     assert defense.name == name
-
-
-def test_the_messages_given_stay_as_they_were() -> None:
-    defense = ToolFilter(keep_exchange=True)
-    given: list[ChatMessage] = [{"role": "user", "content": [{"type": "text", "content": "Pay."}]}]
-    before = copy.deepcopy(given)
-    pipeline: Any = defense.pipeline(ScriptedModel([assistant("pay")]), get_suite("v1.2.2", "banking"))
-    (element,) = [e for e in pipeline.elements if type(e).__name__ == "FilterTools"]
-    element.query("Pay.", runtime_returning(pay=1), messages=given)
-    assert given == before
 
 
 def test_unknown_options_are_the_users_errors() -> None:

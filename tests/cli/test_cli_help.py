@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from registered_commands import all_commands
 from typer.testing import CliRunner
 
 from agentsys.cli import COMMANDS, SECTIONS, app
@@ -17,11 +16,6 @@ from agentsys.cli.help.lazy import LazyCommand
 from agentsys.runs.compose import compose
 
 SHOWN = [(command, line) for command, lines in EXAMPLES.items() for line in lines]
-
-
-def test_every_command_has_at_least_two_examples() -> None:
-    assert set(EXAMPLES) == all_commands()
-    assert all(len(lines) >= 2 for lines in EXAMPLES.values())
 
 
 def test_the_overview_has_every_command_under_a_heading_and_a_line_to_begin_with() -> None:
@@ -85,17 +79,3 @@ def test_the_shell_completes(words: str, offered: str, monkeypatch: pytest.Monke
         },
     )
     assert offered in result.output.splitlines()
-
-
-def test_after_a_bare_equals_sign_the_names_are_offered() -> None:
-    result = CliRunner().invoke(
-        app,
-        [],
-        prog_name="agentsys",
-        env={
-            "_AGENTSYS_COMPLETE": "complete_bash",
-            "COMP_WORDS": "agentsys run attack =",
-            "COMP_CWORD": "3",
-        },
-    )
-    assert "important_instructions" in result.output.splitlines()

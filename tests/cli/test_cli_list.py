@@ -59,12 +59,6 @@ def test_list_shows_own_configs_aligned_and_harmless(own: Path) -> None:
     assert "bare" in lines
 
 
-def test_unknown_kind_suggests_the_nearest() -> None:
-    error = CliRunner().invoke(app, ["list", "defences"]).exception
-    assert isinstance(error, ConfigError)
-    assert "Did you mean defenses?" in str(error)
-
-
 def test_a_config_of_ones_own_with_a_shipped_name_is_refused_as_run_refuses_it(own: Path) -> None:
     from agentsys.runs.compose import compose
 
@@ -76,20 +70,6 @@ def test_a_config_of_ones_own_with_a_shipped_name_is_refused_as_run_refuses_it(o
     assert (str(error), str(caught.value)) == (refusal, refusal)
 
 
-def test_missing_config_folder_is_a_config_error(tmp_path: Path) -> None:
-    error = CliRunner().invoke(app, ["list", "models", "--config-dir", str(tmp_path / "no")]).exception
-    assert isinstance(error, ConfigError)
-    assert "no such folder" in str(error)
-
-
-def test_node_reads_a_config_and_names_a_broken_one(own: Path) -> None:
-    assert catalog.node("defense", "bare", [own]) == {"_target_": "m.M"}
-    for name, why in [("broken", "not valid YAML"), ("list", "not a mapping"), ("mnie", "Did you mean mine")]:
-        with pytest.raises(ConfigError, match=why) as caught:
-            catalog.node("defense", name, [own])
-        assert "\n" not in str(caught.value)
-
-
 def test_long_lists_what_every_defense_does() -> None:
     rows = {row["name"]: row["long"] for row in json.loads(listed("defenses", "--long", "--format", "json"))}
     assert set(rows) == set(catalog.known("defense"))
@@ -97,9 +77,3 @@ def test_long_lists_what_every_defense_does() -> None:
     assert "One agent reads the request" in listed("defenses", "--long")
     with pytest.raises(ConfigError, match="--long is for defenses"):
         CliRunner().invoke(app, ["list", "attacks", "--long"], catch_exceptions=False)
-
-
-def test_without_a_kind_it_says_what_there_is_to_list() -> None:
-    lines = CliRunner().invoke(app, ["list"]).output.splitlines()
-    assert [line.split()[0] for line in lines] == list(catalog.GROUPS)
-    assert f"{len(catalog.known('defense'))}; a line on each: agentsys list defenses" in lines[1]

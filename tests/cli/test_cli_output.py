@@ -11,7 +11,7 @@ import pytest
 from stored_cases import row
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.document import Document, Grid, cells
+from agentsys.analysis.tables.document import Document
 from agentsys.analysis.tables.output import Output, OutputFormat, records_of, written
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
@@ -60,20 +60,6 @@ def test_what_json_holds_is_plain_however_deep() -> None:
     empty = Output("t", Document([], ()), records_of(OneNumber, ()), nested)
     stored = json.loads(written(empty, OutputFormat.JSON))
     assert stored == {"tasks": [{"name": "a?[2J", "share": None}], "pair": ["b?", None]}
-
-
-def test_title_and_sentences_to_quote_come_first_in_every_document() -> None:
-    grid = Grid("numbers", ("name", "n"), [cells("a", "1")], names=1)
-    document = Document([("Suite", [grid])], ("note",), title="Audit of <x>", quotable=("A & b.",))
-    shown = Output("t", document, records_of(OneNumber, ()))
-    for form, title, sentence in (
-        (OutputFormat.MARKDOWN, "# Audit of &lt;x&gt;", "> A &amp; b."),
-        (OutputFormat.LATEX, r"Audit of \textless{}x\textgreater{}", r"\item A \& b."),
-        (OutputFormat.HTML, "<h1>Audit of &lt;x&gt;</h1>", "<li>A &amp; b.</li>"),
-        (OutputFormat.TABLE, "Audit of <x>", "- A & b."),
-    ):
-        text = written(shown, form).decode()
-        assert 0 <= text.index(title) < text.index(sentence) < text.index("Suite") < text.index("note")
 
 
 class OneNumber:

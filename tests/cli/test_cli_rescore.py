@@ -55,17 +55,6 @@ def test_the_table_shows_agreement_the_flip_and_its_reason(
     assert "false -> true checker changed as recorded under v1, v1.1," in " ".join(shown.split())
 
 
-@pytest.mark.parametrize(("form", "start"), [("json", "{"), ("csv", "pipeline,"), ("markdown", "### ")])
-def test_other_formats_are_written_to_standard_output(
-    runs: Path, form: str, start: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert status_of(monkeypatch, str(runs), "--version", "v1.1", "--format", form) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(start)
-    if form == "json":
-        assert json.loads(shown)["flips"] == []
-
-
 def test_records_are_written_where_out_says(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,13 +63,6 @@ def test_records_are_written_where_out_says(
     assert "Wrote 1 record" in capsys.readouterr().err
     written = orjson.loads((out / "some-model/banking/user_task_6/none/none.json").read_bytes())
     assert (written["utility"], written["benchmark_version"]) == (True, "v1.2.2")
-
-
-def test_without_a_version_the_error_says_what_to_type(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert status_of(monkeypatch, str(runs)) == 2
-    assert "names no benchmark version" in capsys.readouterr().err
 
 
 def test_fixes_are_chosen_by_name_and_a_wrong_one_says_which_there_are(

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +12,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.errors import ConfigError
 
-ROOT = Path(__file__).parents[2]
 TWO_CASES = [
     "run",
     "model=simulated",
@@ -35,7 +26,6 @@ CASES = (
     "simulated / none / none: banking user_task_0: user task solved",
     "simulated / none / important_instructions: banking user_task_0/injection_task_0:",
 )
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 _TIME = re.compile(r"\d+:\d\d:\d\d")
 
 
@@ -77,12 +67,6 @@ def test_verbose_tells_what_became_of_each_case_before_the_results(width: int) -
     assert text.count("user task ") == len(CASES) and "injection carried out" in text
 
 
-def test_quiet_and_verbose_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="leave one out"):
-        CliRunner().invoke(app, [*TWO_CASES, "-q", "-v"], catch_exceptions=False)
-    assert not Path("r").exists()
-
-
 @pytest.mark.parametrize(
     ("level", "begun", "warned"),
     [("debug", 1, True), ("info", 0, True), ("warning", 0, True), ("error", 0, False)],
@@ -99,44 +83,3 @@ def test_the_level_chooses_what_our_modules_log(
     assert sum("begins: " in entry.getMessage() for entry in logs) == begun
     assert any("did not parse" in entry.getMessage() for entry in logs) is warned
     assert not any("begins: " in line for line in said)
-
-
-def in_terminal(folder: Path, *more: str) -> str:
-    """Everything a run writes to a terminal of 80 columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "agentsys", *TWO_CASES, *more],
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env=env | {"TERM": "xterm", "PYTHONPATH": str(ROOT)},
-    ) as process:
-        os.close(theirs)
-        said = b""
-        while chunk := _read(ours):
-            said += chunk
-        assert process.wait(timeout=300) == 0
-    os.close(ours)
-    return said.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # Linux says so where the other side has closed the terminal.
-        return b""
-
-
-@pytest.mark.slow
-def test_a_terminal_shows_bars_and_ends_in_the_lines_of_a_log(tmp_path: Path) -> None:
-    plain, quiet, told = (in_terminal(tmp_path, "--again", *more) for more in ((), ("-q",), ("-v",)))
-    assert "━" in plain and "2 cases in 2 cells" in plain and "\x1b[?25l" in plain
-    # Nothing is drawn and taken away again.
-    assert "━" not in quiet and "\x1b[2K" not in quiet and "2 cases in 2 cells" not in quiet
-    assert "━" not in told and all(case in " ".join(_CONTROL.sub("", told).split()) for case in CASES)
-    last = [_TIME.sub("", line) for line in logged("-q", "--again")[-2:]]
-    for said in (plain, quiet, told):
-        lines = [_TIME.sub("", line) for line in _CONTROL.sub("", said).splitlines() if line.strip()]
-        assert lines[-2:] == last

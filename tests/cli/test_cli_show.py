@@ -37,29 +37,11 @@ def test_show_config_prints_one_document_per_combination() -> None:
     assert {document["limit"] for document in documents} == {3}
 
 
-def test_show_config_with_an_unknown_name_suggests_the_nearest() -> None:
-    error = CliRunner().invoke(app, ["show", "config", "defense=promt_sandwiching"]).exception
-    assert isinstance(error, ConfigError)
-    assert "Did you mean prompt_sandwiching" in str(error)
-
-
 def test_show_prompts_prints_names_and_texts_harmlessly(own: list[str]) -> None:
     result = CliRunner().invoke(app, ["show", "prompts", "wordy", *own])
     assert result.exit_code == 0, result.exception
     assert "=== system ===\nBe calm.\nAlways.\n" in result.output
     assert "=== odd ===\na\\x1b[31mb [bold]\n" in result.output
-
-
-def test_show_prompts_of_a_defense_without_any_says_so() -> None:
-    result = CliRunner().invoke(app, ["show", "prompts", "none"])
-    assert result.exit_code == 0, result.exception
-    assert "has no prompts" in result.output
-
-
-def test_show_prompts_of_an_unknown_defense_suggests_the_nearest(own: list[str]) -> None:
-    error = CliRunner().invoke(app, ["show", "prompts", "wordyy", *own]).exception
-    assert isinstance(error, ConfigError)
-    assert "Did you mean wordy?" in str(error)
 
 
 PAIR = ["--suite", "banking", "--user-task", "user_task_0", "--injection-task", "injection_task_0"]
@@ -112,12 +94,6 @@ def test_show_config_masks_credentials_in_addresses() -> None:
     assert "PASSWORD" not in result.output
 
 
-def test_show_attack_in_exact_mode_has_nothing_to_add() -> None:
-    asked = ["show", "attack", "important_instructions", *PAIR]
-    assert "as a model reads it" in CliRunner().invoke(app, asked).output
-    assert "as a model reads it" not in CliRunner().invoke(app, [*asked, "benchmark.injection=exact"]).output
-
-
 def test_show_attack_takes_an_attack_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "conf" / "attack").mkdir(parents=True)
     (tmp_path / "conf" / "attack" / "loud.yaml").write_text("_target_: loud_attack_for_show.Loud\n")
@@ -142,17 +118,3 @@ def test_show_config_tells_the_options_of_any_command() -> None:
     assert shown["command"] == "results"
     chosen = {"folders": ["some/runs"], "--fixed": True, "--errors": "agentdojo", "--format": "table"}
     assert chosen.items() <= shown["options"].items()
-
-
-def test_show_config_of_a_command_with_overrides_resolves_them_too() -> None:
-    result = CliRunner().invoke(app, ["show", "config", "run", "defense=none", "limit=3", "--dry-run"])
-    options, cell = yaml.safe_load_all(result.output)
-    assert options["options"]["--dry-run"] is True
-    assert cell["limit"] == 3
-
-
-def test_show_config_of_an_option_that_a_command_has_not_is_refused() -> None:
-    error = CliRunner().invoke(app, ["show", "config", "results", "x", "--nonsense"]).exception
-    assert error is not None
-    result = CliRunner().invoke(app, ["show", "config", "--nonsense"])
-    assert result.exit_code != 0

@@ -93,11 +93,6 @@ def test_parallel_calls_run_in_order_each_with_a_worker_of_its_own() -> None:
     assert outcome.results() == [{"status": "1"}, {"date": "2"}, {"date": "3"}]
 
 
-def test_top_level_commands_are_not_validated_by_default() -> None:
-    outcome = run({"main": [PAY, "ok"], "worker": ['{"status": "done"}']}, tools := Tools())
-    assert tools.names_run() == ["send_money"] and not outcome.spans("validator")
-
-
 def test_validate_main_refuses_a_denied_command_and_lets_queries_pass() -> None:
     replies = {
         "main": [PAY, READ, "ok"],
@@ -264,11 +259,6 @@ def test_a_worker_reply_without_json_is_asked_again_once_then_fails(reply: str |
     assert second.results() == [{"date": "x"}]
 
 
-def test_gate_retries_zero_fails_at_the_first_bad_reply() -> None:
-    outcome = run({"main": [READ, "ok"], "worker": ["no"]}, Tools(note="n"), gate_retries=0)
-    assert outcome.results() == [{"error": "invalid_json", "tool_ran": True}]
-
-
 def test_schema_gate_turns_a_wrong_type_into_schema_mismatch() -> None:
     outcome = run({"main": [READ, "ok"], "worker": ['{"date": ["x"]}'] * 2}, Tools(note="n"), gate="schema")
     assert outcome.results() == [{"error": "schema_mismatch", "tool_ran": True}]
@@ -295,13 +285,6 @@ def test_a_call_without_a_well_formed_intent_does_not_run_and_says_what_was_wron
     (failure,) = outcome.results()
     assert (failure["error"], failure["tool_ran"]) == ("no_intent", False) and not tools.ran
     assert said in failure["message"]
-
-
-def test_an_intent_that_a_model_quoted_is_read() -> None:
-    outcome = run(
-        {"main": [[call("ping", '{"status": "string"}')], "ok"], "worker": ['{"status": "s"}']}, Tools()
-    )
-    assert outcome.results() == [{"status": "s"}]
 
 
 def test_wrong_arguments_are_shown_in_full_to_the_agent_that_made_them() -> None:
@@ -371,16 +354,6 @@ def test_a_megabyte_output_passes_through_worker_and_sanitizer() -> None:
     replies = {"main": [READ, "ok"], "sanitizer": ['{"spans": ["EVIL"]}'], "worker": ['{"date": "x"}']}
     outcome = run(replies, Tools(note=note), validator=False)
     assert worker_task(outcome.model.asked("worker")[0])[2] == note.removesuffix("EVIL")
-
-
-def test_no_tools_at_all_is_a_plain_conversation() -> None:
-    from agentdojo.functions_runtime import FunctionsRuntime
-    from scripted_for_defense import ScriptedModel, ToyEnvironment
-
-    model = ScriptedModel({"main": ["Hello."]})
-    pipeline = AgentSys().pipeline(model, object())
-    *_, messages, _ = pipeline.query("Hi", FunctionsRuntime([]), ToyEnvironment())
-    assert text_of(messages[-1]) == "Hello." and not model.requests[0].tools
 
 
 def test_the_trace_starts_afresh_when_the_pipeline_runs_again() -> None:

@@ -14,14 +14,13 @@ from agentdojo.agent_pipeline import (
     ToolsExecutionLoop,
     ToolsExecutor,
 )
-from agentdojo.agent_pipeline.agent_pipeline import load_system_message
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.logging import LOGGER_STACK
 
 from agentsys.front.plain_executor import together
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.element import LoopState, LoopStep, ModelElement
-from agentsys.models.loop import ElementRow, default_system_message, is_row
+from agentsys.models.loop import ElementRow, is_row
 from agentsys.runs.observed import continued
 from baselines.stack.loop_parts import parts_of
 
@@ -81,10 +80,6 @@ def test_a_row_makes_of_a_request_what_agentdojos_pipeline_makes_and_tells_its_l
     assert asked(ElementRow(ELEMENTS, "mine")) == ours  # nothing is kept from one request to the next
 
 
-def test_the_default_system_message_is_agentdojos() -> None:
-    assert default_system_message(object()) == load_system_message(None)
-
-
 def test_rows_are_ours_and_agentdojos_and_no_others() -> None:
     kinds = (ElementRow, AgentPipeline, OwnPipeline, ToolsExecutionLoop, InitQuery)
     assert [is_row(kind) for kind in kinds] == [True, True, False, False, False]
@@ -113,7 +108,3 @@ def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any
     assert (parts.system_message, parts.first, parts.plain_tools) == ("Be brief.", element, True)
     loop = together(pipeline, lambda calls: None).elements[-1]
     assert [type(one).__name__ for one in loop.elements] == ["_LookAhead", "ToolsExecutor", "ModelElement"]
-
-
-def test_a_users_own_pipeline_is_no_plain_loop() -> None:
-    assert parts_of("mine", OwnPipeline(ELEMENTS)) is None

@@ -113,20 +113,8 @@ def test_it_makes_the_scripted_actions_and_answers() -> None:
     assert ask(question, *read, *turn(pay, "paid")) == Action(FINISH, "Paid 5.")
 
 
-def test_it_does_not_know_what_it_has_not_read() -> None:
-    read = turn(Action("read", {}), "cannot be had")
-    assert ask(tagged(QUESTION, PROMPT), *read) == Action("pay", {"to": "Bob", "amount": "unknown"})
-
-
 def test_asked_by_another_agent_it_makes_the_call_and_hands_on_what_it_returned() -> None:
     question = write_request("read", {"path": "a=b, c"})
     first = Action("read", {"path": "a=b, c"})
     assert ask(question) == first
     assert ask(question, *turn(first, "All of it.")) == Action(FINISH, "All of it.")
-
-
-def test_it_obeys_what_an_observation_tells_it_to() -> None:
-    question, first, goal = write_request("read", {}), Action("read", {}), Action("delete", {})
-    seen = f"Hello. {GOAL} Bye."
-    assert ask(question, *turn(first, seen)) == goal
-    assert ask(question, *turn(first, seen), *turn(goal, "gone")) == Action(FINISH, seen)

@@ -14,14 +14,11 @@ from agentdojo.types import ChatMessage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsys.analysis.tables import provenance_notes
 from agentsys.errors import ConfigError
 from agentsys.models.chat import (
     ChatModel,
     ChatRequest,
-    RecordedInjections,
     Scene,
-    SceneModel,
     ToolSpec,
     assistant,
     system,
@@ -29,7 +26,6 @@ from agentsys.models.chat import (
     user,
 )
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.replay import check as replay_check
 from agentsys.models.replay.model import ReplayModel
 
 SCENE = Scene("banking", "user_task_0", None, "none")
@@ -116,30 +112,6 @@ def test_replay_gives_every_recorded_answer_in_order(tmp_path: Path, form: Any) 
     replies, notes = play(replay(tmp_path), OLD_FORM)
     assert replies == [live(m) for m in OLD_FORM if m["role"] == "assistant"]
     assert notes == []
-
-
-def test_replay_model_keeps_the_protocols(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM)
-    model = ReplayModel("replay", tmp_path)
-    assert isinstance(model, SceneModel)
-    assert isinstance(model, RecordedInjections)
-    with pytest.raises(ModelError, match="for_scene"):
-        model.complete(ChatRequest([user("Hello")]))
-
-
-def test_reply_costs_nothing_and_names_the_recorded_model(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM, pipeline="gpt-4o-2024")
-    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in OLD_FORM[:2]]))
-    assert (reply.cost_usd, reply.usage.prompt, reply.model_id) == (0.0, 0, "gpt-4o-2024")
-
-
-def test_reply_is_a_fresh_copy_each_time(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM)
-    model, request = replay(tmp_path), ChatRequest([live(m) for m in OLD_FORM[:4]])
-    first = model.complete(request).message["tool_calls"]
-    assert first is not None
-    first[0].args["to"].append("changed by an executor")
-    assert model.complete(request).message == live(OLD_FORM[4])
 
 
 def test_list_spelled_as_text_still_agrees_after_the_executor_parsed_it(tmp_path: Path) -> None:
@@ -261,36 +233,11 @@ def test_a_refusal_that_was_recorded_as_one_is_the_record(tmp_path: Path) -> Non
     assert play(replay(tmp_path), messages)[1] == []
 
 
-def test_what_a_simulated_model_said_is_named_so(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM, agentsys={"simulated": True})
-    request = ChatRequest([live(m) for m in OLD_FORM[:2]])
-    assert replay(tmp_path).complete(request).model_id == "simulated"
-
-
-def test_the_note_about_a_text_is_the_one_that_tables_count() -> None:
-    assert replay_check.DIFFERS == provenance_notes.DIFFERS
-
-
 def test_helper_role_inside_the_recorded_conversation_is_answered(tmp_path: Path) -> None:
     question = {"role": "user", "content": "Which tools are needed?"}
     store(tmp_path, [*OLD_FORM[:2], question, says("read_file"), *OLD_FORM[2:]])
     asked = [live(m) for m in [*OLD_FORM[:2], question]]
     assert text_of(replay(tmp_path).complete(ChatRequest(asked, role="filter")).message) == "read_file"
-
-
-def test_helper_role_inside_it_is_answered_where_the_request_has_other_words_by_now(tmp_path: Path) -> None:
-    question = {"role": "user", "content": "Which tools are needed?"}
-    store(tmp_path, [*OLD_FORM[:2], question, says("read_file"), *OLD_FORM[2:]])
-    asked = [live(m) for m in [OLD_FORM[0], {"role": "user", "content": "Pay that bill."}, question]]
-    reply = replay(tmp_path).complete(ChatRequest(asked, role="filter"))
-    assert text_of(reply.message) == "read_file"
-    assert any(note.startswith("user message 2 differs") for note in reply.notes)
-
-
-def test_helper_role_is_told_by_its_request_where_nobody_has_a_system_message(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM[1:])
-    message = diverged(replay(tmp_path), [user("Allow send_money?")], "validator")
-    assert "role 'validator'" in message
 
 
 # --- texts may differ -------------------------------------------------------------------------------
@@ -307,13 +254,6 @@ def test_other_tool_result_is_noted_once_with_its_place(tmp_path: Path) -> None:
     assert notes == ["tool result 1 differs from the record (first difference at character 8)"]
 
 
-def test_other_error_text_is_noted_by_the_error(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM)
-    conversation = [*OLD_FORM[:5], tool(PAY, "", error="ValueError: no luck"), OLD_FORM[6]]
-    _, notes = play(replay(tmp_path), conversation)
-    assert notes == ["tool result 2 differs from the record (first difference at character 16)"]
-
-
 @pytest.mark.parametrize(("index", "what"), [(0, "system message 1"), (1, "user message 2")])
 def test_other_prompt_is_noted(tmp_path: Path, index: int, what: str) -> None:
     store(tmp_path, OLD_FORM)
@@ -327,21 +267,6 @@ def test_other_text_is_an_error_under_strict(tmp_path: Path) -> None:
     message = diverged(model, [live(m) for m in changed(3, "Total: 7.5")[:4]])
     assert "message 4: tool result 1 differs" in message
     play(model, OLD_FORM)
-
-
-@pytest.mark.parametrize("calls", [None, []])
-def test_empty_last_answer_becomes_an_empty_text_and_is_noted(tmp_path: Path, calls: Any) -> None:
-    store(tmp_path, [*OLD_FORM[:2], says(None, calls)])
-    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in OLD_FORM[:2]]))
-    assert reply.message["content"] == [{"type": "text", "content": ""}]
-    assert len(reply.notes) == 1
-
-
-def test_last_answer_that_still_calls_tools_is_left_as_it_is(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM[:3])
-    reply = replay(tmp_path).complete(ChatRequest([live(m) for m in OLD_FORM[:2]]))
-    assert reply.message == live(OLD_FORM[2])
-    assert reply.notes == ()
 
 
 # --- the trace folder -------------------------------------------------------------------------------
@@ -363,13 +288,6 @@ def test_several_pipelines_ask_for_a_name_and_take_it(tmp_path: Path) -> None:
     assert replay(tmp_path, pipeline="two").complete(request).model_id == "two"
     with pytest.raises(ConfigError, match="Did you mean two"):
         replay(tmp_path, pipeline="twwo")
-
-
-def test_pipelines_of_one_name_ask_for_the_folder(tmp_path: Path) -> None:
-    store(tmp_path / "a", OLD_FORM)
-    store(tmp_path / "b", OLD_FORM)
-    with pytest.raises(ConfigError, match=r"model\.traces=FOLDER of one"):
-        replay(tmp_path, pipeline="gpt-4o")
 
 
 @pytest.mark.parametrize("traces", [None, "???", ""])

@@ -16,7 +16,6 @@ from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published,
 
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.output import written as text_of
-from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.score_variants import variants_of
 from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
@@ -83,15 +82,6 @@ def test_in_a_denial_of_service_the_fixed_success_follows_the_fixed_utility(tmp_
     (case,) = rescore([tmp_path], "v1.2.2").cases
     assert case.scores == (True, False)
     assert case.fixed is not None and (case.fixed.utility, case.fixed.security) == (False, True)
-
-
-def test_the_document_has_both_scores_the_turned_cases_and_what_the_fixes_do(runs: Path) -> None:
-    text = markdown_document(rescoring_document(rescore([runs], "v1.2.2")))
-    assert r"| none | banking | 2 | 2 \(100.00\) | 1 \(50.00\) |  |  | 1 |" in text
-    # Of all suites together: the mean of theirs, 50 and 0, whatever their sizes.
-    assert r"| direct | all | 3 | 1 \(25.00\) | 0 \(0.00\) | 2 \(50.00\) | 2 \(50.00\) | 1 |" in text
-    assert "### Turned by a fix: 2" in text
-    assert "2 of 5 cases turned" in text and "a repeated attack counts as a success" in text
 
 
 def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
@@ -232,7 +222,3 @@ def test_drifts_pipeline_is_told_from_the_model_alone(tmp_path: Path) -> None:
     stored(tmp_path, attacked(), "b.json")
     rows = fixed_rows(rescore([tmp_path], "v1.2").cases)
     assert {row.pipeline for row in rows} == {"some-model", "some-model (drift)"}
-
-
-def test_reports_of_written_records_say_nothing_of_measured_causes(runs: Path) -> None:
-    assert report(read_cases([written(runs)]), replicates=20).measured == []

@@ -30,12 +30,6 @@ def test_comma_lists_sweep_into_every_combination() -> None:
     assert {s.limit for s in found} == {3}
 
 
-def test_a_key_on_the_command_line_replaces_the_presets_list() -> None:
-    swept = compose(["+experiment=quickstart", "defense=agentsys"])
-    assert {s.labels["defense"] for s in swept} == {"agentsys"}
-    assert {s.labels["attack"] for s in swept} == {"none", "important_instructions"}
-
-
 def test_an_option_that_fits_only_the_swept_choice_is_accepted() -> None:
     (found,) = compose(["defense=agentsys", "defense.max_depth=2"])
     assert found.labels["defense"] == "agentsys+max_depth=2"
@@ -46,13 +40,6 @@ def test_the_same_choice_with_another_option_has_another_label_and_hash() -> Non
     (deeper,) = compose(["defense=agentsys", "defense.max_depth=2"])
     assert plain.labels["defense"] == "agentsys"
     assert plain.config_hash != deeper.config_hash
-
-
-def test_an_option_that_became_several_is_labelled_by_these() -> None:
-    (one,) = compose(["model=simulated", "model.sloppiness=0.3"])
-    (named,) = compose(["model=simulated", "model.sloppiness={refusals:0.1,fenced_json:0.5}"])
-    assert one.labels["model"] == "simulated+sloppiness=0.3"
-    assert named.labels["model"] == "simulated+sloppiness.fenced_json=0.5+sloppiness.refusals=0.1"
 
 
 def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
@@ -96,15 +83,6 @@ def test_credentials_in_an_address_are_no_part_of_what_is_kept_or_compared() -> 
     ]
     assert len({one.config_hash for one in found}) == 1
     assert found[0].identity["model"]["base_url"] == "https://gpu.example:8443/v1"
-
-
-def test_a_value_stays_in_the_composition_it_was_set_for() -> None:
-    words = ["defense=agentsys", "attack=none,direct"]
-    before = compose(words)
-    (other,) = compose(["defense=agentsys", "attack=direct", "defense.max_depth=9", "limit=7"])
-    assert (other.defense["max_depth"], other.limit) == (9, 7)
-    assert compose(words) == before
-    assert before[1].defense["max_depth"] != 9 and before[1].limit is None
 
 
 def test_a_users_choice_may_stand_on_a_shipped_one_and_choose_in_another_group(tmp_path: Path) -> None:
@@ -256,12 +234,6 @@ def test_the_seed_is_part_of_what_a_case_depends_on() -> None:
     assert compose(["seed=1"])[0].config_hash != compose(["seed=2"])[0].config_hash
 
 
-def test_numbers_name_tasks() -> None:
-    (found,) = compose(["user_tasks=[3,user_task_4]", "injection_tasks=[1]"])
-    assert found.user_tasks == ("user_task_3", "user_task_4")
-    assert found.injection_tasks == ("injection_task_1",)
-
-
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
@@ -325,11 +297,6 @@ def test_a_users_own_folder_adds_choices(tmp_path: Path) -> None:
     assert (found.labels["defense"], found.defense) == ("mine", {"_target_": "my.Defense"})
 
 
-def test_a_missing_config_folder_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such folder"):
-        compose([], [tmp_path / "nowhere"])
-
-
 @pytest.mark.parametrize(
     "override",
     [
@@ -351,12 +318,6 @@ def test_an_environment_variable_goes_into_no_setting_that_is_stored(
     assert "sk-TOPSECRET" not in str(caught.value)
 
 
-def test_the_log_folder_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCRATCH", "/scratch/me")
-    (found,) = compose(["logdir=${oc.env:SCRATCH}/runs"])
-    assert found.logdir == Path("/scratch/me/runs")
-
-
 def test_an_attack_that_another_wraps_reads_no_environment_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,19 +334,6 @@ def test_credentials_in_an_address_stand_in_no_label() -> None:
     (found,) = compose(["+defense.server=http://me:secret@host/v1"])
     assert found.labels["defense"].endswith("+server=http://***@host/v1")
     assert "secret" not in str(found.identity)
-
-
-def test_one_suite_and_one_task_need_no_brackets() -> None:
-    (found,) = compose(["benchmark.suites=banking", "user_tasks=3", "injection_tasks=injection_task_1"])
-    assert found.benchmark["suites"] == ["banking"]
-    assert found.user_tasks == ("user_task_3",)
-    assert found.injection_tasks == ("injection_task_1",)
-
-
-@pytest.mark.usefixtures("each_choice_once")
-@pytest.mark.parametrize("written", ["experiment=table2_light", "+experiment=table2_light"])
-def test_a_preset_is_chosen_with_or_without_a_plus(written: str) -> None:
-    assert len(compose([written, "model=simulated"])) > 3
 
 
 def test_a_pattern_chooses_among_names(tmp_path: Path) -> None:

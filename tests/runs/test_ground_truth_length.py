@@ -25,11 +25,6 @@ def test_a_file_without_a_known_version_gets_the_value_of_the_first_version() ->
     )
 
 
-@pytest.mark.parametrize(("suite", "task"), [("shopping", "user_task_0"), ("banking", "injection_task_0")])
-def test_tasks_that_agentdojo_does_not_have_have_no_length(suite: str, task: str) -> None:
-    assert known_length("v1", suite, task) is None
-
-
 def test_a_task_whose_ground_truth_fails_has_no_length_and_costs_no_case() -> None:
     class Task:
         def init_environment(self, environment: Any) -> Any:

@@ -76,15 +76,6 @@ def test_the_others_run_with_skip_unavailable(tmp_path: Path, conf: Path) -> Non
     assert len(records_in(tmp_path / "runs")) == 2
 
 
-def test_a_dry_run_names_it_and_gives_it_no_price(tmp_path: Path, conf: Path) -> None:
-    chosen = [*SWEEP, f"logdir={tmp_path / 'runs'}", "--config-dir", str(conf), "--dry-run"]
-    done = CliRunner().invoke(app, ["run", *chosen])
-    assert done.exit_code == 0, done.output
-    (row,) = [line for line in done.output.splitlines() if " needy " in line and "n/a" in line]
-    assert "needs things" in row and "n/a" in row
-    assert "Cannot run here: simulated / needy. Defense 'needy' needs things" in done.output
-
-
 def test_a_dry_run_without_a_key_tells_of_the_extra_all_the_same(
     tmp_path: Path, conf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,17 +167,6 @@ def test_a_server_that_passes_calls_on_as_text_stops_the_run_before_the_first_ca
     assert len(server.asked) == 1
 
 
-def test_without_the_look_such_a_run_says_what_is_wrong_under_its_table(tmp_path: Path) -> None:
-    with paid_server(lambda *_: says(TEXT_CALL.replace("ready", "get_channels"))) as server:
-        confs = ["--config-dir", str(paid_model(tmp_path, server.url))]
-        chosen = ["model=paid", "preflight=false", *ONE, f"logdir={tmp_path / 'runs'}", *confs]
-        done = CliRunner().invoke(app, ["run", *chosen])
-    assert done.exit_code == 0, done.output
-    shown = " ".join(done.output.split())
-    assert "none: no tool was called in any of 1 cases." in shown
-    assert "Replies of paid-1 that were a tool call as text that its server did not parse: 1" in shown
-
-
 class Crashing:
     """A model with a bug."""
 
@@ -206,13 +186,6 @@ def test_a_models_bug_is_told_and_left_to_the_cases_which_keep_its_traceback(tmp
     assert "its code broke (KeyError: 'choices'); the run goes on" in looked.oddities[0]
     outcome = looked.execute(Silent())
     assert (outcome.errors, len(outcome.tracebacks)) == (1, 1)
-
-
-def test_the_look_can_be_switched_off(tmp_path: Path) -> None:
-    confs = [paid_model(tmp_path, "http://127.0.0.1:9/v1")]
-    chosen = ["model=paid", "preflight=false", *ONE, f"logdir={tmp_path / 'runs'}"]
-    session = prepare(chosen, config_dirs=confs)
-    assert session.looked_at() is session
 
 
 def test_a_missing_key_is_what_the_run_would_need_and_the_price_is_told_all_the_same(
@@ -295,18 +268,3 @@ def test_a_code_that_a_model_cannot_read_is_told_before_the_run_and_in_its_resul
     (note,) = [one for one in provenance_notes(cases) if "harmless" in one]
     assert "paid read 0 of 3 harmless sentences in base64" in note
     assert "encoded-base64 fails at there is not resistance" in note
-
-
-def test_nobody_is_asked_where_nothing_has_to_be_read_or_there_is_no_server(tmp_path: Path) -> None:
-    session = prepare(["model=simulated", "attack=encoded", *ONE, f"logdir={tmp_path / 'runs'}"]).looked_at()
-    assert session.oddities == ()
-    assert {job.cell.notes for job in session.plan.todo} == {()}
-
-
-def test_a_reading_test_that_fails_says_nothing_of_the_model(tmp_path: Path) -> None:
-    answers = [calls("ready", '{"word": "yes"}'), says("?"), *[fails(400)] * 9]
-    with paid_server(lambda n, _: answers[n - 1]) as server:
-        confs = [paid_model(tmp_path, server.url)]
-        chosen = ["model=paid", "attack=encoded", *ONE, f"logdir={tmp_path / 'runs'}"]
-        session = prepare(chosen, config_dirs=confs).looked_at()
-    assert (session.oddities, session.plan.todo[0].cell.notes) == ((), ())

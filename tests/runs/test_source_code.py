@@ -60,12 +60,6 @@ def test_files_that_the_source_names_count_as_well(plug: Path) -> None:
     assert code("ac_wall.Wall")["rules.txt"] != before["rules.txt"]
 
 
-def test_lists_of_modules_and_nested_targets_count(plug: Path) -> None:
-    write(plug, ad_suite="", ad_base="")
-    config = {"modules": ["ad_suite"], "base": {"_target_": "ad_base.Base"}, "list": [{"_target_": "json.X"}]}
-    assert set(code_of([config])) == {"ad_suite.py", "ad_base.py"}
-
-
 @pytest.mark.parametrize(
     "target",
     [
@@ -84,16 +78,6 @@ def test_an_installed_package_is_covered_without_what_it_imports() -> None:
     found = code("pluggy.PluginManager")
     assert "pluggy/__init__.py" in found
     assert all(name.startswith("pluggy/") for name in found)
-
-
-def test_a_module_that_does_not_parse_is_hashed_all_the_same(plug: Path) -> None:
-    write(plug, ae_wall="def (")
-    assert set(code("ae_wall.Wall")) == {"ae_wall.py"}
-
-
-def test_modules_that_import_each_other_end(plug: Path) -> None:
-    write(plug, af_one="import af_two", af_two="import af_one")
-    assert set(code("af_one.X")) == {"af_one.py", "af_two.py"}
 
 
 def test_after_an_edit_the_code_that_is_hashed_is_the_code_that_runs(plug: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agentsys.amounts import duration
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
 from agentsys.runs.totals import CellName, CellTotals, RunningTotals
@@ -98,11 +97,3 @@ def test_one_unpriced_call_makes_the_cost_unknown() -> None:
     totals.add(record(attacked=False, utility=True, cost=None))
     totals.add(record(attacked=False, utility=True))
     assert "cost unknown" in totals.figures()
-
-
-def test_before_the_first_case_nothing_is_claimed() -> None:
-    totals = RunningTotals(3, clock=lambda: 0.0)
-    assert totals.seconds_left is None
-    assert totals.figures() == "errors 0, tokens 0, cost $0.00"
-    assert duration(None) == "-"
-    assert duration(3725) == "1:02:05"

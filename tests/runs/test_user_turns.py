@@ -56,15 +56,6 @@ def test_the_pipeline_is_run_once_for_each_turn_and_the_record_holds_them_all(tm
     assert loaded.utility is True
 
 
-def test_a_defense_sees_every_turn(tmp_path: Path) -> None:
-    found = played(tmp_path, "defense=prompt_sandwiching,drift,tool_filter", "attack=none")
-    sandwiched = "\n".join(said(found["prompt_sandwiching none"]))
-    assert all(sandwiched.count(words) >= 2 for words in WORDS)
-    assert sum(span["kind"] == "tool_filter" for span in found["tool_filter none"]["agentsys"]["spans"]) == 3
-    asked = [call["role"] for span in found["drift none"]["agentsys"]["spans"] for call in span["calls"]]
-    assert sum("plan" in role for role in asked) >= 3
-
-
 def test_an_injection_of_the_first_turn_acts_in_it_and_is_measured(tmp_path: Path) -> None:
     record = played(tmp_path, "defense=none", "attack=direct")["none direct"]
     assert (record["security"], record["utility"]) == (True, True)

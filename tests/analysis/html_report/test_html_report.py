@@ -20,7 +20,7 @@ from agentsys.analysis.html_report.build import HtmlReport, ReportLimits, html_r
 from agentsys.analysis.html_report.conversation import Writer
 from agentsys.analysis.html_report.page import data_block
 from agentsys.analysis.html_report.paper_figures import paper_figures
-from agentsys.analysis.html_report.text_store import LONGEST, TextStore
+from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.tables.report import report
 from agentsys.records.reading import read_cases
 
@@ -68,12 +68,6 @@ def test_decisions_and_tokens_stand_in_the_agent_tree() -> None:
     labels = [view["decision"]["label"] if "decision" in view else None for view in views]
     assert labels == [None, None, None, "ended: denied", "denied", "2 passages cut"]
     assert [view.get("tokens") for view in views] == [None, (900, 40), None, (500, 10), (70, 1), None]
-
-
-def test_a_plain_agents_spans_tell_nothing_more_and_are_left_out(tmp_path: Path) -> None:
-    store_attacked(tmp_path, spans=AGENT_TREE[:3])
-    [view] = data_of(made(tmp_path).html, "trajectory-data")["trajectories"]
-    assert "spans" not in view
 
 
 def test_spans_that_form_loops_or_towers_become_a_tree_of_limited_depth() -> None:
@@ -137,11 +131,6 @@ def test_the_papers_figures_are_images_inside_the_page(tmp_path: Path) -> None:
     assert figures == paper_figures(reading.cases)
 
 
-def test_without_runs_of_the_papers_attack_there_are_no_such_figures(tmp_path: Path) -> None:
-    store_attacked(tmp_path, attack="other")
-    assert paper_figures(read_cases([tmp_path]).cases) == []
-
-
 def test_the_policy_allows_the_pages_own_script_and_style_only(tmp_path: Path) -> None:
     store_attacked(tmp_path)
     document = made(tmp_path).html
@@ -183,11 +172,6 @@ def test_simulated_cases_are_marked_at_the_head_and_in_the_list(tmp_path: Path) 
     assert data_of(document, "index-data")[0]["model"] == "gpt-4o (simulated)"
 
 
-def test_a_report_of_real_runs_has_no_banner(tmp_path: Path) -> None:
-    store_attacked(tmp_path)
-    assert "<strong>Simulated" not in made(tmp_path).html
-
-
 def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_path: Path) -> None:
     for task in range(6):
         store_attacked(tmp_path, user_task_id=f"user_task_{task}")
@@ -219,17 +203,6 @@ def test_a_report_that_grows_too_large_stops_taking_trajectories(tmp_path: Path)
     assert "the size limit" in found.html
 
 
-def test_texts_that_recur_are_stored_once_and_very_long_ones_are_cut(tmp_path: Path) -> None:
-    for task in range(3):
-        messages = [{"role": "user", "content": "the same"}, {"role": "user", "content": "x" * (LONGEST + 7)}]
-        store(tmp_path, user_task_id=f"user_task_{task}", stored={"messages": messages})
-    document = made(tmp_path).html
-    texts = shown_texts(document)
-    assert sorted(map(len, texts)) == [len("the same"), LONGEST]
-    cut = [view["characters_cut"] for view in data_of(document, "trajectory-data")["trajectories"]]
-    assert cut == [7, 7, 7]
-
-
 def test_errors_are_grouped_with_kind_and_message(tmp_path: Path) -> None:
     for task in range(3):
         store(
@@ -246,33 +219,12 @@ def test_errors_are_grouped_with_kind_and_message(tmp_path: Path) -> None:
     assert rows == [("the context", "2"), ("other", "1")]
 
 
-def test_the_config_beside_the_runs_is_shown_once_with_its_users(tmp_path: Path) -> None:
-    config = tmp_path / ".agentsys" / "configs" / "0123456789abcdef.config"
-    config.parent.mkdir(parents=True)
-    config.write_text('{"seed": 4711}')
-    for task in range(2):
-        store(tmp_path, user_task_id=f"user_task_{task}", config_hash="0123456789abcdef")
-    document = made(tmp_path).html
-    assert document.count("4711") == 1
-    assert "gpt-4o, agentsys, important_instructions" in document
-
-
 def test_a_config_hash_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     logdir = tmp_path / "logs"
     (logdir / ".agentsys" / "configs").mkdir(parents=True)
     (logdir / "secret.config").write_text("top secret")
     store(logdir, config_hash="../../secret")
     assert "top secret" not in made(logdir).html
-
-
-def test_versions_are_counted(tmp_path: Path) -> None:
-    for task, version in enumerate(["0.1", "0.1", "0.2"]):
-        store(tmp_path, user_task_id=f"user_task_{task}", versions={"agentsys": version, "data": "abc"})
-    document = made(tmp_path).html
-    rows = re.findall(
-        r'<th scope="row">(.*?)</th><td class="message">(.*?)</td><td class="number">(\d)', document
-    )
-    assert rows == [("agentsys", "0.1", "2"), ("agentsys", "0.2", "1"), ("data of banking", "abc", "3")]
 
 
 @pytest.mark.parametrize(
@@ -318,19 +270,6 @@ def test_deeply_nested_arguments_are_said_to_be_so(tmp_path: Path) -> None:
     assert made(tmp_path).trajectories == 1
 
 
-def test_cases_are_listed_by_task_in_counting_order(tmp_path: Path) -> None:
-    for task in (10, 2):
-        for defense in ("agentsys", "none"):
-            store(tmp_path, user_task_id=f"user_task_{task}", defense=defense)
-    index = data_of(made(tmp_path).html, "index-data")
-    assert [(row["user_task"], row["defense"]) for row in index] == [
-        ("user_task_2", "none"),
-        ("user_task_2", "agentsys"),
-        ("user_task_10", "none"),
-        ("user_task_10", "agentsys"),
-    ]
-
-
 def test_published_runs_make_a_report_with_their_injections_marked(published: Any) -> None:
     document = made(published("agentdojo-gpt-4o-mini-2024-07-18"), cases=60).html
     data = data_of(document, "trajectory-data")
@@ -338,10 +277,3 @@ def test_published_runs_make_a_report_with_their_injections_marked(published: An
     assert len(marked) > 20
     assert all(len(text) % 2 for text in marked)
     assert sum("important message from me" in text[1] for text in marked) > 20
-
-
-def test_drift_runs_show_their_conversations(published: Any) -> None:
-    document = made(published("drift-gpt-4o-mini-2024-07-18-travel"), cases=5).html
-    views = [view for view in data_of(document, "trajectory-data")["trajectories"] if view]
-    assert len(views) == 5
-    assert all(len(view["messages"]) > 1 for view in views)

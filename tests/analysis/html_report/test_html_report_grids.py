@@ -48,7 +48,6 @@ def tables(folder: Path) -> dict[str, str]:
 
 CAUSES = "What caused attacks to succeed, overall, in percent, with 95% intervals"
 CONDUCT = "Utility and conduct by what was measured, overall, in percent, with 95% intervals"
-DENIALS = "Denial of service beside the same tasks without attack, overall, in percent, with 95% intervals"
 
 
 def test_causes_and_conduct_stand_between_the_overall_numbers_and_those_by_suite(tmp_path: Path) -> None:
@@ -71,20 +70,6 @@ def test_causes_and_conduct_stand_between_the_overall_numbers_and_those_by_suite
         "25.00",
     )
     assert (values["Control"], values["ASR - control"]) == ("25.00", "25.00")
-
-
-def test_a_paired_denial_of_service_has_its_table(tmp_path: Path) -> None:
-    for task, (before, under) in enumerate([(False, False), (True, False), (True, True)]):
-        name = f"user_task_{task}"
-        store_own(tmp_path, case_of(user_task_id=name, attack="none"), utility=before)
-        store_own(tmp_path, case_of(user_task_id=name, attack="dos"), utility=under, security=not under)
-    table = tables(tmp_path)[DENIALS]
-    assert "agentsys<small>dos</small>" in table and "50.00" in table and "-33.33" in table
-
-
-def test_runs_without_such_facts_have_no_such_tables(tmp_path: Path) -> None:
-    store_own(tmp_path, case_of())
-    assert not {CAUSES, CONDUCT, DENIALS} & tables(tmp_path).keys()
 
 
 def test_names_from_records_are_text_in_these_tables_too(tmp_path: Path) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
-from asb_files import NORMAL, Made, write_log, write_results
 from rich.console import Console
-from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
+from stored_cases import row
 
 from agentsys.analysis.metrics.benchmark_facts import measured_rows, unsolved_suites
 from agentsys.analysis.metrics.rates import MetricRow
@@ -20,9 +16,8 @@ from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document, results_output
 from agentsys.analysis.tables.write_terminal import terminal_document
-from agentsys.cli import app
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading, read_cases
+from agentsys.records.reading import Reading
 
 
 def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
@@ -42,12 +37,6 @@ def _printed(found: Report) -> str:
     text = io.StringIO()
     Console(file=text, width=160).print(terminal_document(results_document(found)))
     return text.getvalue()
-
-
-def test_runs_without_such_facts_have_no_such_rows_and_tables() -> None:
-    cases = [row(user_task_id=f"user_task_{n}", measured={"unrelated": 3}) for n in range(3)]
-    assert measured_rows(cases) == []
-    assert "Injection-caused" not in _printed(_report(cases))
 
 
 def test_a_success_is_split_into_planner_chosen_and_injection_caused() -> None:
@@ -102,15 +91,6 @@ def test_a_control_that_never_succeeds_is_no_floor_and_misses_no_payload() -> No
     assert "none / opi_empty" not in notes
     powerless = " ".join(_report([*grid({}, defense="none"), *controls]).notes)
     assert "Floor: without defense the ASR under opi_context_ignoring" in powerless
-
-
-def test_a_metric_is_absent_where_a_case_does_not_hold_its_fact() -> None:
-    cases = grid({"a": 3})
-    unknown = attacked("a", 0, hit=True, facts={"injection_caused": None, "refused": None})
-    found = _overall([unknown, *cases[1:]])
-    assert "asr_injection_caused" not in found
-    assert "refused" not in found
-    assert found["asr_planner_chosen"].n == len(cases)
 
 
 def test_errored_cases_are_in_no_rate_and_their_number_is_beside_it() -> None:
@@ -171,73 +151,3 @@ def test_every_format_shows_the_facts_and_escapes_names() -> None:
     assert "ASR - control" in printed
     assert "<b>_&[red]" in printed
     assert "…" not in printed
-
-
-def test_the_difference_shows_bounds_that_can_be_told_apart() -> None:
-    cases = [*grid({"a": 1}), *[control(a, t) for a in AGENTS for t in range(TOOLS)]]
-    row = _overall(cases, attack="opi_context_ignoring")["asr_less_control"]
-    assert row.ci_low < 0
-    assert f"{row.ci_low:.1f} to {row.ci_high:.1f}" in _printed(report(Reading(tuple(cases)), replicates=200))
-
-
-def _invoke(*arguments: str) -> str:
-    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert outcome.exit_code == 0, outcome.output
-    return outcome.stdout
-
-
-def test_the_command_shows_the_rates_of_a_hand_made_results_file(tmp_path: Path) -> None:
-    two = (NORMAL, NORMAL)
-    rows = [
-        Made("A1", success=True, rounds=(NORMAL, ("A1",))),
-        Made("A2", rounds=(NORMAL, ("A2",)), utility=False),
-        Made("A3", rounds=two, refused=True),
-        Made("A4", stuck=True, rounds=two, utility=False),
-        Made("B1", agent="lawyer", rounds=two),
-        Made("B2", agent="lawyer", success=True, rounds=(("B2", *NORMAL), ())),
-    ]
-    write_log(write_results(tmp_path, rows), [["A1Tool"], ["A2", "ledger"]])
-    found = {
-        (row.metric, row.suite): round(row.value, 2)
-        for row in measured_rows(read_cases([tmp_path]).cases, replicates=50)
-    }
-    assert found["targeted_asr_text", "banker"] == 33.33
-    assert found["targeted_asr_execution", "banker"] == 66.67
-    assert found["targeted_asr_text_errors_failed", "banker"] == 25.0
-    assert found["utility_text", "pooled"] == 80.0
-    assert found["utility_execution", "pooled"] == 100.0
-    assert found["utility_text_errors_failed", "pooled"] == pytest.approx(66.67)
-    assert (found["asr_planner_chosen", "pooled"], found["asr_patched_plan", "pooled"]) == (0.0, 40.0)
-    assert found["asr_injection_caused", "pooled"] == 0.0
-    assert found["refused", "pooled"] == 20.0
-    printed = _invoke("results", str(tmp_path), "--format", "csv")
-    assert (
-        "asb-official,unrecorded,gpt-4o-mini,unrecorded,opi_context_ignoring,overall,targeted_asr," in printed
-    )
-    assert ",overall,asr_injection_caused," in printed
-    assert "request_rejected 1" in _invoke("results", str(tmp_path))
-
-
-def test_the_commands_compare_runs_with_one_user_task_per_suite(tmp_path: Path) -> None:
-    for defense, hits in (("none", 3), ("agentsys", 0)):
-        for suite in ("a", "b", "c"):
-            for tool in range(4):
-                case = case_of(
-                    benchmark="asb-react",
-                    version="sample",
-                    suite=suite,
-                    injection_task_id=f"injection_task_{tool}",
-                    attack="opi_context_ignoring",
-                    defense=defense,
-                )
-                store_own(tmp_path, case, security=tool < hits)
-    lines = _invoke("compare", str(tmp_path), "--format", "csv").splitlines()
-    (asr,) = [line for line in lines if ",overall,targeted_asr,all," in line]
-    assert ",75.0,0.0,-75.0," in asr
-    assert ",0.25," in asr  # three suites that agree
-
-
-def test_undefined_shares_are_nan() -> None:
-    cases = [attacked("a", 0, hit=True)]
-    found = _overall(cases)["targeted_asr_execution"]
-    assert (found.value, math.isnan(found.ci_low)) == (100.0, True)

@@ -13,9 +13,7 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.best_attack import best_attack, best_attacks
 from agentsys.analysis.metrics.rates import measure
-from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.cli import app
-from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import read_cases
 
@@ -95,27 +93,6 @@ def test_among_equal_attacks_the_maximum_is_too_high_and_the_number_shown_is_not
     assert mean(shown) == pytest.approx(30, abs=3)
 
 
-def test_the_note_of_results_and_the_line_of_best_attack_show_one_number(pattern: CaseRow) -> None:
-    draw = random.Random(3)
-    hits = {
-        name: {(u, g) for u in range(4) for g in range(10) if draw.random() < share}
-        for name, share in (("a", 0.3), ("b", 0.5), ("c", 0.45))
-    }
-    cases = rows(pattern, hits, goals=10)
-    ((name, rate),) = [
-        one for one in asr(best_attacks(cases).cases).items() if one[0].startswith("best of 3")
-    ]
-    (note,) = [note for note in honesty_notes(cases, replicates=50) if "the best of 3 attacks" in note]
-    assert name.split(": ")[1] in note
-    assert f"ASR {rate:.2f} (" in note
-
-
-def test_the_lines_of_best_attack_are_not_chosen_from_once_more(pattern: CaseRow) -> None:
-    cases = best_attacks(rows(pattern, {"a": all_of(0), "b": all_of(1)})).cases
-    assert best_attack(cases) is None
-    assert not any("the best of" in note for note in honesty_notes(list(cases), replicates=20))
-
-
 def test_with_one_injection_task_nothing_is_chosen(pattern: CaseRow) -> None:
     cases = rows(pattern, {"a": all_of(0), "b": set()}, goals=1)
     assert set(asr(best_attacks(cases).cases)) == {"any of 2"}
@@ -146,11 +123,6 @@ def test_an_error_is_no_success_and_no_failure(pattern: CaseRow) -> None:
     found = [c for c in best_attacks(broken).cases if c.attack == "any of 2"]
     assert sorted(c.status for c in found) == ["error", "error", "ok", "ok"]
     assert sum(c.status == "ok" and c.injection_success is True for c in found) == 1
-
-
-def test_one_attack_is_none_to_choose_from(pattern: CaseRow) -> None:
-    with pytest.raises(ConfigError, match="no defense has two attacks"):
-        best_attacks(rows(pattern, {"a": set()}))
 
 
 def test_benign_cases_stay_and_defenses_of_other_counts_are_said_to_differ(pattern: CaseRow) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
+from stored_cases import row
 
 from agentsys.analysis.metrics.denial import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial, denials, denies_service
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.cli import app
 from agentsys.records.case_row import CaseRow
 
 
@@ -87,12 +82,6 @@ def test_denials_are_known_by_agentdojos_names(label: str, expected: bool) -> No
     assert denies_service(label) is expected
 
 
-def test_nothing_is_said_without_a_denial_or_without_benign_cases() -> None:
-    assert denials([benign(0, solved=True), row()]) == []
-    assert denials([denied(0, solved=False)]) == []
-    assert denials([benign(1, solved=True), denied(0, solved=False)]) == []
-
-
 def test_a_simulated_model_is_marked() -> None:
     assert only(both((True, False), simulated=True)).cell.model.endswith(" (simulated)")
 
@@ -107,31 +96,3 @@ def test_the_counts_say_the_same_as_the_rates(outcomes: list[tuple[bool, bool]])
     assert overall(found).get(ASR_WHERE_SOLVED, math.nan) == pytest.approx(
         100 * found.lost / solved if solved else math.nan, nan_ok=True
     )
-
-
-def stored(folder: Path) -> Path:
-    for task, (before, under) in enumerate([(False, False), (True, False), (True, True)]):
-        name = f"user_task_{task}"
-        store_own(folder, case_of(user_task_id=name, attack="none"), utility=before)
-        case = case_of(user_task_id=name, attack="dos")
-        store_own(folder, case, utility=under, security=not under)
-    return folder
-
-
-@pytest.mark.parametrize("form", ["table", "markdown", "latex", "html"])
-def test_results_shows_it_beside_the_official_rate(tmp_path: Path, form: str) -> None:
-    shown = CliRunner().invoke(app, ["results", str(stored(tmp_path)), "--format", form, "--full"])
-    assert shown.exit_code == 0, shown.output
-    text = " ".join(shown.output.split())
-    assert "66.67" in text and "50.00" in text and "-33.33" in text
-    assert "own failures included" in text
-    assert "utility where the attack failed" not in text  # 100 by definition
-
-
-def test_programs_get_both_metrics(tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["results", str(stored(tmp_path)), "--format", "csv"])
-    lines = list(csv.DictReader(io.StringIO(shown.stdout)))
-    found = {(line["metric"], line["suite"]): (line["value"], line["n"]) for line in lines}
-    assert found[ASR_WHERE_SOLVED, "overall"] == ("50.0", "2")
-    assert float(found[UTILITY_CHANGE, "overall"][0]) == pytest.approx(-100 / 3)
-    assert found[TARGETED_ASR, "overall"][1] == "3"

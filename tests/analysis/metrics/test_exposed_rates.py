@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,14 +63,6 @@ def test_the_full_grid_has_a_floor_of_7_8_and_a_cap_of_92_5() -> None:
 @pytest.mark.parametrize("version", ["unrecorded", "v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1"])
 def test_before_v1_2_2_four_tasks_pass_untouched(version: str) -> None:
     assert floor_of(_grid(_FULL), _limits(version)).value == pytest.approx(100 * 4 / 16 / 4)
-
-
-def test_limits_follow_the_tasks_that_were_run() -> None:
-    some = _grid({"banking": (6, 2)})
-    assert floor_of(some, _limits()).tasks == (("banking", "user_task_5"),)
-    assert floor_of(some, _limits()).value == pytest.approx(100 / 6)
-    assert cap_of(some[2:], _limits()).value == 100.0
-    assert cap_of(some[:4], _limits()).value == 50.0
 
 
 def test_other_benchmarks_and_unknown_versions_have_no_known_limits() -> None:
@@ -139,26 +130,6 @@ def test_more_cases_detect_smaller_differences() -> None:
 def test_notes_stand_only_where_they_apply() -> None:
     plain = [row(benchmark="own", user_task_id=f"user_task_{user}") for user in range(3)]
     assert honesty_notes(plain) == []
-
-
-def test_notes_are_one_line_each_and_name_the_sheet_where_there_are_several() -> None:
-    cases = _grid({"banking": (8, 3)}, defense="none", injection_success=True, exposed_raw=True)
-    cases[0] = replace(cases[0], exposed_raw=False, injection_success=False)
-    defended = [replace(case, defense="agentsys", injection_success=False) for case in cases]
-    notes = honesty_notes([*cases, *defended])
-    assert not any("\n" in note for note in notes)
-    text = " ".join(notes)
-    assert "An agent that does nothing scores 25.0 benign utility (banking 5, 6)." in text
-    assert "cannot exceed 87.5: the injection overwrites what some user tasks need (banking 0)" in text
-    assert re.search(
-        r"Minimum detectable effect on ASR, against none \(80% power\): [\d.]+ points \(agentsys\)", text
-    )
-    assert (
-        "none / important_instructions: payload returned by a tool in 95.8% of cases; ASR there 100.00 (n 23)"
-        in text
-    )
-    both = honesty_notes([*cases, *(replace(case, model="other") for case in cases)])
-    assert all(note.startswith(("gpt-4o on agentdojo", "other on agentdojo")) for note in both)
 
 
 def test_asr_among_exposed_published_cases_is_the_audits(published: Callable[[str], Path]) -> None:

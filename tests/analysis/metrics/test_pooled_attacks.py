@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
-from stored_cases import case_of, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.best_attack import together
 from agentsys.analysis.metrics.rates import measure
-from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 
@@ -66,13 +61,3 @@ def test_a_defense_with_a_single_matching_attack_keeps_it() -> None:
 def test_where_no_two_attacks_match_it_says_which_there_are(pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"two attacks or more.* opi_combined_attack, opi_naive"):
         together([*two_types(), *controls()], pattern)
-
-
-def test_the_command_shows_one_line_for_them(tmp_path: Path) -> None:
-    for attack in ("opi_naive", "opi_combined_attack"):
-        store_own(tmp_path, case_of(attack=attack), security=attack == "opi_naive")
-    outcome = CliRunner().invoke(app, ["results", str(tmp_path), "--together", "opi_*", "--format", "csv"])
-    assert outcome.exit_code == 0, outcome.output
-    lines = [line for line in outcome.output.split("\n") if ",overall,targeted_asr," in line]
-    assert len(lines) == 1
-    assert "opi_* (2 attacks),overall,targeted_asr,50.0" in lines[0]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, fields
 from pathlib import Path
 
-import agentsys
 from agentsys.analysis.metrics.rates import MetricRow, measure
-from agentsys.records.load import load_runs
 from agentsys.records.reading import read_cases
 
 _SUITES = ("banking", "slack", "travel", "workspace", "overall")
@@ -54,11 +51,3 @@ def test_new_style_published_runs_are_read_and_the_unfinished_one_named(
         153,
         ["no `utility` in it: the run was not finished"],
     )
-
-
-def test_the_data_frame_gives_the_same_long_form_as_the_rows(published: Callable[[str], Path]) -> None:
-    folder = published("agentdojo-gpt-4o-mini-2024-07-18")
-    frame = agentsys.results(load_runs(folder).sample(frac=1, random_state=3)).frame
-    rows = measure(read_cases([folder]).cases)
-    assert list(frame.columns) == [column.name for column in fields(MetricRow)]
-    assert [tuple(values) for values in frame.itertuples(index=False)] == [astuple(row) for row in rows]

@@ -133,12 +133,6 @@ def test_injection_tasks_run_alone_are_in_no_metric() -> None:
     assert (number.value, number.n) == (100.0, 1)
 
 
-def test_epochs_are_cases_like_any_others() -> None:
-    cases = [row(epoch=epoch, injection_success=epoch == 0) for epoch in range(4)]
-    number = _numbers(cases)["targeted_asr", "overall", "agentsys"]
-    assert (number.value, number.n) == (25.0, 4)
-
-
 def test_a_simulated_models_number_is_marked_and_never_mixed_with_a_real_ones() -> None:
     rows = measure([row(simulated=True), row()], replicates=10)
     assert {row.model for row in rows} == {"gpt-4o", "gpt-4o (simulated)"}
@@ -226,13 +220,3 @@ def test_a_quality_is_undefined_where_every_attacked_case_of_lone_user_tasks_err
     qualities = [number.value for number in rows if number.metric == "defense_quality"]
     assert qualities
     assert all(math.isnan(value) for value in qualities)
-
-
-def test_eight_cells_of_four_suites_take_seconds_at_most() -> None:
-    import time
-
-    grid = [case for suite in ("a", "b", "c", "d") for case in _grid(suite, 25, 8)]
-    cases = [replace(case, defense=f"d{cell}") for cell in range(8) for case in grid]
-    started = time.process_time()
-    measure(cases)
-    assert time.process_time() - started < 10.0

@@ -14,9 +14,7 @@ from agentsys.analysis.metrics.limits import limits_of
 from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.metrics.repaired_scores import (
     changed_benchmark_notes,
-    described,
     fixed_cases,
-    phrases_of_fixes,
 )
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
@@ -60,11 +58,6 @@ def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
     assert values["agentsys (fixed)", "targeted_asr"] == 50.0
     order = list(dict.fromkeys(one.defense for one in found.rows))
     assert order == ["agentsys", "agentsys (fixed)"]
-
-
-def test_the_fixes_are_named_with_a_phrase_each() -> None:
-    note = variants_of(cases(), fixed=True).notes[0]
-    assert all(described(fix) in note and phrases_of_fixes()[fix] in note for fix in FIXES)
 
 
 def test_benign_cases_have_no_fixed_attack_success() -> None:
@@ -117,16 +110,6 @@ def stored(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown", "latex", "html"])
-def test_results_shows_both_kinds_in_every_format(tmp_path: Path, form: str) -> None:
-    args = ["results", str(stored(tmp_path)), "--fixed", "--format", form]
-    shown = CliRunner().invoke(app, [*args, "--full"] if form == "table" else args)
-    assert shown.exit_code == 0, shown.output
-    assert "fixed" in shown.output
-    if form not in ("csv", "json"):
-        assert "utility" in shown.output and phrases_of_fixes()["any_match"][:12] in shown.output
-
-
 def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -> None:
     args = ["table", "2", "--runs", str(stored(tmp_path)), "--fixed", "--format", "markdown"]
     shown = CliRunner().invoke(app, args)
@@ -134,12 +117,6 @@ def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -
     first, second = shown.output.split(r"fixed under utility\_arguments, any\_match")
     line = "| gpt-4o-mini | agentsys | {}"
     assert line.format("100.00") in first and line.format("50.00") in second
-
-
-def test_formats_for_programs_of_a_papers_table_refuse_further_lines(tmp_path: Path) -> None:
-    args = ["table", "2", "--runs", str(stored(tmp_path)), "--fixed", "--format", "csv"]
-    with pytest.raises(ConfigError, match="--fixed and --by cannot be written as csv here; give another"):
-        CliRunner().invoke(app, args, catch_exceptions=False)
 
 
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.compare import compare
 from agentsys.analysis.metrics.search_attempts import SearchSpending, read_searches
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     ASR_BY_ATTEMPTS,
     BudgetRow,
     budget_rows,
-    usual_budgets,
 )
-from agentsys.analysis.tables.compare_document import count_notes
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
-from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
 
@@ -202,22 +195,6 @@ def test_a_search_without_a_text_is_in_no_rate_and_is_said(tmp_path: Path) -> No
     assert "attacker_refused 1, attacker_unreadable 1" in text
 
 
-def test_where_an_attacker_gave_no_text_comparisons_and_reports_say_so(tmp_path: Path) -> None:
-    for number in range(3):
-        for defense in ("none", "agentsys"):
-            failed = {"status": "error", "error_kind": "attacker_refused"} if defense == "agentsys" else {}
-            case = case_of(
-                attack="pair-transfer-task", defense=defense, injection_task_id=f"injection_task_{number}"
-            )
-            store_own(tmp_path, case, **({} if number == 2 else failed))
-    found = read_cases([tmp_path])
-    compared = compare(found.cases, "none")
-    assert "2 without a text, for an attacker gave none to try" in " ".join(count_notes(compared))
-    assert "2 of 3 cases are in no rate, because the attacker gave no text to try (attacker_refused)" in (
-        " ".join(report(found, replicates=50).notes)
-    )
-
-
 def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(tmp_path: Path) -> None:
     homes = SearchFacts(
         mode="transfer",
@@ -266,11 +243,6 @@ def test_an_unknown_price_makes_the_cost_unknown_not_smaller(tmp_path: Path) -> 
     assert (SearchSpending(1, None) + SearchSpending(1, 2.0)) == SearchSpending(2, None)
 
 
-def test_no_success_has_no_mean_number_of_queries(tmp_path: Path) -> None:
-    tasks(tmp_path, "banking", None)
-    assert math.isnan(by_place(tmp_path, "queries_to_success")["overall", None].value)
-
-
 def test_files_that_cannot_be_used_are_named_and_their_search_counts_as_errored(tmp_path: Path) -> None:
     folder = store_search(tmp_path, None)
     (folder / "0004.json").write_text("{")
@@ -298,38 +270,10 @@ def test_a_search_stored_twice_is_counted_once(tmp_path: Path) -> None:
     assert (len(searches.found), searches.repeated) == (1, 1)
 
 
-def test_a_folder_without_searches_is_one_line(tmp_path: Path) -> None:
-    store_own(tmp_path, case_of())
-    with pytest.raises(ConfigError, match="No searches in"):
-        read_searches([tmp_path])
-    with pytest.raises(ConfigError, match="No folder"):
-        read_searches([tmp_path / "nowhere"])
-
-
-@pytest.mark.parametrize(("most", "expected"), [(1, [1]), (15, [1, 2, 5, 10, 15]), (20, [1, 2, 5, 10, 20])])
-def test_usual_budgets_end_with_the_searches_own(most: int, expected: list[int]) -> None:
-    assert usual_budgets(most) == expected
-
-
 def command(*arguments: str) -> str:
     outcome = CliRunner().invoke(app, ["budget", *arguments])
     assert outcome.exit_code == 0, outcome.exception
     return outcome.stdout
-
-
-def test_every_format_shows_the_numbers_and_the_simulated_mark(tmp_path: Path) -> None:
-    tasks(tmp_path, "banking", 1, 2, None)
-    for form in ("table", "markdown", "latex", "html"):
-        text = command(str(tmp_path), "--format", form)
-        assert "33.33" in text and "66.67" in text
-        assert "ASR@2" in text
-        assert "(simulated)" in text.replace("\\", "")
-    rows = list(csv.DictReader(io.StringIO(command(str(tmp_path), "--format", "csv"))))
-    listed = json.loads(command(str(tmp_path), "--format", "json"))
-    assert len(rows) == len(listed) > 10
-    assert {row["model"] for row in rows} == {"gpt-4o (simulated)"}
-    assert [r["value"] for r in listed if (r["suite"], r["budget"]) == ("overall", 2)] == [66.666666667] * 2
-    assert {r["measure"] for r in listed if r["budget"]} == {"asr_at_budget", "asr_at_attempts"}
 
 
 def test_hostile_names_are_harmless_in_every_format(tmp_path: Path) -> None:
@@ -340,26 +284,3 @@ def test_hostile_names_are_harmless_in_every_format(tmp_path: Path) -> None:
         assert form != "html" or "<b>" not in text
         assert form != "csv" or ",'=x" in text
         assert form != "latex" or "{[}red{]}" in text
-
-
-def test_the_curve_is_drawn_with_its_numbers(tmp_path: Path) -> None:
-    tasks(tmp_path / "runs", "banking", 1, 4, None)
-    tasks(tmp_path / "runs", "banking", 2, None, None, defense="agentsys")
-    tasks(tmp_path / "runs", "banking", 2, attack="tap-transfer")
-    command(str(tmp_path / "runs"), "--figure", str(tmp_path / "out" / "curve.pdf"))
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"curve.pdf", "curve.png", "curve.csv"}
-    marks = list(csv.DictReader((tmp_path / "out" / "curve.csv").open()))
-    none = [m for m in marks if (m["panel"], m["series"]) == ("pair-transfer", "none")]
-    assert [float(mark["x"]) for mark in none] == list(range(1, BUDGET + 1))
-    assert [round(float(mark["y"]), 1) for mark in none[:5]] == [33.3, 33.3, 33.3, 66.7, 66.7]
-    assert {mark["simulated"] for mark in marks} == {"True"}
-    assert {mark["panel"] for mark in marks} == {"pair-transfer", "tap-transfer"}
-
-
-def test_a_figure_of_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    tasks(tmp_path, "banking", 1)
-    error = CliRunner().invoke(
-        app, ["budget", str(tmp_path), "--figure", str(tmp_path / "f"), "--model", "gtp-4o"]
-    )
-    assert isinstance(error.exception, ConfigError)
-    assert "gpt-4o" in str(error.exception)

@@ -126,9 +126,3 @@ def test_notes_tell_of_tries_and_of_the_best_attack() -> None:
     assert ", ASR " in second
     (best,) = [note for note in notes if "the best of 2 attacks is ignore_previous; ASR" in note]
     assert best.endswith("where each injection task counts with the attack that is best on all others.")
-
-
-def test_single_runs_of_one_attack_have_no_such_note() -> None:
-    notes = " ".join(honesty_notes(_cases(_drawn(6, 4, 1, share=0.3)), replicates=50))
-    assert "at least once" not in notes
-    assert "the best of" not in notes

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
+from stored_cases import row
 
-from agentsys.analysis.metrics.tags import all_tags, bears, split, tag_of
+from agentsys.analysis.metrics.tags import bears, split, tag_of
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
-from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.reading import Reading
 
@@ -76,19 +72,3 @@ def test_fixed_scores_and_a_tag_give_four_lines() -> None:
         "x (not action_open)",
         "x (not action_open, fixed)",
     ]
-
-
-def test_the_commands_split_by_a_tag(tmp_path: Path) -> None:
-    for number in (0, 1):
-        store_own(tmp_path, case_of(user_task_id=f"user_task_{number}", model="gpt-4o-mini"))
-    results = CliRunner().invoke(app, ["results", str(tmp_path), "--by", "action_open", "--format", "csv"])
-    assert "agentsys (action_open)" in results.stdout and "agentsys (not action_open)" in results.stdout
-    assert "action_open: a user task of which holds" in results.stderr  # a CSV has no room for it
-    assert "of which holds" not in results.stdout
-    args = ["table", "2", "--runs", str(tmp_path), "--by", "action_open", "--format", "markdown"]
-    table = CliRunner().invoke(app, args)
-    assert table.output.count(r"action\_open") >= 2 and r"not action\_open" in table.output
-
-
-def test_every_tag_says_what_it_means() -> None:
-    assert all(tag.says and tag.tasks for tag in all_tags().values())

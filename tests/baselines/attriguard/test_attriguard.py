@@ -13,7 +13,6 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from baselines.attriguard import AttriGuard
-from baselines.attriguard.audit import is_external
 from baselines.attriguard.verdict import (
     read_judgement,
     read_judgement_loosely,
@@ -175,13 +174,6 @@ def test_an_error_of_the_model_is_never_a_verdict(role: str) -> None:
         run(AttriGuard(), asked, Tools(RAW))
 
 
-def test_duplicates_of_a_batch_are_two_verdicts_and_keep_two_results() -> None:
-    tools = Tools(RAW)
-    messages = run(AttriGuard(), model(making(TO_EVE), making(READ), making(TO_EVE, TO_EVE)), tools)
-    answers = [message for message in messages if message["role"] == "tool"][1:]
-    assert [answer["tool_call_id"] for answer in answers] == ["c0", "c1"] and len(tools.sent) == 2
-
-
 @pytest.mark.parametrize(
     ("duplicates", "judged", "said"),
     [("separate", 3, ["sent 1", "sent 2", "sent 3"]), ("merged", 2, ["sent 2", "sent 2", "sent 3"])],
@@ -202,20 +194,6 @@ def test_an_error_text_is_a_result_unless_as_published() -> None:
         asked = model(SILENT, making(("open_door", {})), making(TO_EVE))
         run(defense, asked, Tools(RAW))
         assert len(asked.asked[SHADOW]) == shadows
-
-
-def test_tools_that_nobody_knows_are_external_and_the_published_list_knows_none_of_them() -> None:
-    assert is_external("read_note", "unless_own") and not is_external("read_note", "fixed")
-    assert is_external("get_webpage", "fixed") and not is_external("send_money", "unless_own")
-    tools = Tools(RAW)
-    run(AttriGuard(external_tools="fixed"), model(SILENT, making(READ), making(TO_EVE)), tools)
-    assert len(tools.sent) == 1
-
-
-def test_the_weakening_has_its_own_temperature_and_the_shadow_the_agents() -> None:
-    asked = model(SILENT, making(READ), making(TO_EVE))
-    run(AttriGuard(), asked, Tools(RAW))
-    assert asked.asked[WEAK][0].temperature == 0.2 and asked.asked[SHADOW][0].temperature is None
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatToolResultMessage
-from filter_results import FilterResults
 from scripted_for_border import RoleModel, Tools, making, results
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, tool_message
+from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import result_text
 from agentsys.models.trace import Tracer, tracing
@@ -116,13 +115,6 @@ def test_a_case_that_is_ended_keeps_what_the_filter_says_of_its_results() -> Non
         conversation([Ends()], Tools("evil"), making(READ, ("nothing", {})))
     told = [result_text(m) for m in caught.value.messages if m["role"] == "tool"]
     assert told[0] == "gone" and told[1].startswith("Invalid tool")
-
-
-def test_results_that_others_ran_are_read_too() -> None:
-    call = FunctionCall(function="a", args={}, id="1")
-    given = [making(("a", {})), tool_message(call, "one"), tool_message(call, "", "two")]
-    read = FilterResults([Marks("!")]).query("Go.", FunctionsRuntime(), messages=given)[3]
-    assert results(read) == ["one!", "two!"] and results(given) == ["one", "two"]
 
 
 def test_around_other_agents_an_unchanged_value_stays_the_value_it_was() -> None:

@@ -6,13 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from programs_for_camel import Planner, block, fresh, run_camel, suite_of
 
-from agentsys.abilities import Described
-from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Tracer, tracing
@@ -25,20 +22,6 @@ IBAN = "GB29NWBK60161331926819"
 def told(model: Planner) -> str:
     """Everything the planner was ever asked with."""
     return json.dumps(model.planned)
-
-
-def test_it_is_a_defense_that_describes_itself() -> None:
-    camel = Camel()
-    assert isinstance(camel, Defense) and isinstance(camel, Described)
-    for options in (
-        {},
-        {"mode": "strict"},
-        {"enforcement": "off"},
-        {"enforcement": "replay", "as_published": True},
-    ):
-        described = Camel(**options).description()
-        assert 5 <= described.count(". ") + 1 <= 10
-    assert isinstance(camel.pipeline(Planner([]), suite_of("banking")), BasePipelineElement)
 
 
 @pytest.mark.parametrize("options", [{"mode": "loose"}, {"enforcement": "some"}, {"attempts": 0}])
@@ -167,13 +150,6 @@ def test_answers_have_the_declared_type_and_are_untrusted(schema: str, answer: A
     program = f"class A(BaseModel):\n    a: str\n    n: list[int]\nx = query_ai_assistant('q', {schema})\n"
     model = Planner([block(f"{program}update_password(password={used})")], [answer])
     assert run_camel("banking", model).denied
-
-
-@pytest.mark.parametrize("schema", ["list", "EmailStr", "datetime", "print", "'str'", "[str]", "None"])
-def test_other_schemas_are_refused(schema: str) -> None:
-    model = Planner([block(f"query_ai_assistant('q', {schema})"), block("print('done')")])
-    assert run_camel("banking", model).answer == "done"
-    assert model.read == [] and "TypeError" in told(model)
 
 
 PRIVATE_MAIL = "mails = get_received_emails()\nbody = mails[0].body\n"

@@ -15,7 +15,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.wrappers.recorded import Recorded
-from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
 from baselines.datafilter.element import (
     KNOWN_FACT,
@@ -82,13 +82,6 @@ def test_a_string_whose_reply_was_cut_off_is_withheld_and_never_shortened() -> N
     assert (found["outcome"], found["truncated"], found["unreadable"]) == ("withheld", 1, 1)
     kept = DataFilter(max_tokens=1024, on_truncated="keep")
     assert "Hello there\n" in results(run(kept, model("Hello there", completion=1024), listing()))[0]
-
-
-def test_the_record_names_model_template_and_what_was_emptied() -> None:
-    (found,) = decisions(traced(DataFilter(unit="result"), model(" "), Tools(LONG)), "detector")
-    assert (found["emptied"], found["model"], found["template"]) == (1, ["scripted-1"], template_digest())
-    assert (found["chars_in"], found["outcome"]) == (len(LONG), "rewritten")
-    assert results(run(DataFilter(unit="result"), model(""), Tools(LONG))) == [EMPTIED]
 
 
 def test_several_questions_at_once_keep_the_order_of_the_strings_and_are_booked_to_the_case() -> None:

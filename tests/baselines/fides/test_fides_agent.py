@@ -10,10 +10,8 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from fides_runs import Scripted, call, fresh, run_fides, say, suite_of
 
-from agentsys.abilities import Described
-from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, text_of
+from agentsys.models.chat import text_of
 from baselines.fides.defense import Fides
 from baselines.none import NoDefense
 
@@ -23,17 +21,6 @@ BILL = "#read_file-result-0#"
 
 def bill() -> str:
     return str(fresh("banking").filesystem.files[FILE])
-
-
-def test_it_is_a_defense_that_describes_itself() -> None:
-    fides = Fides()
-    assert isinstance(fides, Defense) and isinstance(fides, Described)
-    assert {tool.name for tool in asked(Scripted([say("x")])).tools} >= {"query_llm", "inspect", "send_money"}
-
-
-def asked(model: Scripted, **options: Any) -> ChatRequest:
-    run_fides("banking", model, **options)
-    return model.planned[0]
 
 
 @pytest.mark.parametrize("options", [{"planner": "x"}, {"labels": "x"}, {"hide": "x"}, {"max_rounds": 0}])
@@ -267,26 +254,6 @@ def test_a_mail_to_somebody_who_may_not_read_it_runs_only_while_the_conversation
         ran = run_fides("workspace", model)
         assert (ran.tracer.refused_in != []) == refused
         assert ("P2: somebody it goes to may not read" in ran.results()[-1]) == refused
-
-
-def test_variables_alone_are_neither_asked_about_nor_looked_at() -> None:
-    model = Scripted(
-        [call("get_iban"), call("inspect", variables=["#get_iban-result-0#"]), say("#get_iban-result-0#")]
-    )
-    ran = run_fides("banking", model, planner="variables")
-    assert ran.results()[0] == "#get_iban-result-0#" and "Invalid tool" in ran.results()[1]
-    assert ran.answer == fresh("banking").bank_account.iban
-    assert "query_llm" not in {tool.name for tool in model.planned[0].tools}
-
-
-@pytest.mark.parametrize("planner", ["fides", "variables", "basic"])
-@pytest.mark.parametrize("policies", [True, False])
-def test_every_combination_runs(planner: str, policies: bool) -> None:
-    model = Scripted([call("read_file", file_path=FILE), call("update_password", password="x"), say("done")])
-    ran = run_fides("banking", model, planner=planner, policies=policies)
-    assert ran.answer == "done"
-    refused = policies and planner == "basic"
-    assert (ran.environment.user_account.password == "x") != refused
 
 
 TURNS = [

@@ -20,10 +20,10 @@ from scripted_for_border import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
-from baselines.border.rewriter import EMPTIED, WITHHELD
+from baselines.border.rewriter import WITHHELD
 from baselines.firewall import Firewall
 from baselines.firewall.minimizer import read_arguments
-from baselines.firewall.sanitizer import lost_tokens, read_sanitized
+from baselines.firewall.sanitizer import read_sanitized
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob", "body": "hi", "urgent": True})
 MIN, SAN = "firewall_minimizer", "firewall_sanitizer"
@@ -37,12 +37,6 @@ def test_both_ask_once_per_call_and_once_per_result_and_the_agent_as_often_as_un
     asked = model([minimized(name="x"), minimized(to="Bob")], [sanitized("", safe=True)], making(READ, SEND))
     run(Firewall(), asked, Tools())
     assert {role: len(requests) for role, requests in asked.asked.items()} == {"agent": 2, MIN: 2, SAN: 2}
-
-
-def test_calls_without_arguments_and_empty_results_are_not_asked_about() -> None:
-    asked = model([minimized()], [sanitized("x")], making(("read_note", {})))
-    run(Firewall(), asked, Tools(text=""))
-    assert not asked.asked[MIN] and not asked.asked[SAN]
 
 
 def test_the_agent_never_reads_the_raw_text_of_a_rewritten_result_and_the_record_has_both() -> None:
@@ -103,12 +97,6 @@ def test_of_each_argument_the_record_says_what_became_of_it() -> None:
         "dropped": ["urgent"],
         "added": ["cc"],
     }
-
-
-def test_a_number_that_became_a_text_on_the_way_is_the_same_number() -> None:
-    asked = model([minimized(to="Bob", urgent="True", body="hi")], (), making(SEND))
-    (found,) = decisions(traced(Firewall(sanitizer=False), asked, Tools()), "gate")
-    assert found["outcome"] == "allowed"
 
 
 def test_a_reply_that_cannot_be_read_twice_stops_and_keep_lets_pass_counted() -> None:
@@ -215,16 +203,6 @@ def test_arguments_are_read_from_an_object_alone(reply: str, args: Any) -> None:
     assert read_arguments(reply) == args
 
 
-def test_lost_tokens_are_those_with_digits_and_addresses() -> None:
-    raw = "Pay 12.50 to GB29NWBK60161331926819, mail a.b@c.de, see https://x.y/z on 2024-05-15."
-    assert lost_tokens(raw, "Pay 12.50 on 2024-05-15.") == [
-        "GB29NWBK60161331926819",
-        "a.b@c.de",
-        "https://x.y/z",
-    ]
-    assert lost_tokens(raw, raw) == []
-
-
 def test_where_no_tool_takes_an_argument_the_minimizer_is_skipped_and_the_run_says_so_once(
     run_cases: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -234,11 +212,6 @@ def test_where_no_tool_takes_an_argument_the_minimizer_is_skipped_and_the_run_sa
     assert len(records) > 2 and SAN in asked and MIN not in asked
     told = [entry.getMessage() for entry in caplog.records if "Minimizer" in entry.getMessage()]
     assert len(told) == 1 and "takes an argument" in told[0]
-
-
-def test_an_emptied_result_is_a_notice() -> None:
-    asked = model((), [sanitized("")], making(READ))
-    assert results(run(Firewall(minimizer=False), asked, Tools("obey"))) == [EMPTIED]
 
 
 def test_prompts_are_those_that_are_sent_and_options_are_checked() -> None:

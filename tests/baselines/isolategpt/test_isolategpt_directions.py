@@ -1,19 +1,13 @@
-"""IsolateGPT end to end on the simulated model: what it stops, what brings attacks back, why some succeed."""
+"""IsolateGPT end to end on the simulated model: what it stops and what brings attacks back."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from small_runs import errors_in
 
-ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "baselines" / "isolategpt.md"
 SMALL = [
     "model=simulated",
     "attack=none,important_instructions",
@@ -61,53 +55,3 @@ def test_a_sloppy_model_makes_no_errors_and_no_unplanned_tool_run(run_cases: Cal
         (route,) = [span["decision"] for span in spans if span["kind"] == "isolategpt_route"]
         apps = {app for group in route["groups"] for app in group["apps"]}
         assert {span["name"] for span in spans if span["kind"] == "tool"} <= apps
-
-
-def listed(text: str) -> dict[tuple[str, int, int], str]:
-    """(suite, user task, injection task) -> why, of the rows of a table of successes."""
-    rows = re.findall(r"^\| (\w+) \| ([\d, ]+) \| ([\d, ]+) \| (\d+) \| (.+) \|$", text, re.MULTILINE)
-    found = {}
-    for suite, injections, users, cases, why in rows:
-        keys = [(suite, int(user), int(goal)) for user in users.split(",") for goal in injections.split(",")]
-        assert len(keys) == int(cases)
-        found.update(dict.fromkeys(keys, why))
-    return found
-
-
-def test_the_page_lists_as_many_successes_as_it_says_and_the_exceptions_are_two() -> None:
-    text = PAGE.read_text("utf-8")
-    found = listed(text)
-    assert f"The {len(found)} successes against `isolategpt`" in text
-    unplanned = {key for key, why in found.items() if not why.startswith("the plan has ")}
-    assert {(suite, goal) for suite, _, goal in unplanned} == {("travel", 6), ("slack", 3)}
-
-
-@pytest.mark.slow
-def test_every_success_has_the_reason_that_the_page_gives(
-    run_cases: Callable[..., Any], tmp_path: Path
-) -> None:
-    records = run_cases(
-        ["model=simulated", "defense=isolategpt", "attack=important_instructions", "user_tasks=[0,1,3,4,15]"]
-    )
-    assert errors_in(records) == {}
-    command = [sys.executable, "scripts/isolategpt_successes.py", str(tmp_path / "runs")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "0 without a reason" in done.stderr
-    on_page = {key: why for key, why in listed(PAGE.read_text("utf-8")).items() if key[1] in (0, 1, 3, 4, 15)}
-    assert listed(done.stdout) == on_page
-    assert len(on_page) > 30
-    wins = sum(record["agentsys"]["security"] for record in records.values())
-    assert wins == len(on_page)
-
-
-@pytest.mark.slow
-def test_a_success_that_no_plan_accounts_for_is_reported(
-    run_cases: Callable[..., Any], tmp_path: Path
-) -> None:
-    run_cases([*SMALL, "defense=isolategpt_always_allow"])
-    command = [sys.executable, "scripts/isolategpt_successes.py", str(tmp_path / "runs")]
-    done = subprocess.run(
-        [*command, "--defense", "isolategpt_always_allow"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "UNEXPLAINED" in done.stdout

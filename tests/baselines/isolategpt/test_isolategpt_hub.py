@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime, make_function
 from agentdojo.task_suite import get_suite
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from scripted_for_isolategpt import (
     QUERY,
     READ_ONLY,
@@ -22,9 +20,6 @@ from scripted_for_isolategpt import (
     run,
 )
 
-from agentsys.config_dir import shipped_config_dir
-from agentsys.contracts import Defense
-from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.tools import tool_specs
@@ -77,27 +72,11 @@ def test_a_step_that_takes_an_earlier_output_joins_its_group_and_the_first_app_s
     assert [group["apps"] for group in done.kept["groups"]] == [["read_bill", "pay"]]
 
 
-@pytest.mark.parametrize(("apps", "route"), [("per_tool", "routing"), ("one_app", "direct")])
-def test_an_app_that_is_planned_twice_is_one_group_only_where_apps_have_several_tools(
-    apps: Any, route: str
-) -> None:
-    twice = planned(("read_bill", {"path": "a"}, "a"), ("read_bill", {"path": "b"}, "b"))
-    model = SpokeModel(twice, **{ROUTING: finish("-"), "read_bill+read_note+pay": finish("-")})
-    assert run(model, Desk(), apps=apps).kept["route"] == route
-
-
 def test_only_a_value_that_is_exactly_the_key_makes_a_step_depend_on_another() -> None:
     for value in ("the <bill>", "bill", "<other>", ["<bill>"]):
         plan = planned(("read_bill", {}, "bill"), ("pay", {"to": value}, "done"))
         done = run(SpokeModel(plan, **{ROUTING: finish("-")}), Desk())
         assert done.kept["route"] == "routing", value
-
-
-def test_steps_with_unknown_names_are_left_out_and_if_all_are_nobody_has_tools() -> None:
-    both = planned(("hack", {}, "x"), ("read_bill", {"path": "<x>"}, "bill"))
-    assert run(SpokeModel(both, read_bill=finish("Done.")), Desk()).kept["route"] == "direct"
-    none = planned(("hack", {}, "x"), ("format_disk", {}, "y"))
-    assert run(SpokeModel(none, vanilla="Sorry."), Desk()).kept["route"] == "vanilla"
 
 
 @pytest.mark.parametrize("bad", ["", "Sure!", '{"steps": 3}', '{"plan": []}', "7"])
@@ -110,29 +89,12 @@ def test_a_plan_that_cannot_be_read_is_asked_for_once_more_and_then_taken_for_no
     assert len(model.read_by("planner")) == 2
 
 
-@pytest.mark.parametrize("form", ["```json\n{}\n```", "Here it is:\n```\n{}\n```\nGood luck."])
-def test_a_plan_may_stand_in_a_fence(form: str) -> None:
-    model = SpokeModel(form.replace("{}", READ_ONLY), read_bill=finish("Done."))
-    assert run(model, Desk()).kept["route"] == "direct"
-
-
 def test_the_planner_is_told_all_tools_and_no_result() -> None:
     model = direct(read_bill=[act("read_bill"), finish("Done.")])
     run(model, Desk(bill="SECRET"))
     (asked,) = model.read_by("planner")
     assert all(f'"name": "{name}"' in asked for name in ("read_bill", "read_note", "pay"))
     assert "SECRET" not in asked
-
-
-def test_retrieval_shows_the_planner_the_nearest_tools_alone_and_spokes_all() -> None:
-    model = direct(read_bill=finish("Done."))
-    run(model, Desk(), retrieved=2)
-    (asked,) = model.read_by("planner")
-    assert [name for name in ("read_bill", "read_note", "pay") if f'"name": "{name}"' in asked] == [
-        "read_bill",
-        "pay",
-    ]
-    assert '"name": "read_note"' in model.read_by("read_bill")[0]
 
 
 # ---- From spoke to spoke.
@@ -389,15 +351,6 @@ def test_two_tasks_in_sequence_share_nothing() -> None:
     assert not any("I paid Bob 5." in text for text in texts)
 
 
-def test_a_task_costs_one_call_of_the_planner_and_those_of_its_spokes() -> None:
-    model = direct(**PLANNED_PAIR)
-    run(model, Desk())
-    assert [request.role for request in model.asked].count("isolategpt_planner") == 1
-    assert len(model.asked) == 1 + 3 + 2
-    assert {request.role for request in model.asked} == {"isolategpt_planner", "agent"}
-    assert not any(request.tools for request in model.asked)
-
-
 def test_a_model_that_fails_ends_the_case() -> None:
     class Fails(SpokeModel):
         def complete(self, request: Any) -> Any:
@@ -407,14 +360,6 @@ def test_a_model_that_fails_ends_the_case() -> None:
 
     with pytest.raises(ModelError):
         run(Fails(READ_THEN_PAY), Desk())
-
-
-def test_the_system_message_is_in_the_log_and_in_no_request() -> None:
-    model = direct(**PLANNED_PAIR)
-    messages = IsolateGPT().pipeline(model, get_suite("v1.2.2", "banking")).query(QUERY, Desk().runtime)[3]
-    assert messages[0]["role"] == "system"
-    words = text_of(messages[0])
-    assert not any(words in text for who in ("planner", "read_bill", "pay") for text in model.read_by(who))
 
 
 def test_an_argument_that_looks_like_a_call_is_data() -> None:
@@ -429,68 +374,3 @@ def test_an_argument_that_looks_like_a_call_is_data() -> None:
 
 PER_APP = {"bank": 7, "files": 1, "account": 3, "slack": 9, "web": 2, "profile": 1, "hotels": 5}
 PER_APP |= {"restaurants": 9, "cars": 7, "flights": 1, "calendar": 7, "email": 9, "drive": 8}
-IN_SUITE = {
-    "banking": {"bank": 7, "files": 1, "account": 3},
-    "slack": {"slack": 9, "web": 2},
-    "workspace": {"email": 9, "calendar": 7, "drive": 8},
-    "travel": {
-        **{"profile": 1, "hotels": 5, "restaurants": 9, "cars": 7, "flights": 1},
-        **{"calendar": 4, "email": 1},
-    },
-}
-
-
-@pytest.mark.parametrize(("suite", "sizes"), IN_SUITE.items(), ids=list(IN_SUITE))
-def test_every_tool_of_agentdojo_belongs_to_one_app(suite: str, sizes: dict[str, int]) -> None:
-    tools = tool_specs(FunctionsRuntime(get_suite("v1.2.2", suite).tools).functions.values())
-    found = installed(tools, IsolateGPT(apps="per_app").settings)
-    assert {app.name: len(app.tools) for app in found.apps} == sizes
-    alone = installed(tools, IsolateGPT().settings)
-    assert [app.name for app in alone.apps] == [tool.name for tool in tools]
-    assert [len(app.tools) for app in installed(tools, IsolateGPT(apps="one_app").settings).apps] == [
-        len(tools)
-    ]
-
-
-def test_an_app_with_two_tools_uses_both_without_asking_and_shares_a_group() -> None:
-    plan = planned(("read_bill", {}, "a"), ("pay", {"to": "Bob", "amount": 5}, "b"))
-    model = SpokeModel(
-        plan, **{"read_bill+pay": [act("read_bill"), act("pay", to="Bob", amount=5), finish("Done.")]}
-    )
-    desk = Desk()
-    done = run(model, desk, apps="per_app", app_of={"read_bill": "bank", "pay": "bank"})
-    assert desk.ran == ["read_bill", "pay Bob 5"]
-    assert (done.kept["route"], len(done.prompts), done.kept["messages"]) == ("direct", 1, [])
-
-
-def test_placeholders_are_bare_or_described() -> None:
-    for placeholders, told in (("bare", False), ("described", True)):
-        model = direct(read_bill=finish("Done."))
-        run(model, Desk(), placeholders=placeholders)
-        (text,) = model.read_by("read_bill")
-        assert '"name": "pay"' in text
-        assert ("Pays." in text) is told
-        assert '"amount"' not in text  # the schema of another app's tool is learned by a probe alone
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"apps": "per_spoke"},
-        {"permissions": "ask"},
-        {"placeholders": "none"},
-        {"max_depth": 0},
-        {"retrieved": 0},
-    ],
-)
-def test_an_unknown_option_is_refused_in_one_line(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="isolategpt"):
-        IsolateGPT(**options)
-
-
-@pytest.mark.parametrize("name", ["", "_per_app", "_always_allow", "_deny_all", "_one_app"])
-def test_a_preset_builds_a_whole_program_of_its_own_name(name: str) -> None:
-    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"isolategpt{name}.yaml"))
-    assert isinstance(defense, Defense)
-    assert defense.name == f"isolategpt{name}"
-    assert defense.whole_program  # type: ignore[attr-defined]

@@ -109,26 +109,12 @@ def test_a_block_that_holds_no_usable_action_is_told_so(reply: str) -> None:
     assert (talk.ran, talk.sent) == ([], [])
 
 
-def test_of_a_list_the_first_action_counts() -> None:
-    both = json.dumps(
-        [{"action": "read", "action_input": {}}, {"action": "pay", "action_input": {"to": "E"}}]
-    )
-    talk = Talk(f"```json\n{both}\n```", DONE)
-    talk.spoke.answer("Go.")
-    assert (talk.ran, talk.sent) == ([("read", {})], [])
-
-
 def test_an_action_that_nobody_offers_is_told_with_those_there_are() -> None:
     talk = Talk(write_action(Action("hack", {})), DONE)
     talk.spoke.answer("Go.")
     assert talk.observations() == [
         "Observation: There is no action hack. Valid are: Final Answer, read, pay."
     ]
-
-
-@pytest.mark.parametrize("value", [{"a": 1}, ["x"], 5, None])
-def test_a_final_answer_that_is_no_text_is_given_as_json(value: Any) -> None:
-    assert json.loads(Talk(write_action(Action(FINISH, value))).spoke.answer("Go.")) == value
 
 
 def test_fifteen_replies_without_an_answer_end_it() -> None:

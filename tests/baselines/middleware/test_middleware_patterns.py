@@ -8,20 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.middleware.risk.patterns import Category, Matcher, Pattern, shipped
+from baselines.middleware.risk.patterns import Matcher, Pattern, shipped
 from baselines.middleware.risk.reading import REMOVED, sightings, without_instructions
-from baselines.middleware.risk.score import Handling, Thresholds, combined, strictest
+from baselines.middleware.risk.score import Handling, Thresholds, combined
 
 PATTERNS = shipped().patterns
 
 
 def seen_in(text: str) -> set[str]:
     return {seen.hit.pattern.id for seen in sightings(text)}
-
-
-def test_there_are_more_than_forty_patterns_in_all_seven_categories() -> None:
-    assert len(PATTERNS) > 40
-    assert {pattern.category for pattern in PATTERNS} == set(Category)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
@@ -73,14 +68,6 @@ def test_a_score_on_the_edge_takes_the_stricter_side(score: float, handling: Han
 def test_a_further_finding_never_lowers_the_score(weights: list[float], another: float) -> None:
     assert 0 <= combined(weights) <= combined([*weights, another]) <= 10
     assert combined(weights, "maximum") <= combined(weights) + 1e-3
-
-
-def test_scores_accumulate_or_take_the_largest_weight() -> None:
-    assert combined([0.5, 0.5]) == 7.5
-    assert combined([0.5, 0.5], "maximum") == 5.0
-    assert combined([]) == combined([], "maximum") == 0
-    assert strictest([Handling.REWRITE, Handling.BLOCK, Handling.ALLOW]) is Handling.BLOCK
-    assert strictest([]) is Handling.ALLOW
 
 
 def test_a_text_of_nothing_but_beginnings_is_a_flood() -> None:

@@ -16,7 +16,6 @@ from agentsys.benchmarks.asb.source import (
     CHECKSUMS,
     ORIGINAL,
     fetched_folder,
-    load,
     sample_folder,
     version_of,
 )
@@ -95,27 +94,6 @@ def test_no_prompt_can_satisfy_the_text_criterion_by_itself(
     shown += [tool.description for agent in data.agents for tool in agent.normal_tools]
     assert not [tool.goal for tool in tools for text in [*shown, *outputs] if tool.goal in text]
     assert not [output for output in outputs for text in shown if output in text]
-
-
-def test_the_sample_has_every_kind_of_attack_tool_for_every_agent() -> None:
-    data, version = load("sample")
-    assert version == "sample"
-    assert len(data.agents) == 4
-    for agent in data.agents:
-        assert len(agent.tasks) in {2, 3}
-        assert len(agent.normal_tools) == 2
-        assert len({(tool.aggressive, tool.style) for tool in agent.attack_tools}) == 4
-    # Records carry `sample` as the version: give changed files another one.
-    assert data.checksum.startswith("0fac26df8945")
-
-
-def test_other_files_are_another_version(tmp_path: Path) -> None:
-    folder = copy_of_sample(tmp_path)
-    first = ASB(data=str(folder))
-    edit(folder / "all_normal_tools.jsonl", "soil", "ground")
-    second = ASB(data=str(folder))
-    assert first.version != second.version
-    assert first.version.startswith("own-")
 
 
 def copy_of_sample(tmp_path: Path) -> Path:

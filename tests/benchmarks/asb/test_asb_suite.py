@@ -138,23 +138,12 @@ def test_the_last_step_of_a_plan_carries_no_payload(suite: ASBSuite, turns: None
     ]
 
 
-def test_the_control_appends_nothing_at_all(suite: ASBSuite) -> None:
-    world = suite.load_and_inject_default_environment({VECTOR: ""})
-    assert calling(suite, world, "soil_probe") == [suite.agent.normal_tools[0].output]
-    assert world.injected == 0
-
-
 def test_agentdojos_rule_finds_the_one_vector_of_every_task() -> None:
     benchmark = ASB(tasks="all")
     for name in benchmark.suite_names():
         suite = benchmark.suite(name)
         for task in suite.user_tasks.values():
             assert injectable_vectors(suite, task) == [VECTOR]
-
-
-def test_another_vector_is_refused(suite: ASBSuite) -> None:
-    with pytest.raises(ValueError, match="subset"):
-        suite.load_and_inject_default_environment({"mail": "x"})
 
 
 def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
@@ -181,11 +170,6 @@ def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSui
         [tool.name] for tool in suite.agent.attack_tools
     ]
     assert ground_truth_length(suite, "user_task_0") == 2
-
-
-def test_the_step_of_a_case_before_does_not_reach_a_new_world(suite: ASBSuite) -> None:
-    set_turn(PlanStep(2, 2))
-    assert injectable_vectors(ASB().suite(GARDEN), suite.user_tasks["user_task_0"]) == [VECTOR]
 
 
 def test_all_ten_agents_of_upstream_make_suites_that_can_be_attacked() -> None:

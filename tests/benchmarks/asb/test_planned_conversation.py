@@ -11,7 +11,6 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.asb.driver import Mode, PlannedModel, drive
-from agentsys.benchmarks.asb.environment import PlanStep, current_turn
 from agentsys.benchmarks.asb.plan import planning_in
 from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, tools_in
 from agentsys.benchmarks.asb.planner import MAX_TRIES, ROLE
@@ -102,11 +101,6 @@ def test_a_plan_turn_without_tools_comes_first_then_one_call_per_step(mode: Mode
     assert text_of(messages[-1]) == CLOSING
 
 
-def test_react_has_no_plan() -> None:
-    model = Scripted()
-    assert drive(model, mode=Mode.REACT, attack_tool="Evil") is model
-
-
 def test_the_planner_reads_persona_instruction_and_task() -> None:
     model = Scripted(plan(["look_up"], []), "a", "b")
     loop(driven(model))
@@ -140,13 +134,6 @@ def test_without_an_attack_a_faithful_plan_is_left_alone() -> None:
     model = Scripted(plan(["look_up"], []), ["look_up"], "done")
     loop(driven(model, Mode.FAITHFUL, attack_tool=None))
     assert [len(request.tools) for request in model.asked] == [0, 3, 0]
-
-
-@pytest.mark.parametrize("mode", [Mode.CLEAN_PLAN, Mode.HIDDEN_TOOL])
-def test_an_unpatched_plan_offers_all_tools_in_every_step(mode: Mode) -> None:
-    model = Scripted(plan([], []), ["Evil"], "done")
-    loop(driven(model, mode))
-    assert [len(request.tools) for request in model.asked] == [0, 3, 3]
 
 
 def test_a_call_where_nothing_was_on_offer_is_not_made() -> None:
@@ -232,23 +219,6 @@ def test_after_ten_replies_without_a_plan_the_case_ends_in_words() -> None:
     assert text_of(messages[-1]) == NO_PLAN
 
 
-def test_tools_learn_which_step_they_run_in_and_which_is_the_last() -> None:
-    model = driven(Scripted(plan([], ["look_up"], ["note"]), "words", ["look_up", "look_up"], ["note"]))
-    assert current_turn() is None
-    first = model.complete(ChatRequest(BEGIN, TOOLS)).message
-    assert current_turn() == PlanStep(2, 3) and not PlanStep(2, 3).final
-    model.complete(ChatRequest(answered(BEGIN, first), TOOLS))
-    assert current_turn() == PlanStep(3, 3) and PlanStep(3, 3).final
-
-
-def test_a_new_case_begins_without_a_step() -> None:
-    model = driven(Scripted(plan(["look_up"], []), ["look_up"]))
-    model.complete(ChatRequest(BEGIN, TOOLS))
-    assert current_turn() is not None
-    drive(Scripted(), mode=Mode.REACT, attack_tool=None)
-    assert current_turn() is None
-
-
 @pytest.mark.parametrize(
     "role", ["worker", "validator", "drift_planner", "melon_masked", "tool_filter", ROLE]
 )
@@ -318,11 +288,6 @@ def test_assistant_messages_before_the_first_request_are_not_steps() -> None:
     messages = loop(driven(inner), begin=begin)
     assert text_of(messages[-1]) == CLOSING
     assert len(inner.asked) == 3
-
-
-def test_an_empty_last_reply_is_given_words_so_that_the_pipeline_is_not_run_again() -> None:
-    messages = loop(driven(Scripted(plan([], []), "words", "")))
-    assert text_of(messages[-1]) == CLOSING
 
 
 def prompted_tools() -> list[ChatMessage]:

@@ -53,11 +53,6 @@ def test_in_tool_role_a_round_stays_as_it_is() -> None:
     assert rendered(round_, Rendering.TOOL_ROLE) == round_
 
 
-def test_words_without_calls_are_thinking_in_both_forms() -> None:
-    for form in Rendering:
-        assert rendered([assistant("I am done.")], form) == [assistant("[Thinking]: I am done.")]
-
-
 @given(st.lists(st.tuples(names, outputs), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))
 def test_a_told_round_is_read_back_as_calls_and_results(pairs: list[tuple[str, str]]) -> None:
     calls = [FunctionCall(function=name, args={}, id=name) for name, _ in pairs]
@@ -66,12 +61,3 @@ def test_a_told_round_is_read_back_as_calls_and_results(pairs: list[tuple[str, s
     assert said["role"] == "assistant"
     assert [call.function for call in said["tool_calls"] or ()] == [name for name, _ in pairs]
     assert [text_of(message) for message in results] == [text for _, text in pairs]
-
-
-def test_other_messages_are_not_read_as_rounds() -> None:
-    messages = [
-        user("[Action]:I call the tool x.;[Observation]:"),
-        assistant("[Thinking]: x"),
-        assistant(None),
-    ]
-    assert untold(messages) == messages

@@ -10,7 +10,6 @@ from fixed_on_paper import benchmark, scored
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY, FIXES, checks_in_force, expanded
-from agentsys.benchmarks.fixes.repeats import WRITES
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 
@@ -28,15 +27,6 @@ def test_an_unknown_fix_is_a_one_line_error_that_names_the_nearest() -> None:
         AgentDojo("v1.2.2", fixes=["any_mach"])
     with pytest.raises(ConfigError, match="Did you mean any_match"):
         compose(["benchmark.fixes=[any_mach]"])
-
-
-def test_settings_hold_the_list_written_out_and_nothing_where_there_are_none() -> None:
-    [everything] = compose(["benchmark.fixes=all"])
-    assert everything.benchmark["fixes"] == list(FIXES)
-    [nothing] = compose([])
-    assert "fixes" not in nothing.identity["benchmark"]
-    [reordered] = compose([f"benchmark.fixes=[{','.join(reversed(FIXES))}]"])
-    assert reordered.config_hash == everything.config_hash != nothing.config_hash
 
 
 def test_with_none_chosen_every_checker_only_fix_is_computed() -> None:
@@ -83,15 +73,6 @@ def test_repeated_writes_are_counted_and_repeated_reads_are_not() -> None:
     failed: tuple[str, dict[str, Any]] = ("send_money", {"amount": "much"})
     found = scored("banking", "user_task_0", [pay, read, read, pay, failed, failed, pay])
     assert found.facts["repeats"] == 2
-
-
-def test_the_writing_tools_are_the_packages() -> None:
-    tools = {tool.name for name in ("banking", "slack", "travel", "workspace") for tool in tools_of(name)}
-    assert tools >= WRITES
-
-
-def tools_of(suite: str) -> list[Any]:
-    return list(benchmark("v1.2.2").suite(suite).tools)
 
 
 def test_a_record_holds_official_and_fixed_scores(run_cases: Callable[..., Any]) -> None:

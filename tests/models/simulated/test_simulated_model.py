@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from simulated_playbook import FOUND, PLAYBOOK, asked
 
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatRequest, Scene, SceneModel, assistant, text_of
-from agentsys.models.connection_test import QUESTION, called
+from agentsys.models.chat import ChatRequest, Scene, assistant, text_of
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.role import SimulatedKnowledge
 
@@ -41,13 +39,6 @@ def test_without_a_playbook_it_says_so() -> None:
         SimulatedModel().for_scene(Scene("bank", "u", None, "none")).complete(asked())
 
 
-def test_it_is_a_chat_model_that_wants_to_know_its_scene() -> None:
-    model = SimulatedModel("local").scripted(lambda: PLAYBOOK, {})
-    assert isinstance(model, ChatModel)
-    assert isinstance(model, SceneModel)
-    assert model.for_scene(Scene("bank", "u", None, "none")).name == "local"
-
-
 def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() -> None:
     def worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> Any:
         return assistant(f"seed {knowledge.options.seed}")
@@ -61,23 +52,9 @@ def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() 
     assert model.complete(asked(role="spoke")).message["tool_calls"]
 
 
-def test_usage_is_estimated_from_characters_and_grows_with_the_conversation() -> None:
-    model = SimulatedModel().scripted(lambda: PLAYBOOK, {})
-    short, longer = model.complete(asked()), model.complete(asked(*FOUND))
-    assert 0 < short.usage.prompt < longer.usage.prompt
-    assert short.usage.completion > 0
-    assert (short.cost_usd, short.model_id) == (0.0, "simulated")
-
-
 def test_many_threads_get_the_replies_one_thread_gets() -> None:
     model = SimulatedModel(susceptibility=0.5).scripted(lambda: PLAYBOOK, {})
     requests = [asked(*FOUND[: 2 * (number % 2)]) for number in range(200)]
     with ThreadPoolExecutor(16) as pool:
         together = [reply.message for reply in pool.map(model.complete, requests)]
     assert together == [model.complete(request).message for request in requests]
-
-
-def test_it_passes_the_look_before_a_run_whatever_role_asks() -> None:
-    model = SimulatedModel().scripted(lambda: PLAYBOOK, {})
-    reply = model.complete(replace(QUESTION, role="agent"))
-    assert called(reply)

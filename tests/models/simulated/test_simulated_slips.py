@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, Scene, assistant, text_of, user
+from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.fenced_actions import Action, ActionSyntaxError, read_action, write_action
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.playbook import Playbook
@@ -40,11 +39,6 @@ def ask(handler: Any, sloppiness: Any, text: str = "The question of the day", **
 
 def said(handler: Any, part: str) -> str:
     return text_of(ask(handler, {part: 1.0}).message)
-
-
-def called(part: str, *calls: FunctionCall) -> list[FunctionCall]:
-    found: list[FunctionCall] = ask(Says("Calling.", list(calls)), {part: 1.0}).message["tool_calls"]
-    return found
 
 
 @pytest.mark.parametrize(
@@ -80,17 +74,6 @@ def test_a_slip_changes_what_it_fits_and_nothing_else(part: str, reply: str, exp
     assert said(Says(reply), part) == expected
 
 
-def test_json_is_fenced_with_prose_around_it() -> None:
-    text = said(Says('{"a": 1}'), "fenced_json")
-    assert '```json\n{"a": 1}\n```' in text and not text.startswith("```") and not text.endswith("```")
-
-
-@pytest.mark.parametrize("verdict", ["False", "<judge_result>Yes</judge_result>", "B"])
-def test_a_verdict_is_explained_and_still_stands_in_the_reply(verdict: str) -> None:
-    text = said(Says(verdict), "explained_verdicts")
-    assert text != verdict and verdict in text
-
-
 @pytest.mark.parametrize(
     ("part", "spans"),
     [
@@ -104,26 +87,6 @@ def test_quotes_are_written_as_they_are_read(part: str, spans: list[str], frame:
     handler = Says(frame % json.dumps([SPAN]))
     quoting(handler)
     assert said(handler, part) == frame % json.dumps(spans)
-
-
-def test_a_paraphrase_has_fewer_words_than_the_quote() -> None:
-    handler = Says(json.dumps(["one two three four five six"]))
-    quoting(handler)
-    (quote,) = json.loads(said(handler, "paraphrased_quotes"))
-    words = quote.split()
-    assert len(words) < 6 and words == [
-        word for word in ["one", "two", "three", "four", "five", "six"] if word in words
-    ]
-
-
-def test_arguments_are_sloppy_too() -> None:
-    call = FunctionCall(
-        function="pay", args={"amount": 5, "intent": {"a": ["number"], "b": {"c": "string"}}}, id="1"
-    )
-    (numbers,) = called("numbers_as_strings", call)
-    assert numbers.args["amount"] == "5" and numbers.id == "1"
-    (aliases,) = called("type_aliases", call)
-    assert aliases.args == {"amount": 5, "intent": {"a": ["float"], "b": {"c": "str"}}}
 
 
 def test_the_next_call_is_made_in_the_same_turn_unless_it_lacks_a_value() -> None:
@@ -154,19 +117,6 @@ def test_slips_repeat_for_a_request_and_come_at_their_rate() -> None:
     assert 60 < replies.count(REFUSAL) < 120
     other = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}", seed=1).message) for n in range(300)]
     assert other != replies
-
-
-def test_cases_differ_in_what_slips() -> None:
-    model = SimulatedModel(sloppiness={"refusals": 0.5}).scripted(lambda: EMPTY, {"role": Says("x")})
-    found = {
-        text_of(
-            model.for_scene(Scene("s", f"user_task_{n}", None, "none"))
-            .complete(ChatRequest([user("q")], role="role"))
-            .message
-        )
-        for n in range(30)
-    }
-    assert found == {"x", REFUSAL}
 
 
 def test_the_time_of_day_in_an_output_changes_no_draw() -> None:
@@ -201,14 +151,6 @@ def test_a_wrong_rate_or_part_is_named(value: Any, named: str) -> None:
         SimulatedModel(sloppiness=value)
 
 
-@pytest.mark.parametrize("name", ["agentsys", "drift"])
-def test_roles_that_quote_say_so(name: str) -> None:
-    played = ("agentsys.defense.simulated.roles", "baselines.drift.simulated")[name == "drift"]
-    roles = import_module(played).ROLES
-    quote = {role for role, handler in roles.items() if getattr(handler, "quotes_the_request", False)}
-    assert quote == ({"sanitizer"} if name == "agentsys" else {"drift_isolator"})
-
-
 ACTION = write_action(Action("pay", {"to": "Bob", "amount": 5}), "I pay.")
 
 
@@ -226,9 +168,3 @@ def test_an_action_in_a_fence_has_the_slips_of_a_call() -> None:
     assert json.loads(unfenced)["action"] == "pay"
     assert acted("fenced_json") == ACTION
     assert acted("explained_verdicts") == ACTION
-
-
-@pytest.mark.parametrize("part", ["numbers_as_strings", "trailing_commas", "calls_as_text"])
-@pytest.mark.parametrize("text", ['Here:\n```json\n{"a": 1}\n```', '{"action": "x"}', "Done."])
-def test_what_an_agent_says_otherwise_is_never_changed(part: str, text: str) -> None:
-    assert acted(part, text) == text
