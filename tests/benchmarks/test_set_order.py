@@ -14,40 +14,30 @@ from small_runs import records_in
 
 from agentsys.benchmarks.set_order import FirstSeen
 
-ROOT = Path(__file__).parents[2]
-
-# The task makes an event, whose participants are a set; agent and worker read them.
-OPTIONS = [
-    "benchmark.suites=[workspace]",
-    "user_tasks=[20]",
-    "model=simulated",
-    "defense=none,agentsys",
-    "attack=none",
-]
-SMALL_RUN = """
-import sys
-from agentsys.runs.session import prepare
-sys.path.insert(0, "tests/support")
-from small_runs import Silent
-assert prepare(sys.argv[1:]).execute(Silent()).errors == 0
+# The task makes an event, whose participants are a set; agents and workers read them.
+RUN = """
+import sys, agentsys
+done = agentsys.run([
+    "model=simulated", "benchmark.suites=[workspace]", "user_tasks=[20]", "injection_tasks=[1]",
+    "attack=important_instructions",
+    "defense=none,agentsys,camel,drift,fides,firewall,isolategpt,melon,middleware,progent,tool_filter",
+    "logdir=" + sys.argv[1],
+])
+assert done.finished == 22 and not done.errors, done
 """
 
 
-def started(words: list[str], seed: str | None) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONHASHSEED"}
-    environment |= {"PYTHONPATH": str(ROOT)} | ({} if seed is None else {"PYTHONHASHSEED": seed})
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.slow
-def test_runs_from_python_under_any_hash_seed_give_the_records_of_the_command(tmp_path: Path) -> None:
-    for seed in ("0", "1", "random"):
-        started([sys.executable, "-c", SMALL_RUN, *OPTIONS, f"logdir={tmp_path / seed}"], seed)
-    started([sys.executable, "-m", "agentsys", "run", *OPTIONS, f"logdir={tmp_path / 'command'}"], None)
-    command = records_in(tmp_path / "command")
-    assert len(command) == 2
-    assert [records_in(tmp_path / seed) == command for seed in ("0", "1", "random")] == [True] * 3
+def test_records_are_the_same_under_any_hash_seed(tmp_path: Path) -> None:
+    seeds = ("0", "1", "random")
+    for seed in seeds:
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        subprocess.run(
+            [sys.executable, "-c", RUN, str(tmp_path / seed)], env=environment, check=True, timeout=600
+        )
+    first, *others = (records_in(tmp_path / seed) for seed in seeds)
+    assert len(first) == 22
+    assert others == [first] * 2
 
 
 @given(st.lists(st.integers(-5, 5)), st.lists(st.integers(-5, 5)))
