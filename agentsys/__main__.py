@@ -4,7 +4,6 @@ import os
 import sys
 
 from agentsys.hash_order import fix_hash_order
-from agentsys.runs.executors.collector import look_seldom
 
 
 def main() -> None:
@@ -13,7 +12,6 @@ def main() -> None:
     # ticks of the clock on waiting for the next matrix before it sleeps: a tenth of a finished run's CPU.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     fix_hash_order(sys.argv[1:])
-    look_seldom(sys.argv[1:])
 
     from agentsys.cli import main as command
 

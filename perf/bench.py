@@ -1,12 +1,12 @@
 """All figures of the harness's speed in one run, on one machine: `make bench`.
 
-Usage: python perf/bench.py [--quick] [--only throughput cpu] [--processes 4] [--workers 64] [--write]
+Usage: python perf/bench.py [--quick] [--only throughput cpu] [--workers 64] [--write]
 
 Each part prints a Markdown table as it is measured; `--write` puts each at once, with the machine and the
 date, into its place in perf/README.md. What cannot run here is named with the reason. Seconds depend on the
 machine and on what else it does; ratios, shares and CPU seconds do so far less.
 
-  throughput  against AgentDojo's runner by latency and workers, threads and processes, with the share of what
+  throughput  against AgentDojo's runner by latency and workers, with the share of what
               the latency and the CPUs allow, CPU and memory
   sdk         what OpenAI's SDK alone reaches of the latency's limit: the most that any runner on it could
   cpu         CPU per case of AgentDojo's runner and ours
@@ -119,14 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few minutes: few cases, workers and records")
     parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
-    parser.add_argument("--processes", type=int, default=4, help="of executor=processes")
     parser.add_argument(
         "--workers", type=int, nargs="+", help="throughput: only these, at the longest latency"
     )
     parser.add_argument("--write", action="store_true", help="into perf/README.md, between each part's marks")
     options = parser.parse_args()
     extent = throughput.QUICK if options.quick else throughput.FULL
-    extent = replace(extent, processes=options.processes)
     if options.workers:
         extent = replace(extent, workers={max(extent.workers): options.workers})
     measured = commit()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import logging
 import resource
 import subprocess
 import sys
@@ -44,8 +43,6 @@ class Measured:
     """Most memory this process held at a time, and the largest one that it started, in MiB."""
     middle_calls_per_s: float = 0.0
     """Calls a second while the middle eight tenths of the cases ended: without start and end of the run."""
-    start_s: float = 0.0
-    """Seconds until the last worker process was ready; 0 with threads."""
     schedule: float = 0.0
     """Share of the workers' time that calls would fill if they alone took time: no worker has a case any more
     while the last ones end."""
@@ -62,7 +59,6 @@ class Executor:
 
     workers: int = 32
     kind: str = "threads"
-    processes: int = 1
     address: str | None = None
     """Of a Ray cluster."""
 
@@ -70,7 +66,6 @@ class Executor:
     def overrides(self) -> list[str]:
         """As the command line has it."""
         chosen = [f"executor={self.kind}", f"executor.workers={self.workers}"]
-        chosen += [f"executor.processes={self.processes}"] if self.kind != "threads" else []
         return [*chosen, f"executor.address={self.address}"] if self.address else chosen
 
 
@@ -119,7 +114,6 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     """Our runner. Cases of the plan that are not among the pairs are left out."""
     from dataclasses import replace
 
-    from agentsys.runs.executors.collector import look_as_cases_run
     from agentsys.runs.executors.outcome import Listener
     from agentsys.runs.planning.jobs import Jobs
 
@@ -130,15 +124,12 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
     wanted = set(pairs)
     jobs = Jobs(block.where(lambda job: _pair(job.case) in wanted) for block in session.plan.todo.blocks)
     session = replace(session, plan=replace(session.plan, todo=jobs))
-    ready = _Readiness()
-    look_as_cases_run()  # this and what follows as `agentsys run` does between the plan and the first case
-    with session.called_up(in_command=True) as called:
-        session = called.looked_at()
-        for cell in session.plan.todo.cells:
-            cell.warm_up()  # as AgentDojo's side has imported and read what it needs
-        wall, cpu = time.perf_counter(), _cpu_s()
-        outcome = session.execute(Deaf())
-        start, wall, cpu = ready.at and ready.at - wall, time.perf_counter() - wall, _cpu_s() - cpu
+    session = session.looked_at()
+    for cell in session.plan.todo.cells:
+        cell.warm_up()  # as AgentDojo's side has imported and read what it needs
+    wall, cpu = time.perf_counter(), _cpu_s()
+    outcome = session.execute(Deaf())
+    wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
     if outcome.errors or outcome.fatal:
         raise RuntimeError(f"{outcome.errors} cases failed; {outcome.fatal}")
     peak, stored = _peak_mb(), Stored.below(logdir)
@@ -150,7 +141,6 @@ def ours(base_url: str, pairs: Sequence[Pair], logdir: Path, executor: Executor)
         stored.results(),
         peak,
         stored.middle(),
-        start_s=start,
         schedule=_filled(jobs, executor.workers, stored.calls_of()),
     )
 
@@ -169,22 +159,6 @@ def _filled(jobs: Sequence[Any], workers: int, calls: Mapping[Pair, int]) -> flo
             return sum(calls.values()) / (workers * now)
         now, place = heapq.heappop(under_way)
         order.ended(begun[place].case, calls[_pair(begun[place].case)])
-
-
-class _Readiness(logging.Handler):
-    """When a worker last said that it is ready, as far as the driver's log tells; 0: none did."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at = 0.0
-        log = logging.getLogger("agentsys.runs.executors.driver")
-        log.setLevel(logging.INFO)
-        log.addHandler(self)
-        log.propagate = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Note the time."""
-        self.at = time.perf_counter()
 
 
 Side = Callable[[str, Sequence[Pair], Path, Executor], Measured]

@@ -18,14 +18,13 @@ from served_model import ServedModel, served_model
 from sides import Executor, Measured, Pair, apart, grid
 
 SUITES = ("workspace", "travel", "banking", "slack")
-KINDS = ("threads", "processes")
 MOST = 949
 """Attacked cases of all four suites."""
 EIGHT = Executor(workers=8)
 RAY_LATENCY_MS = 500.0
 """Long enough for the CPU of a machine that both nodes share not to be the limit."""
 RAY_WORKERS = 16
-"""Cases under way at once on each node, in two processes."""
+"""Cases under way at once on each node."""
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -43,8 +42,6 @@ class Extent:
     """Most cases at other latencies than the longest."""
     cpu_sample: int
     """Cases of each suite for the CPU per case of both runners."""
-    processes: int = 4
-    """Of `executor=processes`."""
     whole: Sequence[int] = ()
     """Workers that do the whole grid at the longest latency."""
 
@@ -109,13 +106,13 @@ def _by_workers(server: ServedModel, latency_ms: float, extent: Extent) -> Table
         }
     )
     rows, missing = [], ""
-    for executor in _executors(extent, latency_ms):
+    for executor in map(Executor, extent.workers[latency_ms]):
         pairs = _cases(extent.cases(latency_ms, executor.workers))
         used = server.cpu_s()
         try:
             mine = apart("ours", server.base_url(latency_ms), pairs, executor)
         except subprocess.CalledProcessError as error:
-            missing += f" {executor.kind} with {executor.workers} workers: exit code {error.returncode}."
+            missing += f" {executor.workers} workers: exit code {error.returncode}."
             continue
         seen = Row(mine, executor, latency_ms, stock.seconds_for(mine), server.cpu_s() - used)
         rows.append(seen.cells)
@@ -127,13 +124,6 @@ def _by_workers(server: ServedModel, latency_ms: float, extent: Extent) -> Table
         f"model.{missing}"
     )
     return Table(said, HEAD, rows)
-
-
-def _executors(extent: Extent, latency_ms: float) -> Iterator[Executor]:
-    for kind in KINDS:
-        for workers in extent.workers[latency_ms]:
-            if kind == "threads" or workers > 1:
-                yield Executor(workers, kind, min(extent.processes, workers))
 
 
 @dataclass(frozen=True)
@@ -166,10 +156,8 @@ class Stock:
 
 
 HEAD = (
-    "Executor",
     "Workers",
     "Cases",
-    "Start, s",
     "Cases/s",
     "x AgentDojo",
     "Of the latency's limit",
@@ -194,18 +182,15 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row as it is printed; behind a stroke: without the start of the workers."""
+        """The row as it is printed."""
         mine, executor = self.mine, self.executor
-        processes = f" ({executor.processes})" if executor.kind == "processes" else ""
         limit = executor.workers / (self.latency_ms / 1000) if self.latency_ms else 0.0
         return (
-            f"{executor.kind}{processes}",
             str(executor.workers),
             str(mine.cases),
-            f"{mine.start_s:.1f}" if processes else "-",
-            self._both(mine.cases, ".1f"),
-            self._both(self.stock_s, ".1f"),
-            self._both(mine.calls / limit, ".0%") if limit else "-",
+            f"{mine.cases / mine.wall_s:.1f}",
+            f"{self.stock_s / mine.wall_s:.1f}",
+            f"{limit_share(mine, executor, self.latency_ms):.0%}" if limit else "-",
             f"{mine.middle_calls_per_s / limit:.0%}" if limit else "-",
             f"{mine.schedule:.0%}" if limit else "-",
             f"{1000 * mine.cpu_s / mine.cases:.1f}",
@@ -213,13 +198,6 @@ class Row:
             f"{cpu_share(mine, self.server_cpu_s):.0%}",
             f"{mine.peak_mb:.0f}",
         )
-
-    def _both(self, much: float, form: str) -> str:
-        """So much a second, with and without the start."""
-        whole = f"{much / self.mine.wall_s:{form}}"
-        if not self.mine.start_s:
-            return whole
-        return f"{whole} / {much / (self.mine.wall_s - self.mine.start_s):{form}}"
 
 
 def limit_share(mine: Measured, executor: Executor, latency_ms: float) -> float:
@@ -256,14 +234,15 @@ def ray_tables(*, quick: bool) -> Iterator[Table]:
     with served_model() as server:
         apart("ours", server.base_url(), pairs)  # the server learns
         for nodes in (1, 2):
-            executor = Executor(RAY_WORKERS * nodes, "ray", 2 * nodes)
+            executor = Executor(RAY_WORKERS, "ray")
             measured = _on_nodes(nodes, server.base_url(RAY_LATENCY_MS), pairs, executor)
             middle = measured.middle_calls_per_s
             before = before or middle
-            share = f"{limit_share(measured, executor, RAY_LATENCY_MS):.0%}"
-            of_limit = middle / (executor.workers / (RAY_LATENCY_MS / 1000))
+            workers = RAY_WORKERS * nodes
+            share = f"{limit_share(measured, Executor(workers), RAY_LATENCY_MS):.0%}"
+            of_limit = middle / (workers / (RAY_LATENCY_MS / 1000))
             numbers = (f"{measured.cases / measured.wall_s:.1f}", share, f"{middle:.1f}", f"{of_limit:.0%}")
-            rows.append((str(nodes), str(executor.workers), *numbers, f"{middle / before:.2f}"))
+            rows.append((str(nodes), str(workers), *numbers, f"{middle / before:.2f}"))
     said = (
         f"Ray, {len(pairs)} cases, {RAY_LATENCY_MS:.0f} ms for each call, {RAY_WORKERS} cases at a time on a "
         "node; both nodes are on this machine."

@@ -46,8 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.plugins": FOUNDATION
     | PLUGINS
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
-    "agentsys.__main__": {"agentsys.cli", "agentsys.runs.executors.collector", "agentsys.hash_order"},
-    "agentsys.runs.executors.collector": set(),
+    "agentsys.__main__": {"agentsys.cli", "agentsys.hash_order"},
     "agentsys.hash_order": set(),
     "agentsys.errors": set(),
     "agentsys.light_imports": set(),

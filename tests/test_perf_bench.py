@@ -73,16 +73,6 @@ def test_each_part_has_its_place_in_the_page(perf: Any) -> None:
     )
 
 
-def test_every_way_to_run_that_is_measured_composes(perf: Any) -> None:
-    from agentsys.runs.compose import compose
-
-    kinds = perf("throughput").KINDS
-    assert kinds[0] == "threads"
-    for kind in kinds:
-        (found,) = compose(["model=simulated", *perf("sides").Executor(64, kind, 4).overrides])
-        assert found.executor.workers == 64
-
-
 def test_the_share_of_the_limit_is_of_workers_that_only_wait(perf: Any) -> None:
     sides = perf("sides")
     measured = sides.Measured(10, 2.0, 1.0, {"slack": 60, "banking": 20}, {})
@@ -93,21 +83,6 @@ def test_the_share_of_the_cpus_counts_client_and_server(perf: Any) -> None:
     throughput = perf("throughput")
     measured = perf("sides").Measured(10, 2.0, 1.0 * throughput.CORES, {"slack": 60}, {})
     assert throughput.cpu_share(measured, 0.5 * throughput.CORES) == pytest.approx(0.75)
-
-
-def test_figures_stand_with_the_start_of_the_workers_and_without(perf: Any) -> None:
-    throughput, sides = perf("throughput"), perf("sides")
-    measured = sides.Measured(100, 10.0, 8.0, {"slack": 640}, {}, start_s=2.0)
-    row = dict(
-        zip(
-            throughput.HEAD,
-            throughput.Row(measured, sides.Executor(64, "processes", 4), 200.0, 400.0, 2.0).cells,
-            strict=True,
-        )
-    )
-    assert (row["Executor"], row["Start, s"]) == ("processes (4)", "2.0")
-    assert (row["Cases/s"], row["x AgentDojo"]) == ("10.0 / 12.5", "40.0 / 50.0")
-    assert row["Of the latency's limit"] == "20% / 25%"
 
 
 def test_the_server_answers_what_it_has_learnt_without_the_model(perf: Any) -> None:

@@ -108,7 +108,7 @@ class _Part:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
         if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
             return None
-        return Blamed(Retried(Booked(Paced(self.provider, self.pacer)), _BRIEFLY))
+        return Blamed(Retried(Booked(Paced(self.provider, self.pacer), self.card.price), _BRIEFLY))
 
     def for_scene(self, scene: Scene) -> ChatModel:
         scripted = isinstance(self.provider, SceneModel)
@@ -120,7 +120,7 @@ class _Part:
         keys = RequestKeys(
             identity, scene.epoch, case=case, temperature=samples_at, role_matters=role_matters
         )
-        model: ChatModel = Booked(self._sending(provider, keys, scene), sent=not scripted)
+        model: ChatModel = Booked(self._sending(provider, keys, scene), self.card.price, sent=not scripted)
         if self.store is not None and not scripted:
             model = Cached(model, self.store, keys, waits=self.collector is None, keeper=provider)
         policy = self.card.retry or (ONCE if scripted else RetryPolicy())
