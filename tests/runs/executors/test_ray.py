@@ -1,0 +1,142 @@
+"""The command on the nodes of a Ray cluster: two nodes of this machine. Skipped where Ray is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import Silent, errors_in, records_in
+from worker_model import asked, own_model
+
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.runs.session import RunRequest, prepare, run_on_node
+
+INSTALLED = importlib.util.find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not INSTALLED, reason="the extra `distributed` (ray) is not installed")
+RAY = ["executor=ray", "executor.workers=3"]
+SLACK = ["benchmark.suites=[slack]", "attack=none"]
+
+
+@pytest.mark.skipif(INSTALLED, reason="ray is installed")
+def test_without_ray_one_line_says_how_to_install_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        Unavailable, match=r"executor=ray needs ray.*pip install 'agentsys-bench\[distributed\]'"
+    ):
+        prepare(["model=simulated", *RAY, f"logdir={tmp_path}"])
+
+
+def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
+    asked_for = ["model=simulated", *SLACK, "limit=2", f"logdir={tmp_path}"]
+    hashes = frozenset(one.config_hash for one in prepare(asked_for).settings)
+    request = RunRequest(("executor=ray", "++executor.workers=7", "executor.address=auto", *asked_for))
+    outcome = run_on_node(request, 2, hashes)
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (2, 0, None)
+    assert len(records_in(tmp_path)) == 2
+
+
+def test_a_node_with_other_versions_runs_nothing(tmp_path: Path) -> None:
+    request = RunRequest(("model=simulated", *SLACK, "limit=1", f"logdir={tmp_path}"))
+    with pytest.raises(ConfigError, match="install the same on every node"):
+        run_on_node(request, 2, frozenset(["another"]))
+    assert records_in(tmp_path) == {}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two nodes on loopback, joined by this process."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.second = made.add_node(num_cpus=1)
+    made.wait_for_nodes()
+    ray.init(address=made.address, log_to_driver=False)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@needs_ray
+@pytest.mark.slow
+def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) -> None:
+    import ray
+
+    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=2"]
+    listener = Silent()
+    outcome = prepare([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(listener)
+    assert (outcome.errors, outcome.fatal, outcome.finished) == (0, None, len(listener.records))
+    prepare([*plan, f"logdir={tmp_path / 'threads'}"]).execute(Silent())
+    assert records_in(tmp_path / "ray") == records_in(tmp_path / "threads")
+    assert len(listener.records) == len(records_in(tmp_path / "ray"))
+    assert ray.is_initialized() and sum(n["Alive"] for n in ray.nodes()) == 2  # a joined cluster stays up
+
+
+@needs_ray
+@pytest.mark.slow
+def test_the_nodes_have_one_budget(cluster: Any, tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=0.2, together=2)
+    plan = ["model=own", *SLACK, "budget.tokens=20", f"logdir={tmp_path / 'runs'}"]  # a question takes two
+    outcome = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
+    assert outcome.budget is not None and "(20 used)" in outcome.budget
+    assert len(asked(tmp_path)) == outcome.finished == 10
+    assert len({process for process, _ in asked(tmp_path)}) == 2
+
+
+class Interrupting(Silent):
+    """Presses Ctrl-C once some cases are stored."""
+
+    def tick(self) -> None:
+        if len(self.records) >= 2:
+            self.records.clear()
+            signal.raise_signal(signal.SIGINT)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_after_ctrl_c_the_nodes_finish_what_they_have(cluster: Any, tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=3.0, together=2)
+    plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        outcome = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Interrupting())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    questions = len(asked(tmp_path))
+    assert outcome.interrupted and outcome.finished == len(records_in(tmp_path / "runs")) == questions < 21
+    time.sleep(4.0)
+    assert len(asked(tmp_path)) == questions, "a node goes on"
+
+
+class Removing(Silent):
+    """Takes the second node away as soon as some cases are stored."""
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        super().__init__()
+        self.cluster, self.folder, self.stored = cluster, folder, list[str]()
+
+    def tick(self) -> None:
+        if len(self.records) >= 6 and not self.stored:
+            self.stored = sorted(records_in(self.folder / "runs"))
+            self.cluster.remove_node(self.cluster.second, allow_graceful=False)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(cluster: Any, tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=0.5, together=2)
+    plan = ["model=own", *SLACK, f"logdir={tmp_path / 'runs'}"]
+    listener = Removing(cluster, tmp_path)
+    session = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
+    outcome = session.execute(listener)
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 0, None)
+    records = records_in(tmp_path / "runs")
+    assert len(records) == len(listener.records) == 21 and not errors_in(records) and listener.stored
+    times = Counter(question for _, question in asked(tmp_path))
+    again = [question for question, number in times.items() if number > 1]
+    assert len(times) == 21 and max(times.values()) <= 2 and len(again) <= 3  # what it had under way
