@@ -104,7 +104,7 @@ def test_many_processes_and_many_kills_lose_and_double_nothing(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kills what Linux starts")
 def test_sixty_kills_among_eight_plain_commands_lose_nothing(tmp_path: Path) -> None:
-    """As a user starts them; how often a case was run to its end the ledger tells, a line for each request."""
+    """As users start them; how often a case was run to its end the ledger tells, a line for each request."""
     conf, plugins = own_model(tmp_path, sleep_s=1.0)
     plan = ["model=own", "benchmark.suites=[slack]", "attack=none", "epochs=40", "preflight=false"]
     plan += ["executor.workers=4", f"logdir={tmp_path / 'runs'}"]
