@@ -1,22 +1,6 @@
 """The `agentsys` command, and `python -m agentsys`."""
 
-import os
-import sys
-
-from agentsys.runs.executors.collector import look_seldom
-
-
-def main() -> None:
-    """Entry point of the `agentsys` command: what holds for the whole process comes before the imports."""
-    # OpenBLAS reads it when NumPy or SciPy is imported. Else each of its threads (one per core) spends 2**26
-    # ticks of the clock on waiting for the next matrix before it sleeps: a tenth of a finished run's CPU.
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    look_seldom(sys.argv[1:])
-
-    from agentsys.cli import main as command
-
-    command()
-
+from agentsys.cli import main
 
 if __name__ == "__main__":
     main()

@@ -66,11 +66,10 @@ def run(
         again=again,
         skip_unavailable=skip_unavailable,
     )
-    with planned.called_up() as called:
-        session = called.looked_at(skip_unavailable=skip_unavailable)
-        listener = _lines(len(session.plan.todo), progress)
-        with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
-            outcome = session.execute(listener)
+    session = planned.looked_at(skip_unavailable=skip_unavailable)
+    listener = _lines(len(session.plan.todo), progress)
+    with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
+        outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
     given_up = "; ".join(cell.why for cell in outcome.ended_cells)
     return Run(

@@ -45,8 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.plugins": FOUNDATION
     | PLUGINS
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
-    "agentsys.__main__": {"agentsys.cli", "agentsys.runs.executors.collector"},
-    "agentsys.runs.executors.collector": set(),
+    "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
     "agentsys.extras": {"agentsys.errors"},
     "agentsys.amounts": set(),

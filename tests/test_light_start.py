@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from provider_sdks import provider_sdks
 
 from agentsys.cli import COMMANDS
@@ -69,22 +68,6 @@ def test_help_and_lists_import_nothing_heavy(tmp_path: Path) -> None:
     }
     seen = zip(heavy, imported_by(*heavy, cwd=tmp_path), strict=True)
     assert {line: found for line, modules in seen if (found := modules & heavy[line])} == {}
-
-
-@pytest.mark.parametrize(("set_by_user", "seen"), [(None, "4"), ("20", "20")])
-def test_threads_for_matrices_are_told_to_sleep_before_numpy_makes_them(
-    set_by_user: str | None, seen: str
-) -> None:
-    code = """import os, sys, types
-sys.argv = ["agentsys", "results"]
-told = lambda: print(os.environ["OPENBLAS_THREAD_TIMEOUT"], "numpy" in sys.modules)
-sys.modules["agentsys.cli"] = types.SimpleNamespace(main=told)
-from agentsys.__main__ import main
-main()"""
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
-    environment |= {"OPENBLAS_THREAD_TIMEOUT": set_by_user} if set_by_user else {}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-    assert done.stdout.decode().split() == [seen, "False"]
 
 
 RUN = {

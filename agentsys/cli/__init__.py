@@ -6,8 +6,6 @@ nothing imports this room. Text that we did not write is printed through `termin
 
 from __future__ import annotations
 
-import atexit
-import gc
 import sys
 from typing import Annotated
 
@@ -17,7 +15,6 @@ from agentsys import __version__
 from agentsys.cli.errors import exit_status
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
-from agentsys.runs.executors.collector import look_seldom
 
 SECTIONS = {
     "Run": {
@@ -66,12 +63,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command of `sys.argv`; exits with 2 after a user's slip, 130 after Ctrl-C."""
-    look_seldom(sys.argv[1:])
     outlive_readers()
     forgive_encoding()
     filter_logs()
-    # Else the ending Python looks through all that is left, modules for the most part: 0.2 s.
-    atexit.register(gc.freeze)
     sys.exit(exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
 
 

@@ -20,7 +20,6 @@ from agentsys.cli.errors import asked_to_end
 from agentsys.cli.help.completion import overrides_beginning_with
 from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
-from agentsys.runs.executors.collector import look_as_cases_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,10 +96,9 @@ def run(
 
         show_estimate(session, config_dir or [], console)
         return
-    with session.called_up(in_command=True) as session:
-        if session.plan.todo and not yes:
-            _refuse_if_dear(session, config_dir or [], chatter)
-        _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
+    if session.plan.todo and not yes:
+        _refuse_if_dear(session, config_dir or [], chatter)
+    _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
 
 
 def _consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
@@ -188,8 +186,6 @@ def _execute(session: Session, console: Console, *, verbose: bool) -> RunOutcome
 
     totals = RunningTotals.of(session.plan.todo)
     meter = None if session.books is None else session.books.meter
-    if session.plan.todo:
-        look_as_cases_run()
     show = ToldProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.ledger import Ledger
+from agentsys.models.budget_file import BEAT_S, CAN_SHARE, Account, Amount, BudgetFile
 from agentsys.models.chat import Usage
+
+_log = logging.getLogger(__name__)
+_LOOK_AGAIN_S = 0.2
+"""Between two looks whether requests of other commands have left room."""
+_NOTHING = Amount()
 
 
 class Budget(BaseModel):
@@ -34,33 +42,13 @@ class RunBudgetReached(BaseException):
     """The run may spend no more. A BaseException: no defense may take it for a failure of the model."""
 
 
-@dataclass(frozen=True)
-class MeterReading:
-    """What some part of a run has spent, and how it waits."""
-
-    usd: float = 0.0
-    tokens: int = 0
-    retries: int = 0
-    waiting: int = 0
-
-    def __add__(self, other: MeterReading) -> MeterReading:
-        return MeterReading(
-            self.usd + other.usd,
-            self.tokens + other.tokens,
-            self.retries + other.retries,
-            self.waiting + other.waiting,
-        )
-
-    def __sub__(self, other: MeterReading) -> MeterReading:
-        return self + MeterReading(-other.usd, -other.tokens, -other.retries, -other.waiting)
-
-
-NOTHING_SPENT = MeterReading()
-
-
 @dataclass
 class Meter:
-    """Counts what a run has spent so far. Used from many threads."""
+    """Counts what a run has spent, with the other commands that share its budget. Used from many threads.
+
+    Before a request is sent the most that it is likely to cost is set aside, so that requests that are under
+    way at the same time, in whatever command, do not pass the budget together.
+    """
 
     budget: Budget = field(default_factory=Budget)
     usd: float = 0.0
@@ -69,32 +57,71 @@ class Meter:
     """Requests that were sent once more, after an error that passes or an empty answer."""
     waiting: int = 0
     """Threads that wait at this moment before they ask again."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    longest_reply: int = 1024
+    """Tokens of the longest reply so far; at the beginning a guess."""
+    _aside: Amount = field(default_factory=Amount)
+    _others_spent: Amount = field(default_factory=Amount)
+    _others_aside: Amount = field(default_factory=Amount)
+    _file: BudgetFile | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def limited(self) -> bool:
         """Whether the run has a budget at all."""
         return self.budget.usd is not None or self.budget.tokens is not None
 
-    def add(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count one request."""
-        with self._lock:
+    @contextmanager
+    def shared(self, path: Path) -> Iterator[None]:
+        """Share the budget inside the block with the commands that do so by the same file.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        if not self.limited or not CAN_SHARE:
+            yield
+            return
+        self._file, left = BudgetFile(path), threading.Event()
+        try:
+            with self._together():
+                pass
+            threading.Thread(target=self._beat, args=(left,), name="budget", daemon=True).start()
+            yield
+        finally:
+            left.set()
+            with self._changed, suppress(OSError), self._together(ended=True):
+                pass
+            self._file = None
+
+    def set_aside(self, most: Amount) -> Amount:
+        """Set aside what a request will cost at most, once there is room for it beside those under way.
+
+        Where none is under way it goes out as long as anything is left: nobody knows what it will cost.
+
+        Returns:
+            What was set aside, for `add`.
+
+        Raises:
+            RunBudgetReached: If the budget is used up, or it cannot be seen whether it is.
+        """
+        if not self.limited:
+            return Amount()
+        with self._changed:
+            if self._took(most):
+                return most
+            with self.wait(retry=False):
+                while not self._took(most):
+                    self._changed.wait(_LOOK_AGAIN_S)
+        return most
+
+    def add(self, usage: Usage, cost_usd: float | None, aside: Amount = _NOTHING) -> None:
+        """Count one request, for which so much had been set aside."""
+        with self._changed:
             self.usd += cost_usd or 0.0
             self.tokens += usage.prompt + usage.completion
-
-    @property
-    def reading(self) -> MeterReading:
-        """All of it at this moment."""
-        with self._lock:
-            return MeterReading(self.usd, self.tokens, self.retries, self.waiting)
-
-    def add_elsewhere(self, more: MeterReading) -> None:
-        """Count what other processes of the same run have spent."""
-        with self._lock:
-            self.usd += more.usd
-            self.tokens += more.tokens
-            self.retries += more.retries
-            self.waiting += more.waiting
+            self.longest_reply = max(self.longest_reply, usage.completion)
+            self._aside -= aside
+            self._look()
+            self._changed.notify_all()
 
     @contextmanager
     def wait(self, *, retry: bool) -> Iterator[None]:
@@ -103,29 +130,74 @@ class Meter:
         Args:
             retry: Whether a request of its own is sent again behind it; else it waits for somebody else's.
         """
-        with self._lock:
+        with self._changed:
             self.waiting += 1
             self.retries += retry
         try:
             yield
         finally:
-            with self._lock:
+            with self._changed:
                 self.waiting -= 1
 
     def has_room(self, usd: float = 0.0, tokens: float = 0) -> bool:
         """Whether so much more may be spent; with no arguments, whether anything may."""
-        limits = ((self.budget.usd, self.usd, usd), (self.budget.tokens, self.tokens, tokens))
-        return all(
-            limit is None or (spent < limit and spent + more <= limit) for limit, spent, more in limits
-        )
+        with self._changed:
+            self._look()
+            return self._fits(Amount(usd, tokens))
 
     @property
     def reached(self) -> str:
         """One sentence: the budget, and what was spent."""
-        told = [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${self.usd:.2f} spent)"]
+        spent = self._spent
+        told = [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${spent.usd:.2f} spent)"]
         if self.budget.tokens is not None:
-            told.append(f"budget.tokens={self.budget.tokens} ({self.tokens:,} used)")
+            told.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
         return f"{' and '.join(told)}: no further case fits."
+
+    @property
+    def _spent(self) -> Amount:
+        return Amount(self.usd, self.tokens) + self._others_spent
+
+    def _fits(self, more: Amount) -> bool:
+        spent = self._spent
+        limits = ((self.budget.usd, spent.usd, more.usd), (self.budget.tokens, spent.tokens, more.tokens))
+        return all(limit is None or (now < limit and now + add <= limit) for limit, now, add in limits)
+
+    def _took(self, most: Amount) -> bool:
+        try:
+            with self._together():
+                if not self._fits(_NOTHING):
+                    raise RunBudgetReached(self.reached)
+                under_way = self._aside + self._others_aside
+                if under_way.requests and not self._fits(under_way + most):
+                    return False
+                self._aside += most
+                return True
+        except OSError as error:
+            raise RunBudgetReached(f"What other commands spent cannot be seen: {error.strerror}.") from None
+
+    @contextmanager
+    def _together(self, *, ended: bool = False) -> Iterator[None]:
+        """Hold the numbers inside the block, with those of others fresh; they are told these behind it."""
+        if self._file is None:
+            yield
+            return
+        with self._file.held() as opened:
+            self._others_spent, self._others_aside = opened.others
+            yield
+            opened.write(Account(ended=ended, spent=Amount(self.usd, self.tokens), aside=self._aside))
+
+    def _look(self) -> None:
+        try:
+            with self._together():
+                pass
+        except OSError as error:  # what was paid for is counted here, and an answer must not be lost for it
+            _log.warning("What was spent could not be told to other commands: %s", error.strerror)
+
+    def _beat(self, left: threading.Event) -> None:
+        while not left.wait(BEAT_S):
+            with self._changed, suppress(OSError), self._together():
+                pass
 
 
 @dataclass(frozen=True)

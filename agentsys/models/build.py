@@ -100,13 +100,13 @@ class _Part:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
         if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
             return None
-        return Blamed(Retried(Booked(Paced(self.provider, self.pacer)), _BRIEFLY))
+        return Blamed(Retried(Booked(Paced(self.provider, self.pacer), self.card.price), _BRIEFLY))
 
     def for_scene(self, scene: Scene) -> ChatModel:
         if isinstance(self.provider, SceneModel):
-            scripted = Booked(self.provider.for_scene(scene), sent=False)
+            scripted = Booked(self.provider.for_scene(scene), self.card.price, sent=False)
             return Blamed(Retried(scripted, self.card.retry or ONCE))
-        model: ChatModel = Booked(Paced(self.provider, self.pacer))
+        model: ChatModel = Booked(Paced(self.provider, self.pacer), self.card.price)
         if self.store is not None:
             model = Cached(model, self.store, self._keys(scene), keeper=self.provider)
         return Blamed(Retried(model, self.card.retry or RetryPolicy()))

@@ -33,6 +33,11 @@ class Price(BaseModel):
     as_of: datetime.date
     """The day the price was read."""
 
+    def most_usd(self, prompt: float, completion: float) -> float:
+        """Cost of so many tokens where none of the prompt is in the provider's cache."""
+        dearest = max(self.prompt, self.written or 0.0)
+        return (prompt * dearest + completion * self.completion) / _PER_MILLION
+
 
 def cost_usd(usage: Usage, price: Price | None) -> float | None:
     """Cost in US dollars of so many tokens; None (unknown, not 0) without a price or without a count."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,6 @@ from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
 from agentsys.runs.instantiate import instantiate, kept_folders
 from agentsys.runs.scripted import scripting
-from agentsys.runs.seats import Seats
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import REPLIES, Store
 
@@ -47,8 +46,6 @@ class Cell:
     """What it needs and this machine has not, as far as that is known before it runs."""
     notes: tuple[str, ...] = ()
     """What was seen before the run and belongs into every record of its cases."""
-    seats: Seats | None = None
-    """For the agents of its cases; None: each thread that runs a case is one."""
 
     @cached_property
     def config_hash(self) -> str:
@@ -60,26 +57,19 @@ class Cell:
         """Way in which text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
         return self.benchmark.injection if isinstance(self.benchmark, InjectsInAWay) else "folded"
 
-    def seat(self, *, goes_on: bool = False) -> AbstractContextManager[float]:
-        """A seat for the agent of the case that this thread runs; see `Seats.taken`."""
-        return nullcontext(0.0) if self.seats is None else self.seats.taken(goes_on=goes_on)
-
     def warm_up(self) -> None:
-        """Have made now what the first cases would wait for, and count as their time."""
-        self.read_data()
-        self.stack.warm_up()
-        for name in self.benchmark.suite_names():
-            with suppress(Exception):  # code of a user's, maybe: the case that needs it will say so
-                self.benchmark.suite(name).load_and_inject_default_environment({})
-
-    def read_data(self) -> None:
-        """Read the data of its suites.
+        """Have made now what the first cases would wait for, and count as their time.
 
         Raises:
-            Exception: If they are damaged, before a case is run.
+            Exception: If the data of its suites are damaged, before a case is run.
         """
-        for name in self.benchmark.suite_names():
-            self.benchmark.suite(name).get_injection_vector_defaults()
+        suites = [self.benchmark.suite(name) for name in self.benchmark.suite_names()]
+        for suite in suites:
+            suite.get_injection_vector_defaults()
+        self.stack.warm_up()
+        for suite in suites:
+            with suppress(Exception):  # code of a user's, maybe: the case that needs it will say so
+                suite.load_and_inject_default_environment({})
 
 
 class CellBuilder:
@@ -90,7 +80,6 @@ class CellBuilder:
         config_dirs: The user's own config folders, for models named under `roles`.
         rehearsal: Whether the simulated model stands in for every model: needs no key, costs nothing.
         books: Books that requests are entered in; None: they are not.
-        seats: For the agents of all cells' cases; None: each thread that runs a case is one.
     """
 
     def __init__(
@@ -100,9 +89,8 @@ class CellBuilder:
         *,
         rehearsal: bool = False,
         books: Books | None = None,
-        seats: Seats | None = None,
     ) -> None:
-        self._books, self._seats = books, seats
+        self._books = books
         self._store = store
         self._config_dirs = config_dirs
         self._rehearsal = rehearsal
@@ -127,8 +115,7 @@ class CellBuilder:
         found.append(_lacks_role(defense, settings.model))
         lacks = tuple(one for one in found if one is not None)
         victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
-        shared = self._books, lacks, (), self._seats
-        return Cell(settings, benchmark, attack, defense, stack, victim, *shared)
+        return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
 
     def _model_lacks(self, settings: Settings) -> Unavailable | None:
         model = model_node(settings)

@@ -38,12 +38,9 @@ class Claims:
     Args:
         store: The log folder.
         patience_s: See `PATIENCE_S`.
-        cleans: Whether what killed processes left behind is removed at the beginning: all of the folder is
-            walked through for it.
     """
 
-    def __init__(self, store: Store, patience_s: float = PATIENCE_S, *, cleans: bool = True) -> None:
-        self._cleans = cleans
+    def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s
         self._owner = f"{Process.here().mark}-{secrets.token_hex(4)}"
         self._held: dict[str, Path] = {}
@@ -55,9 +52,8 @@ class Claims:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._heartbeat.touch()
-            if self._cleans:
-                self.remove_dead()
-                remove_left_behind(self._store.root)
+            self.remove_dead()
+            remove_left_behind(self._store.root)
         except OSError as error:
             raise self._store.unwritable(self._folder, error) from None
         self._store.marker = self._heartbeat
@@ -69,9 +65,8 @@ class Claims:
         for name in list(self._held):
             self.release(name)
         self._store.marker = None
-        if self._cleans:
-            with suppress(OSError):
-                self.remove_dead()  # some were watched for long enough by now
+        with suppress(OSError):
+            self.remove_dead()  # some were watched for long enough by now
         self._heartbeat.unlink(missing_ok=True)
         _remove_empty(self._used)
 

@@ -115,7 +115,18 @@ def _fitting(override: Override, pattern: Any, choices: Mapping[str, Sequence[st
 
 def _known_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
     if isinstance(name, str) and group in choices and name not in choices[group]:
-        raise ConfigError(unknown_name(group, name, choices[group]))
+        instead = _INSTEAD.get((group, name), "")
+        raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")
+
+
+_INSTEAD = {
+    (
+        "executor",
+        "processes",
+    ): " Use executor=threads with executor.workers=N; where one process is not enough,"
+    " start the same command several times: they share its cases and its budget (docs/scale.md)."
+}
+"""Names of earlier versions -> what stands instead."""
 
 
 def _sweep_of(config: DictConfig) -> dict[str, list[str]]:

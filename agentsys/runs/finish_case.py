@@ -43,12 +43,11 @@ def finish_case(job: Job, store: Store, searches: CellSearches) -> FinishedJob:
     """Run a case, with the text that its search found where the attack searches.
 
     Raises:
-        SearchStopped, NotBegun: If the run is ending; then there is nothing to store.
+        SearchStopped: If the run is ending; then there is nothing to store.
     """
     if not needs_search(job):
         return _of_run(run_case(job))
-    with job.cell.seat():  # a search asks its attacker, and runs agents, all the time
-        return _searched(job, store, searches)
+    return _searched(job, store, searches)
 
 
 def lost_case(job: Job, error: BaseException) -> FinishedJob:
@@ -56,14 +55,6 @@ def lost_case(job: Job, error: BaseException) -> FinishedJob:
     run = new_run(job)
     run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
     run.traceback = traceback_of(error)
-    return _of_run(run)
-
-
-def deadly_case(job: Job, how: str) -> FinishedJob:
-    """Make what is stored of a case that ended its process twice; `how` the second one ended."""
-    run = new_run(job)
-    run.error_kind = "worker_died"
-    run.error = f"Two workers ended while they ran this case; the second ran nothing else: {how}"
     return _of_run(run)
 
 

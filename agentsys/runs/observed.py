@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -44,7 +43,6 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         pipeline: The defense's pipeline.
         tracer: The case's trace.
         user: Makes the user of one attempt; None: the user says the task and nothing else.
-        seat: Makes the context that an attempt is made in: `Cell.seat`.
     """
 
     def __init__(
@@ -52,16 +50,12 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         pipeline: BasePipelineElement,
         tracer: Tracer,
         user: Callable[[], UserTurns] | None = None,
-        seat: Callable[..., AbstractContextManager[float]] = lambda **_: nullcontext(0.0),
     ) -> None:
         self.pipeline = pipeline
         self.tracer = tracer
         self.user = user
         self.name = pipeline.name
-        self.seat = seat
         self.attempts = 0
-        self.waited_s = 0.0
-        """Seconds that it waited for its seat."""
         self.messages: Sequence[ChatMessage] = ()
         self.environment: TaskEnvironment | None = None
 
@@ -82,11 +76,7 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
             ModelError, ModelCodeFailed, ConfigError: As the pipeline does.
             PipelineFailed: If it raised anything else.
         """
-        with self.seat(goes_on=self.attempts > 0) as waited_s:
-            self.waited_s += waited_s
-            return self._attempt((query, runtime, env, list(messages), extra_args or {}))
-
-    def _attempt(self, asked: QueryResult) -> QueryResult:
+        asked = query, runtime, env, list(messages), extra_args or {}
         self.tracer.attempt = self.attempts
         self.attempts += 1
         talker = None if self.user is None else self.user()

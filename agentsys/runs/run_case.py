@@ -78,8 +78,6 @@ class CaseRun:
     started: float = 0.0
     """Seconds since the epoch."""
     duration_s: float = 0.0
-    waited_s: float = 0.0
-    """Seconds that it waited for a seat to be at work at, which are no part of the duration."""
     attempt: AttemptFacts | None = None
     """Where it is an attempt of a search."""
     search: SearchFacts | None = None
@@ -160,7 +158,7 @@ def guarded(run: CaseRun, action: Callable[[], None]) -> None:
             _broke(run, _BROKEN[type(error)], error.__cause__)
         except Exception as error:  # noqa: BLE001 - a checker's bug must not lose the other cases
             _broke(run, "scorer", error)
-    run.duration_s = time.perf_counter() - start - run.waited_s
+    run.duration_s = time.perf_counter() - start
 
 
 def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
@@ -196,7 +194,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     talker = (
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
-    observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker, cell.seat)
+    observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
     copies = copied_quickly(suite, user_task, loaded, before, load)
     try:
@@ -211,7 +209,6 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
             )
     finally:
         run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn
-        run.waited_s += observed.waited_s
     if injection_task is None:
         run.security = False
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
@@ -225,9 +222,7 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
 
 
 def _measure(run: CaseRun, suite: MeasuresCases, finished: FinishedCase) -> None:
-    with run.job.cell.seat(goes_on=True) as waited_s:  # it may ask a judge
-        run.waited_s += waited_s
-        found = suite.measured(finished)
+    found = suite.measured(finished)
     run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentsys.atomic_file import Process
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, Unavailable
+from agentsys.extras import missing, not_installed
 from agentsys.ledger import FILE, Ledger
 from agentsys.models.budget import Books, Meter
+from agentsys.models.budget_file import FILE as BUDGET_FILE
 from agentsys.named_module import import_from
+from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.executors.start import Places, check_travels, staff_for, start_run
 from agentsys.runs.plan import Job, Plan, plan
 from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
 from agentsys.runs.provenance.package_files import remember_code
@@ -27,11 +29,18 @@ from agentsys.runs.provenance.recipe import remember_recipe
 from agentsys.runs.search.search_artefacts import artefact_path
 from agentsys.runs.search.search_job import attempt_folders, needs_search, searching
 from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
-from agentsys.runs.settings import Settings
+from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store, StoreError
 
-if TYPE_CHECKING:
-    from agentsys.runs.executors.staff import Staff
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a run was asked for, as the command line has it."""
+
+    overrides: tuple[str, ...] = ()
+    config_dirs: tuple[Path, ...] = ()
+    plugin_paths: tuple[Path, ...] = ()
+    skip_unavailable: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,10 +59,8 @@ class Session:
     """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
     oddities: tuple[str, ...] = ()
     """What the look at the models' servers found besides."""
-    places: Places = field(default_factory=Places)
-    """Where the user's own configs and modules are."""
-    staff: Staff | None = None
-    """Workers elsewhere that were called up for it."""
+    request: RunRequest = RunRequest()
+    """What it was asked for, which other processes are asked for too."""
 
     @property
     def folders(self) -> list[Path]:
@@ -73,30 +80,6 @@ class Session:
         paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
-    @contextmanager
-    def called_up(self, *, in_command: bool = False) -> Iterator[Session]:
-        """The same run with its workers, if it has any elsewhere: they come up while other things are done.
-
-        They end with the block.
-
-        Args:
-            in_command: Whether this process is a command of ours and has done nothing but plan the run: its
-                worker processes may then be copies of it.
-
-        Raises:
-            Unavailable: If the executor's extra is not installed.
-        """
-        if self.staff is not None:
-            yield self
-            return
-        todo, settings = self.plan.todo, self.settings[0]
-        staff = staff_for(todo, settings, self.places, self.store, in_command=in_command)
-        try:
-            yield replace(self, staff=staff)
-        finally:
-            if staff is not None:
-                staff.kill()
-
     def execute(self, listener: Listener) -> RunOutcome:
         """Run what is missing; before that, what is run anew is kept aside.
 
@@ -104,11 +87,7 @@ class Session:
             StoreError: If the log folder cannot be written.
             ConfigError: If all is to be run anew while another process runs it.
         """
-        with self.called_up() as session:
-            return session._executed(listener)
-
-    def _executed(self, listener: Listener) -> RunOutcome:
-        with Claims(self.store) as claims:
+        with Claims(self.store) as claims, self._shared_budget:
             todo = self.plan.todo
             others = claims.living_others() if self.again else claims.others()
             if others:
@@ -124,15 +103,27 @@ class Session:
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
         remember_code(self.store)
-        return start_run(
-            self.plan.todo,
-            self.settings[0],
-            self.staff,
-            store=self.store,
-            claims=claims,
-            listener=listener,
-            meter=None if self.books is None else self.books.meter,
-        )
+        executor, meter = self.settings[0].executor, None if self.books is None else self.books.meter
+        if executor.kind is ExecutorKind.RAY:
+            from agentsys.runs.executors.ray_nodes import run_on_nodes
+
+            hashes = frozenset(one.config_hash for one in self.settings)
+            work = partial(run_on_node, self.request, executor.workers, hashes)
+            todo, store = self.plan.todo, self.store
+            return run_on_nodes(work, todo, executor, store=store, listener=listener, meter=meter)
+        # Here: a run in which nothing is left to do needs nothing that runs cases.
+        from agentsys.runs.executors.threads import execute
+
+        todo, store = self.plan.todo, self.store
+        for cell in todo.cells:
+            cell.warm_up()
+        workers = executor.workers
+        return execute(todo, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
+
+    @property
+    def _shared_budget(self) -> AbstractContextManager[None]:
+        """Inside it the budget is one with that of all commands that are at work in the log folder."""
+        return nullcontext() if self.books is None else self.books.meter.shared(self.store.own / BUDGET_FILE)
 
     def without(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
@@ -226,7 +217,7 @@ def prepare(
         again,
         books,
         tuple(obstacles),
-        places=Places(tuple(config_dirs), tuple(plugin_paths)),
+        request=RunRequest(tuple(overrides), tuple(config_dirs), tuple(plugin_paths), skip_unavailable),
     )
     if rehearsal or not obstacles:
         return session
@@ -235,14 +226,48 @@ def prepare(
     return session.without(obstacles)
 
 
+class _Deaf(Listener):
+    """Tells nobody."""
+
+    def finished(self, record: CaseRecord) -> None:
+        """Nothing: what is stored is seen from the log folder."""
+
+
+def run_on_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> RunOutcome:
+    """Run what was asked for on threads of this process, as one of several on the log folder.
+
+    Args:
+        request: What the run was asked for.
+        workers: Cases under way at once.
+        hashes: Hashes of the run's cells. A node with other code or versions finds other ones.
+
+    Raises:
+        ConfigError: If it cannot be run on this node.
+    """
+    kept = [text for text in request.overrides if not _sets_executor(text)]
+    session = prepare(
+        [*kept, "executor=threads", f"executor.workers={workers}"],
+        config_dirs=request.config_dirs,
+        plugin_paths=request.plugin_paths,
+        skip_unavailable=request.skip_unavailable,
+    )
+    if not {one.config_hash for one in session.settings} <= hashes:
+        raise ConfigError("it finds other package versions than the command: install the same on every node.")
+    return session.looked_at(skip_unavailable=request.skip_unavailable).execute(_Deaf())
+
+
+def _sets_executor(override: str) -> bool:
+    return override.lstrip("+~").partition("=")[0].partition(".")[0] == "executor"
+
+
 def _check_run(settings: Sequence[Settings]) -> None:
     """What holds for a whole run must be the same in all of its cells."""
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
     if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
         raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
-    for one in settings:
-        check_travels(one)
+    if settings[0].executor.kind is ExecutorKind.RAY and (absent := missing(["ray"])):
+        raise not_installed("executor=ray", absent, "distributed")
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:

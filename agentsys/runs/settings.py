@@ -71,10 +71,8 @@ class ExecutorKind(StrEnum):
 
     THREADS = "threads"
     """In this process."""
-    PROCESSES = "processes"
-    """In processes of this machine."""
     RAY = "ray"
-    """In processes on the nodes of a Ray cluster."""
+    """On each node of a Ray cluster."""
 
 
 class Executor(BaseModel):
@@ -84,24 +82,15 @@ class Executor(BaseModel):
 
     kind: ExecutorKind = ExecutorKind.THREADS
     workers: int = Field(ge=1, le=1024)
-    """Cases under way at once, in all processes together; the same number in each, rounded up."""
-    processes: int = Field(default=1, ge=1, le=256)
-    """Processes that they are spread over."""
+    """Cases under way at once; of Ray's nodes: on each of them."""
     address: str | None = None
     """Of a Ray cluster that is up (`auto`: the one of this machine); None: one is started for the run."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Executor:
-        if self.kind is ExecutorKind.THREADS and self.processes > 1:
-            raise ValueError("threads are in one process: executor=processes has several")
         if self.kind is not ExecutorKind.RAY and self.address is not None:
             raise ValueError("only executor=ray has an address")
         return self
-
-    @property
-    def threads(self) -> int:
-        """Cases under way at once in each process."""
-        return -(-self.workers // self.processes)
 
 
 class CacheSettings(BaseModel):

@@ -98,15 +98,6 @@ class Store:
             self._looked[key] = version
         return found
 
-    def seen(self, case: Case) -> Version | None:
-        """The record as it was when this process saw that it was not finished; None: there was none."""
-        return self._looked.get(case.key)
-
-    def saw(self, case: Case, version: Version | None) -> None:
-        """Take over what another process saw of a record when it looked."""
-        if version is not None:
-            self._looked[case.key] = version
-
     def renewed(self, case: Case) -> bool:
         """Say whether somebody has stored the case since this process saw that it was not finished."""
         now = self._version(case.key)

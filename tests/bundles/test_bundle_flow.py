@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from agentsys.records.shards.pack import pack as into_shards
 from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
 from small_runs import records_in
 
@@ -15,7 +16,6 @@ from agentsys.bundles import changed_here
 from agentsys.bundles.packing import pack
 from agentsys.bundles.verify import Outcome, VerifiedCase, Why
 from agentsys.errors import ConfigError
-from agentsys.records.shards.pack import pack as into_shards
 from agentsys.runs import build_record
 
 

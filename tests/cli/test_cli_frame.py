@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import errno
-import gc
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from agentsys import __version__
-from agentsys.cli import COMMANDS, SECTIONS, app, errors, main
+from agentsys.cli import COMMANDS, app, errors, main
 from agentsys.cli.help.lazy import CommandSource, lazy_group
 from agentsys.errors import ConfigError
-from agentsys.runs import session
-from agentsys.runs.executors import collector
-from agentsys.runs.session import Session
 
 
 def test_help_names_every_command_and_imports_none_of_them() -> None:
@@ -76,45 +69,6 @@ def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit) as end:
         sys.exit(errors.exit_status(lambda: group(["list"])))
     assert end.value.code == 130
-
-
-@pytest.mark.parametrize(("command", "looks"), [("results", False), ("compare", False), ("run", True)])
-def test_only_commands_that_read_and_end_do_without_pythons_collector(
-    command: str, looks: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = list[bool]()
-    monkeypatch.setattr("agentsys.cli.app", lambda **_: seen.append(gc.isenabled()))
-    monkeypatch.setattr(sys, "argv", ["agentsys", command])
-    with pytest.raises(SystemExit):
-        main()
-    assert seen == [looks]
-    assert SECTIONS["Read what was run"].keys() == collector._SOON_OVER
-
-
-def test_pythons_collector_waits_for_a_plan_and_looks_often_once_cases_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seen = list[int]()
-    for place in (session, Session):
-        name = "prepare" if place is session else "execute"
-        monkeypatch.setattr(place, name, _noting(getattr(place, name), seen))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sys, "argv", ["agentsys", "run", "model=simulated", "benchmark.suites=banking", "limit=1", "-q"]
-    )
-    for _ in range(2):  # the second time nothing is left to run
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-    assert seen == [500_000, 50_000, 500_000, 500_000]
-
-
-def _noting(function: Callable[..., object], seen: list[int]) -> Callable[..., object]:
-    def noting(*args: Any, **options: Any) -> object:
-        seen.append(gc.get_threshold()[0])
-        return function(*args, **options)
-
-    return noting
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])

@@ -43,8 +43,12 @@ class Paid:
         self.billed = 0
         self.lock = threading.Lock()
         self.url = ""
+        self.answers = threading.Event()
+        """Cleared: every answer waits until it is set."""
+        self.answers.set()
 
     def reply(self, body: dict[str, Any]) -> Answer:
+        self.answers.wait(300)
         with self.lock:
             self.asked.append(body)
             status, data = self.answer(len(self.asked), body)

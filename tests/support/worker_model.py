@@ -1,10 +1,9 @@
-"""A model of one's own for runs in several processes: writes down who asks what, and may end its process."""
+"""A model of one's own for runs in several processes: writes down who asks what."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -18,22 +17,16 @@ class WorkerModel:
         name: Its name.
         log: File that gets a line for each question: process and question.
         sleep_s: Seconds that an answer takes.
-        deadly: A question with these words ends the process that asks it.
         together: Nobody gets an answer before so many processes have asked.
     """
 
-    def __init__(
-        self, name: str, log: str, sleep_s: float = 0.0, deadly: str = "", together: int = 1
-    ) -> None:
-        self._together = together
-        self.name, self._log, self._sleep_s, self._deadly = name, Path(log), sleep_s, deadly
+    def __init__(self, name: str, log: str, sleep_s: float = 0.0, together: int = 1) -> None:
+        self.name, self._log, self._sleep_s, self._together = name, Path(log), sleep_s, together
 
     def complete(self, request: ChatRequest) -> ChatReply:
         asked = next(text_of(message) for message in request.messages if message["role"] == "user")
         with self._log.open("a") as log:
             log.write(json.dumps([os.getpid(), asked]) + "\n")
-        if self._deadly and self._deadly in asked:
-            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(self._sleep_s)
         deadline = time.monotonic() + 200
         while self._asking() < self._together and time.monotonic() < deadline:

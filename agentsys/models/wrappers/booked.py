@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 
 from agentsys.ledger import Entry
-from agentsys.models.budget import Books, RunBudgetReached
+from agentsys.models.budget import Books
+from agentsys.models.budget_file import Amount
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
 from agentsys.models.errors import ModelError
+from agentsys.models.price import Price
 from agentsys.models.trace import current_tracer
+from agentsys.models.wrappers.paced import guessed_tokens
 
 
 class Booked:
@@ -18,12 +21,13 @@ class Booked:
 
     Args:
         model: The model to ask.
+        price: What it costs, as far as that is known.
         sent: Whether its requests go anywhere (a scripted model's do not): then they are in the ledger.
     """
 
-    def __init__(self, model: ChatModel, *, sent: bool = True) -> None:
+    def __init__(self, model: ChatModel, price: Price | None = None, *, sent: bool = True) -> None:
         self.model = model
-        self._sent = sent
+        self._price, self._sent = price, sent
 
     @property
     def name(self) -> str:
@@ -38,35 +42,37 @@ class Booked:
             RunBudgetReached: If the run may spend no more; then nothing was sent.
         """
         books = current_tracer().books
-        if books is not None and not books.meter.has_room():
-            raise RunBudgetReached(books.meter.reached)
+        if books is None:
+            return self.model.complete(request)
+        aside = books.meter.set_aside(self._most(books, request)) if books.meter.limited else Amount()
         try:
             reply = self.model.complete(request)
         except ModelError as error:
-            self._book(books, request, error.usage, error.cost_usd, error.kind.value)
+            books.meter.add(error.usage, error.cost_usd, aside)
+            self._enter(books, request, error.usage, error.cost_usd, error.kind.value)
             raise
-        except Exception as error:
+        except BaseException as error:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
-            self._book(books, request, Usage(), None, type(error).__name__)
+            books.meter.add(Usage(), None, aside)
+            self._enter(books, request, Usage(), None, type(error).__name__)
             raise
-        self._book(books, request, reply.usage, reply.cost_usd, None)
+        books.meter.add(reply.usage, reply.cost_usd, aside)
+        self._enter(books, request, reply.usage, reply.cost_usd, None)
         return reply
 
-    def _book(
-        self,
-        books: Books | None,
-        request: ChatRequest,
-        usage: Usage,
-        cost_usd: float | None,
-        error: str | None,
+    def _most(self, books: Books, request: ChatRequest) -> Amount:
+        """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
+        prompt = 2 * guessed_tokens(request)
+        reply = request.max_tokens or books.meter.longest_reply
+        usd = 0.0 if self._price is None else self._price.most_usd(prompt, reply)
+        return Amount(usd, prompt + reply, requests=1)
+
+    def _enter(
+        self, books: Books, request: ChatRequest, usage: Usage, cost_usd: float | None, error: str | None
     ) -> None:
-        if books is None:
+        if books.ledger is None or not self._sent:
             return
-        books.meter.add(usage, cost_usd)
-        if books.ledger is not None and self._sent:
-            counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
-            case = current_tracer().case
-            told = Entry(
-                time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted
-            )
-            books.ledger.add(told)
+        counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
+        case = current_tracer().case
+        entry = Entry(time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted)
+        books.ledger.add(entry)

@@ -242,7 +242,7 @@ class Paced:
             ModelError: If the wrapped model raises it; a refusal for the rate slows down all who ask, and a
                 Retry-After holds them back.
         """
-        guess = 0.0 if self._pacer.policy.tokens is None else _guessed_tokens(request)
+        guess = 0.0 if self._pacer.policy.tokens is None else guessed_tokens(request)
         waited = self._pacer.wait(guess)
         try:
             reply = self.model.complete(request)
@@ -254,7 +254,7 @@ class Paced:
         return reply
 
 
-def _guessed_tokens(request: ChatRequest) -> float:
+def guessed_tokens(request: ChatRequest) -> float:
     """Tokens of a request's prompt: about one for four bytes of it."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     plain = [{"role": one["role"], "content": one["content"]} for one in request.messages]

@@ -15,8 +15,6 @@ class Listener(Protocol):
     """Is told how a run goes (the progress display, for one). Called from the calling thread only.
 
     Who inherits from it need say only what is done when a case was stored; the rest is passed over.
-
-    Where cases run in other processes, the spans of the records that it is told of are cut to one line.
     """
 
     def finished(self, record: CaseRecord) -> None:

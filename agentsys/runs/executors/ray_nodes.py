@@ -1,180 +1,182 @@
-"""Workers on the nodes of a Ray cluster: the worker of `processes`, reached by calls instead of a pipe.
+"""`run_on_nodes`: one task on each node of a Ray cluster runs the command, on a log folder that all see.
 
-Ray places and watches the processes. No record goes through it: workers store them in the log folder, which
-all nodes must see under the same path.
+Nothing else goes through Ray: nodes share cases, rates and a budget as commands on one folder do. Here it is
+only seen what they store.
 """
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import os
+import signal
 import sys
 import time
-from collections import Counter
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from agentsys.runs.executors.collector import look_as_cases_run
-from agentsys.runs.executors.messages import Order, Orders, Ready, Told
-from agentsys.runs.executors.staff import Gone, Hand, Heard, drained
-from agentsys.runs.executors.worker import CaseWorker
+from agentsys.errors import ConfigError, StopRequested
+from agentsys.models.budget import Meter
+from agentsys.runs.executors.outcome import EndedCell, Listener, RunOutcome
+from agentsys.runs.executors.signals import held_back
+from agentsys.runs.executors.tally import CaseEnd, RunTally
+from agentsys.runs.plan import Jobs
+from agentsys.runs.planning.run_order import RunOrder
+from agentsys.runs.settings import Executor
+from agentsys.runs.store import Store
 
-_SAY_WITHIN_S = 2.0
-"""How long a worker with nothing to say holds a call."""
-_LAST_WORDS_S = 10.0
-_ASK_AGAIN_S = 0.5
-"""Between two questions to a worker of which Ray does not know whether it lives."""
-
-
-class RemoteWorker:
-    """Stands in a process of Ray's, with one thread for what it hears and one for what it says."""
-
-    def __init__(self, orders: Orders, path: list[str]) -> None:
-        import ray
-
-        look_as_cases_run()
-        sys.path.extend(place for place in path if place not in sys.path)
-        self._said: queue.SimpleQueue[Told] = queue.SimpleQueue()
-        self._worker = CaseWorker(orders, self._said.put)
-        self._worker.__enter__()
-        self._node = ray.get_runtime_context().get_node_id()
-
-    def hear(self, order: Order) -> None:
-        """Do as the driver says."""
-        self._worker.hear(order)
-
-    def say(self) -> list[Told]:
-        """What there is to say, waiting a while for the first word."""
-        said = drained(self._said, _SAY_WITHIN_S)
-        return [Ready(one.pid, self._node) if isinstance(one, Ready) else one for one in said]
-
-    def leave(self) -> list[Told]:
-        """End what is still to be ended, and say the last words."""
-        self._worker.__exit__(None, None, None)
-        return drained(self._said, 0.0)
+_LOOK_EVERY_S = 1.0
 
 
-class RayHand(Hand):
-    """A worker on some node as its driver sees it."""
-
-    def __init__(self, actor: Any, number: int, node: str) -> None:
-        self.actor, self._number, self.node = actor, number, node
-        self.unreachable = False
-        """Whether a word of its was lost on the way: it ended, its node did, or the network failed."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-        return f"Ray worker {self._number}"
-
-    def send(self, order: Order) -> None:
-        """Give an order; one that is gone hears nothing."""
-        self.actor.hear.options(concurrency_group="hear").remote(order)
-
-
-class RayStaff:
-    """Workers on the nodes of a cluster, spread over them.
+def run_on_nodes(
+    work: Callable[[], RunOutcome],
+    jobs: Jobs,
+    executor: Executor,
+    *,
+    store: Store,
+    listener: Listener,
+    meter: Meter | None,
+) -> RunOutcome:
+    """Run every job on the nodes of a cluster; for the rest as `threads.execute` does.
 
     Args:
-        orders: What each is told at its start.
-        address: The cluster's; None: the one that this process has joined, or else one of this machine's own
-            for this run.
+        work: The command; called once on each node.
+        jobs: The cases that it runs.
+        executor: Says which cluster it is, and how many cases are under way on a node.
+        store: Where records go.
+        listener: Is told of each record, in the calling thread.
+        meter: What the run spends and may spend; None: it has no budget.
 
     Raises:
-        ConnectionError: If there is no cluster at the address.
+        ConfigError: If there is no cluster at the address.
     """
+    with _cluster(executor.address) as ray:
+        tally = RunTally(RunOrder(jobs, 1), listener, meter)
+        return _Watch(ray, work, jobs, tally, store, executor.workers).outcome()
 
-    def __init__(self, orders: Orders, address: str | None) -> None:
-        import ray
 
-        self._ray, self._orders = ray, orders
-        self._ours = not ray.is_initialized()
-        if self._ours:
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
+    """Ray, joined to the cluster; one that this process has joined before stays as it is."""
+    import ray
+
+    ours = not ray.is_initialized()
+    if ours:
+        try:
             ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
-        self._hired = list[RayHand]()
-        self._said = dict[Any, RayHand]()
+        except ConnectionError as error:
+            raise ConfigError(f"executor.address={address}: no Ray cluster is there ({error}).") from None
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()
 
-    def hire(self) -> Hand:
-        """Start one more, on the node with the fewest."""
+
+class _Watch:
+    """The nodes at work, and what they have stored so far."""
+
+    def __init__(
+        self,
+        ray: Any,
+        work: Callable[[], RunOutcome],
+        jobs: Jobs,
+        tally: RunTally,
+        store: Store,
+        workers: int,
+    ) -> None:
+        self._ray, self._work, self._jobs, self._tally = ray, work, jobs, tally
+        self._store, self._workers = store, workers
+        self._stored = bytearray(len(jobs))
+        self._look_at = 0.0
+        self._ended: list[RunOutcome] = []
+        self._failures: list[str] = []
+        self._waiting = {self._begun(node): node for node in ray.nodes() if node["Alive"]}
+
+    def outcome(self) -> RunOutcome:
+        """Watch till all nodes have ended."""
+        try:
+            with held_back() as heed_signals:
+                while self._waiting:
+                    try:
+                        heed_signals()
+                        self._turn()
+                    except StopRequested as asked:
+                        self._interrupt(asked.number)
+                    except KeyboardInterrupt:
+                        self._interrupt(signal.SIGINT)
+        finally:
+            for task in self._waiting:
+                self._ray.cancel(task, force=True)
+        self._look()
+        if not all(self._stored):
+            self._tell_why()
+        cells: dict[tuple[str, str, str], EndedCell] = {}
+        for cell in (cell for one in self._ended for cell in one.ended_cells):
+            cells.setdefault(cell.labels, cell)
+        return replace(self._tally.outcome, ended_cells=tuple(cells.values()))
+
+    def _begun(self, node: dict[str, Any]) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        node = self._emptiest()
-        made = self._ray.remote(
-            num_cpus=0,  # it waits for models; how many there are is the user's choice
-            max_restarts=0,
-            # Ray's "SPREAD" and a soft affinity may put all that ask for no CPU on one node.
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-            concurrency_groups={"hear": 1, "say": 1},
-        )(RemoteWorker)
-        hand = RayHand(made.remote(self._orders, list(sys.path)), len(self._hired) + 1, node)
-        self._hired.append(hand)
-        self._listen(hand)
-        return hand
+        pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        # No CPU is asked for: it waits for models. A process of its own, which no other run has changed.
+        remote = self._ray.remote(num_cpus=0, max_retries=0, max_calls=1, scheduling_strategy=pinned)
+        return remote(_run_here).remote(Path.cwd(), [place for place in sys.path if place], self._work)
 
-    def heard(self, timeout_s: float) -> list[Heard]:
-        """What the workers said, waiting so long for the first word."""
-        if not self._said:
-            return []
-        ready, _ = self._ray.wait(list(self._said), num_returns=1, timeout=timeout_s)
-        more, _ = self._ray.wait(list(self._said), num_returns=len(self._said), timeout=0)
-        found = [
-            Heard(hand, told)
-            for call in dict.fromkeys([*ready, *more])
-            for hand in [self._said.pop(call)]
-            for told in self._told(hand, call)
-        ]
-        if not found and any(hand.unreachable for hand in self._said.values()):
-            time.sleep(_ASK_AGAIN_S)
-        return found
+    def _turn(self) -> None:
+        done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_LOOK_EVERY_S)
+        for task in done:
+            self._hear(task, self._waiting.pop(task)["NodeManagerAddress"])
+        if time.monotonic() >= self._look_at:
+            began = time.monotonic()
+            self._look()
+            # A look asks for a file of each case: of a large plan it takes a while, and is rare.
+            self._look_at = time.monotonic() + max(_LOOK_EVERY_S, 20 * (time.monotonic() - began))
+        self._tally.listener.tick()
 
-    def _told(self, hand: RayHand, call: Any) -> list[Told | Gone]:
+    def _hear(self, task: Any, node: str) -> None:
         try:
-            said: list[Told] = self._ray.get(call)
-        except self._ray.exceptions.ActorUnavailableError:
-            # It takes Ray some seconds to find that a node is lost, and whose fault it was hangs on that.
-            hand.unreachable = True
-            self._listen(hand)
-            return []
-        except self._ray.exceptions.RayError as error:
-            return [self._gone(hand, error)]
-        hand.node = next((told.node for told in said if isinstance(told, Ready)), hand.node)
-        if hand.unreachable:
-            self._ray.kill(hand.actor)  # nobody knows what else it had said
-            return [*said, Gone(f"{hand.name} could not be reached for a while", blameless=True)]
-        self._listen(hand)
-        return list(said)
+            self._ended.append(self._ray.get(task))
+        except self._ray.exceptions.RayError as error:  # its own error too, or it was lost
+            last = str(getattr(error, "cause", None) or error).strip().splitlines()
+            self._failures.append(f"Node {node}: {last[-1] if last else type(error).__name__}")
 
-    def dismiss(self) -> None:
-        """End all of them: they have nothing to do any more."""
-        leaving = [
-            hand.actor.leave.options(concurrency_group="hear").remote() for hand in self._said.values()
-        ]
-        self._ray.wait(leaving, num_returns=len(leaving), timeout=_LAST_WORDS_S) if leaving else None
-        self.kill()
+    def _look(self) -> None:
+        store = self._store
+        for place, job in enumerate(self._jobs):
+            found = store.read(job.case) if not self._stored[place] and store.renewed(job.case) else None
+            if found is not None:
+                self._stored[place] = True
+                self._tally.book(job, CaseEnd(found.record, error=found.error), self._running)
 
-    def kill(self) -> None:
-        """End this run's workers, and the cluster if it was started for it; a joined one stays as it is.
+    @property
+    def _running(self) -> int:
+        """Cases under way, at most."""
+        return min(self._workers * len(self._waiting), self._stored.count(0))
 
-        Called again, it asks Ray for nothing, or Ray would start a cluster.
-        """
-        while self._hired:
-            with contextlib.suppress(Exception):  # gone with its node
-                self._ray.kill(self._hired.pop().actor)
-        self._said.clear()
-        if self._ours:
-            self._ours = False
-            self._ray.shutdown()
+    def _interrupt(self, number: int) -> None:
+        self._tally.interrupt(number, self._running)
+        for task in self._waiting:
+            self._ray.cancel(task)  # a Ctrl-C there: cases under way are finished
 
-    def _emptiest(self) -> str:
-        """The node that has the fewest of this run's workers."""
-        alive = [str(node["NodeID"]) for node in self._ray.nodes() if node["Alive"]]
-        here = Counter(hand.node for hand in self._said.values())
-        return min(alive, key=lambda node: here[node])
+    def _tell_why(self) -> None:
+        """Say why there are cases that no node has run."""
+        if any(one.budget for one in self._ended):
+            self._tally.end_by_budget(0)
+        fatal = [one.fatal for one in self._ended if one.fatal]
+        given_up = any(one.ended_cells for one in self._ended)
+        if fatal or self._failures:
+            self._tally.stop([*fatal, *self._failures][0], 0)
+        elif not given_up and not self._tally.stopped:
+            self._tally.stop(f"{self._stored.count(0)} cases were run by no node.", 0)
 
-    def _listen(self, hand: RayHand) -> None:
-        self._said[hand.actor.say.options(concurrency_group="say").remote()] = hand
 
-    def _gone(self, hand: RayHand, error: Exception) -> Gone:
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-        lost = bool(hand.node) and hand.node not in alive
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return Gone(f"{hand.name} {'was lost with its node' if lost else f'ended ({first})'}", blameless=lost)
+def _run_here(here: Path, path: Sequence[str], work: Callable[[], RunOutcome]) -> RunOutcome:
+    """Do the work in this process of Ray's, as if it stood where the command was given."""
+    os.chdir(here)
+    sys.path.extend(place for place in path if place not in sys.path)
+    warnings.filterwarnings("ignore", message="Model output was None")  # AgentDojo's; records hold it
+    return work()

@@ -1,23 +1,36 @@
-"""`RunTally`: what came of a run's cases so far, and whether to go on. Every executor keeps one."""
+"""`RunTally`: what came of a run's cases so far, and whether to go on."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from agentsys.attacks.attacker.reply import FAULTS
 from agentsys.models.budget import Meter
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell
 from agentsys.runs.executors.outcome import EndedCell, Listener, RunOutcome, Trouble
-from agentsys.runs.executors.stored_case import CaseEnd
 from agentsys.runs.plan import Job
 from agentsys.runs.planning.run_order import RunOrder
 from agentsys.runs.totals import RunSpending
 
 _TRACEBACKS = 3
 """Most tracebacks that an outcome holds; each stands in its case's record."""
+
+
+@dataclass(frozen=True)
+class CaseEnd:
+    """What came of a case whose record is stored."""
+
+    record: CaseRecord
+    fatal: str | None = None
+    """Why no further case should be started."""
+    cell_ended: str | None = None
+    """Why no further case of its cell should be started."""
+    error: str | None = None
+    """What went wrong in it, in full."""
 
 
 class RunTally:
@@ -54,11 +67,6 @@ class RunTally:
         """Whether there is anything that this run still wants to see begun."""
         return not self.stopped and (bool(self._others) or self._look_ahead() is not None)
 
-    @property
-    def near_end(self) -> bool:
-        """Whether the very last cases of the plan are being begun."""
-        return self._order.near_end
-
     def next(self, running: Collection[Job]) -> Job | None:
         """The next case to begin beside the running ones; None: none fits now.
 
@@ -86,10 +94,6 @@ class RunTally:
     def put_off(self, job: Job) -> None:
         """Another process has the case: look again later."""
         self._others.append(job)
-
-    def put_back(self, jobs: Iterable[Job]) -> None:
-        """These were not begun after all: they are the next ones."""
-        self._ahead.extendleft(reversed(list(jobs)))
 
     def found_stored(self) -> None:
         """Another process stored a case of this plan."""

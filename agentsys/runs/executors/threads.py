@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextvars
-import gc
 import queue
 import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.executors.stored_case import CaseEnd, run_and_store
-from agentsys.runs.executors.tally import RunTally
+from agentsys.runs.executors.signals import held_back
+from agentsys.runs.executors.tally import CaseEnd, RunTally
+from agentsys.runs.finish_case import finish_case, lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.planning.run_order import RunOrder
+from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search.searches import CellSearches
 from agentsys.runs.store import Store, StoreError
 
@@ -54,23 +56,22 @@ def execute(
     state = _State(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
-    # Collections would look through all of what was imported and planned again and again: a tenth of the CPU.
-    gc.freeze()
     try:
-        state.fill(pool, workers)
-        while state.running or state.tally.waiting:
-            try:
-                state.collect(timeout_s=1.0)
-                state.fill(pool, workers)
-            except StopRequested as asked:
-                state.tally.interrupt(asked.number, len(state.running))
-            except KeyboardInterrupt:
-                state.tally.interrupt(signal.SIGINT, len(state.running))
+        with held_back() as heed_signals:
+            while True:
+                try:
+                    heed_signals()
+                    state.fill(pool, workers)
+                    if not (state.running or state.tally.waiting):
+                        break
+                    state.collect(timeout_s=1.0)
+                except StopRequested as asked:
+                    state.tally.interrupt(asked.number, len(state.running))
+                except KeyboardInterrupt:
+                    state.tally.interrupt(signal.SIGINT, len(state.running))
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
-    finally:
-        gc.unfreeze()
     pool.shutdown()
     return state.tally.outcome
 
@@ -135,3 +136,29 @@ class _State:
             return
         if end is not None:
             self.tally.book(job, end, len(self.running))
+
+
+def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims) -> CaseEnd | None:
+    """Run a case that was claimed, store its record and give the claim back.
+
+    Returns:
+        What came of it; None: the run is ending, and the case's search was not done.
+
+    Raises:
+        StoreError: If the log folder cannot be written.
+        RunBudgetReached: If the run may spend no more.
+    """
+    try:
+        with nullcontext() if job.cell.books is None else job.cell.books.crew.at_work():
+            done = finish_case(job, store, searches)
+        store.write(done.record, done.agentdojo)
+    except SearchStopped:
+        return None
+    except StoreError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
+        done = lost_case(job, error)
+        store.write(done.record, done.agentdojo)
+    finally:
+        claims.release(job.case.key)
+    return CaseEnd(done.record, done.fatal, done.cell_ended, done.agentdojo.get("error"))

@@ -35,18 +35,11 @@ class RunOrder(Iterator[Job]):
         self._left: list[Job] = []
         self._seconds = _Seconds()
         self._every, self._to_go = max(1, workers // 4), 0
-        self._workers, self._to_begin = workers, len(jobs)
 
     def __next__(self) -> Job:
         job = next(self._in_order, None) or self._longest()
         self._seconds.begin(job.case)
-        self._to_begin -= 1
         return job
-
-    @property
-    def near_end(self) -> bool:
-        """Whether no more cases are left than there are workers, so that none should wait in one of them."""
-        return self._to_begin <= self._workers
 
     def ended(self, case: Case, seconds: float) -> None:
         """Learn from a case that took so long."""

@@ -1,8 +1,10 @@
-"""Cases on the nodes of a Ray cluster: two nodes of this machine. Skipped where Ray is not installed."""
+"""The command on the nodes of a Ray cluster: two nodes of this machine. Skipped where Ray is missing."""
 
 from __future__ import annotations
 
 import importlib.util
+import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +14,13 @@ import pytest
 from small_runs import Silent, errors_in, records_in
 from worker_model import asked, own_model
 
-from agentsys.errors import Unavailable
-from agentsys.runs.executors.ray_nodes import RayHand, RayStaff
-from agentsys.runs.executors.staff import Gone
-from agentsys.runs.session import prepare
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.runs.session import RunRequest, prepare, run_on_node
 
 INSTALLED = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not INSTALLED, reason="the extra `distributed` (ray) is not installed")
-RAY = ["executor=ray", "executor.processes=2", "executor.workers=6"]
+RAY = ["executor=ray", "executor.workers=3"]
+SLACK = ["benchmark.suites=[slack]", "attack=none"]
 
 
 @pytest.mark.skipif(INSTALLED, reason="ray is installed")
@@ -28,6 +29,22 @@ def test_without_ray_one_line_says_how_to_install_it(tmp_path: Path) -> None:
         Unavailable, match=r"executor=ray needs ray.*pip install 'agentsys-bench\[distributed\]'"
     ):
         prepare(["model=simulated", *RAY, f"logdir={tmp_path}"])
+
+
+def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
+    asked_for = ["model=simulated", *SLACK, "limit=2", f"logdir={tmp_path}"]
+    hashes = frozenset(one.config_hash for one in prepare(asked_for).settings)
+    request = RunRequest(("executor=ray", "++executor.workers=7", "executor.address=auto", *asked_for))
+    outcome = run_on_node(request, 2, hashes)
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (2, 0, None)
+    assert len(records_in(tmp_path)) == 2
+
+
+def test_a_node_with_other_versions_runs_nothing(tmp_path: Path) -> None:
+    request = RunRequest(("model=simulated", *SLACK, "limit=1", f"logdir={tmp_path}"))
+    with pytest.raises(ConfigError, match="install the same on every node"):
+        run_on_node(request, 2, frozenset(["another"]))
+    assert records_in(tmp_path) == {}
 
 
 @pytest.fixture
@@ -51,39 +68,49 @@ def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) ->
     import ray
 
     plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=2"]
-    outcome = prepare([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(Silent())
-    assert (outcome.errors, outcome.fatal) == (0, None)
+    listener = Silent()
+    outcome = prepare([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(listener)
+    assert (outcome.errors, outcome.fatal, outcome.finished) == (0, None, len(listener.records))
     prepare([*plan, f"logdir={tmp_path / 'threads'}"]).execute(Silent())
     assert records_in(tmp_path / "ray") == records_in(tmp_path / "threads")
-    assert (
-        ray.is_initialized() and len([n for n in ray.nodes() if n["Alive"]]) == 2
-    )  # a joined cluster stays up
-
-
-@pytest.fixture
-def gone(monkeypatch: pytest.MonkeyPatch) -> list[Gone]:
-    """Workers that ended before the run did."""
-    seen, how = list[Gone](), RayStaff._gone
-
-    def noted(self: RayStaff, hand: RayHand, error: Exception) -> Gone:
-        seen.append(how(self, hand, error))
-        return seen[-1]
-
-    monkeypatch.setattr(RayStaff, "_gone", noted)
-    return seen
+    assert len(listener.records) == len(records_in(tmp_path / "ray"))
+    assert ray.is_initialized() and sum(n["Alive"] for n in ray.nodes()) == 2  # a joined cluster stays up
 
 
 @needs_ray
 @pytest.mark.slow
-def test_a_case_that_ends_two_workers_is_an_error(cluster: Any, tmp_path: Path, gone: list[Gone]) -> None:
-    conf, plugins = own_model(tmp_path, deadly="Post the summary of the article")
-    plan = ["model=own", "attack=none", "benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
-    session = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
-    outcome = session.execute(Silent())
-    assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 1, None)
-    assert len(gone) == 2 and not any(one.blameless for one in gone)
-    (error,) = errors_in(records_in(tmp_path / "runs"))
-    assert "worker_died" in (tmp_path / "runs" / error).read_text()
+def test_the_nodes_have_one_budget(cluster: Any, tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=0.2, together=2)
+    plan = ["model=own", *SLACK, "budget.tokens=20", f"logdir={tmp_path / 'runs'}"]  # a question takes two
+    outcome = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
+    assert outcome.budget is not None and "(20 used)" in outcome.budget
+    assert len(asked(tmp_path)) == outcome.finished == 10
+    assert len({process for process, _ in asked(tmp_path)}) == 2
+
+
+class Interrupting(Silent):
+    """Presses Ctrl-C once some cases are stored."""
+
+    def tick(self) -> None:
+        if len(self.records) >= 2:
+            self.records.clear()
+            signal.raise_signal(signal.SIGINT)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_after_ctrl_c_the_nodes_finish_what_they_have(cluster: Any, tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=3.0, together=2)
+    plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        outcome = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Interrupting())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    questions = len(asked(tmp_path))
+    assert outcome.interrupted and outcome.finished == len(records_in(tmp_path / "runs")) == questions < 21
+    time.sleep(4.0)
+    assert len(asked(tmp_path)) == questions, "a node goes on"
 
 
 class Removing(Silent):
@@ -101,19 +128,15 @@ class Removing(Silent):
 
 @needs_ray
 @pytest.mark.slow
-def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(
-    cluster: Any, tmp_path: Path, gone: list[Gone]
-) -> None:
+def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(cluster: Any, tmp_path: Path) -> None:
     conf, plugins = own_model(tmp_path, sleep_s=0.5, together=2)
-    plan = ["model=own", "attack=none", "benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
+    plan = ["model=own", *SLACK, f"logdir={tmp_path / 'runs'}"]
     listener = Removing(cluster, tmp_path)
     session = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
     outcome = session.execute(listener)
     assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 0, None)
-    assert len(gone) == 1 and gone[0].blameless
     records = records_in(tmp_path / "runs")
-    assert len(records) == len(listener.records) == 21 and not errors_in(records)
+    assert len(records) == len(listener.records) == 21 and not errors_in(records) and listener.stored
     times = Counter(question for _, question in asked(tmp_path))
     again = [question for question, number in times.items() if number > 1]
-    assert len({process for process, _ in asked(tmp_path)}) >= 2 and listener.stored
-    assert len(times) == 21 and max(times.values()) <= 2 and len(again) <= 3  # what its threads had under way
+    assert len(times) == 21 and max(times.values()) <= 2 and len(again) <= 3  # what it had under way
