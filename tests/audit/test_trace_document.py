@@ -10,7 +10,6 @@ from dataclasses import replace
 from rich.console import Console
 
 from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.fit import fitted
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.audit.report import AuditReport, audit_document, audit_output
@@ -105,15 +104,6 @@ def test_csv_has_a_record_per_number_of_every_table() -> None:
     exposed = [line for line in found if line["table"] == "was the injection met?"]
     assert {line["column"] for line in exposed} == {"cases", "exposed", "not exposed", "unknown"}
     assert "\x1b" not in text
-
-
-def test_long_names_of_records_do_not_widen_the_grids() -> None:
-    long = "x" * 500
-    case = replace(CASE, pipeline=long, suite=long, attack=long)
-    asr = tuple(replace(row, pipeline=long, suite=long, attack=long) for row in FOUND.asr)
-    found = replace(FOUND, asr=asr, successes_without_exposure=(case,), benign_hits=(BenignHit(case, "i_1"),))
-    grids = [grid for _, some in audit_document(replace(REPORT, trace=found)).sections for grid in some]
-    assert not any(fitted(grid, 120).written_out for grid in grids)
 
 
 def test_rows_per_user_task_are_shown_on_request_only() -> None:

@@ -61,7 +61,7 @@ def _parts(document: Document) -> Iterator[RenderableType]:
 
 
 class _Sentence:
-    """A text that is broken between words alone, so that names and paths in it stay whole; rich would cut them."""
+    """A text that is broken between words alone: rich would break the names and paths in it too."""
 
     def __init__(self, text: str, style: str = "") -> None:
         self.text, self.style = plain(text), style
@@ -75,7 +75,7 @@ class _Sentence:
 class GridTables:
     """A grid as one table; where the console is too narrow, as several with the same names.
 
-    Print it with `crop=False`: a name or a number that is wider than the console is not cut.
+    Print it with `crop=False`: a number that is wider than the console is not cut.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -86,8 +86,7 @@ class GridTables:
         for index, places in enumerate(self._split(options.max_width)):
             if index:
                 yield Text()
-            room = max(options.max_width, self._width(places))
-            yield from console.render(self._table(places), options.update(max_width=room))
+            yield from console.render(self._table(places, options.max_width), options)
 
     def _split(self, room: int) -> list[list[int]]:
         """The columns of each table: all in one if they fit, else the names with as many numbers as do."""
@@ -113,12 +112,13 @@ class GridTables:
         below = _longest_line(text.plain for text in self._column(place))
         return textwrap.fill(plain(self.grid.header[place]), max(below, 1), break_long_words=False)
 
-    def _table(self, places: Sequence[int]) -> Table:
-        """Show some columns of the grid."""
+    def _table(self, places: Sequence[int], room: int) -> Table:
+        """Show some columns of the grid; names are broken only where one number beside them has no room."""
+        too_wide = self._width(places) > room
         # The box has a column of its own between two of the grid's.
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
         for place in places:
-            broken = place in self.grid.wraps
+            broken = place in self.grid.wraps or (too_wide and place < self.grid.names)
             table.add_column(
                 Text(self._heading(place)),
                 justify="left" if place < self.grid.names else "right",
