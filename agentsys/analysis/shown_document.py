@@ -52,8 +52,6 @@ def _grid(grid: Grid, name: Callable[[str], str]) -> Grid:
         caption=name(grid.caption),
         header=tuple(map(name, grid.header)),
         rows=rows,
-        in_terminal=tuple(_grid(one, name) for one in grid.in_terminal),
-        optional=tuple(map(name, grid.optional)),
     )
 
 

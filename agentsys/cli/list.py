@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentsys.analysis.tables.fit import word_lines
+from agentsys.analysis.tables.escaping import between_words
 from agentsys.catalog import GROUPS, description, known
 from agentsys.cli.output import ConfigDirOption, say, shown_width
 from agentsys.cli.show import defense_text
@@ -55,7 +55,7 @@ def list_configs(
         for name, text in rows:
             say(f"{one_line(name)}: {one_line(text)}", hang="  ")
             does = f"  {one_line(defense_text(name, dirs, []))}"
-            print("\n".join(word_lines(does, min(shown_width(), 100), "  ")) + "\n")
+            print(between_words(does, min(shown_width(), 100), "  ") + "\n")
         return
     for line in aligned(rows):
         say(line, hang="    ")

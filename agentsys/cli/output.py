@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from agentsys.analysis.shown_document import as_shown
-from agentsys.analysis.tables.fit import word_lines
+from agentsys.analysis.tables.escaping import between_words
 from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
 from agentsys.cli.terminal import printable
 from agentsys.errors import ConfigError
@@ -80,15 +80,13 @@ def say(line: str, file: TextIO | None = None, hang: str = "") -> None:
         file: Where to; None: standard output.
         hang: What a line begins with that goes on with the one above.
     """
-    for part in word_lines(printable(line), known_width() or len(line), hang):
-        print(part, file=file or sys.stdout)
+    print(between_words(printable(line), known_width(), hang), file=file or sys.stdout)
 
 
 def tell(console: Console, line: str, hang: str = "") -> None:
     """`say` on a console, which may be a quiet one; without user and password of an address in the line."""
     text = without_credentials(printable(line))
-    for part in word_lines(text, known_width() or len(text), hang):
-        console.print(part, markup=False, highlight=False, soft_wrap=True)
+    console.print(between_words(text, known_width(), hang), markup=False, highlight=False, soft_wrap=True)
 
 
 def known_width() -> int | None:

@@ -13,7 +13,6 @@ import typer
 from agentsys.analysis.metrics.best_attack import best_attacks, together
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.finding import findings
-from agentsys.analysis.tables.fit import word_lines
 from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
 from agentsys.analysis.tables.report import Report, numbers, report
 from agentsys.analysis.tables.results_document import results_output
@@ -126,8 +125,7 @@ def _show(
     width = shown_width() if out is None else FILE_WIDTH
     below = [spent_line(cases), *paid_lines(folders), next_line(folders, full=full)]
     said = findings(cases, errors, width=width - len(BULLET) if screen else None)
-    ending = sum(len(word_lines(line, width)) for line in below)
-    shown = results_screen(found, cases, said, width, ending) if screen else None
+    shown = results_screen(found, cases, said, width) if screen else None
     put(results_output(found, said, shown), form, out, called)
     if form is OutputFormat.TABLE and out is None:
         for line in below:

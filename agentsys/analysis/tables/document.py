@@ -28,7 +28,7 @@ class GridCell(NamedTuple):
 
     text: str
     detail: str = ""
-    """Smaller print behind (or, in a terminal, below) the text: an interval, as a rule."""
+    """Smaller print behind the text (in a terminal, below a name): an interval, as a rule."""
     link: str = ""
     """Where the text leads, where links work: `#...` in the same page, or a `file:` URL."""
 
@@ -54,14 +54,8 @@ class Grid:
     """Indices of columns with long texts, which a terminal may break over lines; others are never broken."""
     captioned: bool = False
     """Whether a terminal shows the caption too: where the headings do not say what the numbers are."""
-    in_terminal: tuple[Grid, ...] = ()
-    """The same numbers in tighter arrangements, of which a terminal takes the first that fits."""
-    beside: bool = False
-    """Whether a terminal shows the smaller print of numbers beside them: one line a row."""
-    optional: tuple[str, ...] = ()
-    """Headings of columns that a narrow terminal may leave out, the first to go first."""
     legend: str = ""
-    """What a terminal says below it, behind what no longer stands in columns."""
+    """What a terminal says below it."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 import unicodedata
 
 _MARKDOWN = str.maketrans(
@@ -74,3 +75,17 @@ def latex_cell(name: str) -> str:
 def html_text(name: str) -> str:
     """A name as HTML text or the value of a quoted attribute: no tags, entities or quotes in it."""
     return html.escape(plain(name), quote=True)
+
+
+def between_words(text: str, width: int | None, hang: str = "") -> str:
+    """Break a text between words alone, so that a path in it can be copied; its own line breaks stay.
+
+    Args:
+        text: What is shown.
+        width: Columns that there are; None: it is not broken.
+        hang: What a line begins with that goes on with the one above.
+    """
+    if width is None:
+        return text
+    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": hang}
+    return "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))

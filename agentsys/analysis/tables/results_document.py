@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain, repeat
 
-from agentsys.amounts import counted
 from agentsys.analysis.metrics.denial import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
@@ -64,25 +62,7 @@ def _overall(sheet: Sheet, found: Report) -> Grid:
         for line in sheet.lines
     ]
     header = ("Defense", "Attack", *sheet.titles.values(), *counts)
-    tight = (_overall_in_terminal(sheet, found),)
-    return Grid("overall, in percent", header, rows, names=2, in_terminal=tight)
-
-
-def _overall_in_terminal(sheet: Sheet, found: Report) -> Grid:
-    """Attacks below defenses, counts in one column, and the last column only where it holds something."""
-    shares = [found.unexposed_text(sheet, line) for line in sheet.lines]
-    rows = [
-        cells(
-            GridCell(*_names(line)),
-            *_numbers(line, sheet),
-            _cases(line),
-            *([share] if any(shares) else []),
-        )
-        for line, share in zip(sheet.lines, shares, strict=True)
-    ]
-    last = ["Payload never returned"] if any(shares) else []
-    header = ("Overall, %", *sheet.titles.values(), "Cases", *last)
-    return Grid("overall, in percent", header, rows, names=1, wraps=frozenset({0}))
+    return Grid("overall, in percent", header, rows, names=2, captioned=True)
 
 
 def _numbers(line: ResultsLine, sheet: Sheet) -> list[GridCell]:
@@ -94,15 +74,10 @@ def _counts(line: ResultsLine) -> list[str]:
     return [*(str(kind.n) if kind else "0" for kind in kinds), str(line.errors)]
 
 
-def _cases(line: ResultsLine) -> GridCell:
-    """Benign and attacked cases behind the rates, and how many errored."""
-    return GridCell(line.counted, counted(line.errors, "error") if line.errors else "")
-
-
 def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
     """Every metric of every suite and of all cases pooled."""
     chosen = _suites_down if len(sheet.suites) > MOST_ACROSS else _suites_across
-    return replace(chosen(sheet, intervals), in_terminal=_suites_in_terminal(sheet))
+    return replace(chosen(sheet, intervals), captioned=True)
 
 
 def _suites_across(sheet: Sheet, intervals: bool) -> Grid:
@@ -129,33 +104,6 @@ def _suites_down(sheet: Sheet, intervals: bool) -> Grid:
     return Grid("by suite, in percent", header, rows, names=3, breaks=breaks)
 
 
-def _suites_in_terminal(sheet: Sheet) -> tuple[Grid, ...]:
-    """Suites side by side and, for a terminal too narrow, one below the other."""
-    suites = [*sheet.suites, POOLED]
-    across = [
-        [
-            cells(name, sheet.titles[metric], *(_of(line, metric, suite) for suite in suites))
-            for name, metric in zip(_name_lines(line), _present(line, sheet), strict=False)
-        ]
-        for line in sheet.lines
-    ]
-    down = [
-        [
-            cells(name, suite, *(_of(line, metric, suite) for metric in sheet.titles))
-            for name, suite in zip(_name_lines(line), suites, strict=False)
-        ]
-        for line in sheet.lines
-    ]
-    return _in_blocks(suites, across), _in_blocks(sheet.titles.values(), down)
-
-
-def _in_blocks(columns: Iterable[str], blocks: Sequence[Sequence[tuple[GridCell, ...]]]) -> Grid:
-    """A grid with a rule below every block of rows."""
-    ends = frozenset(accumulate(len(block) for block in blocks))
-    rows = [row for block in blocks for row in block]
-    return Grid("by suite, in percent", ("By suite, %", "", *columns), rows, names=2, breaks=ends)
-
-
 def _present(line: ResultsLine, sheet: Sheet) -> list[str]:
     return [metric for metric in sheet.titles if (metric, OVERALL) in line.numbers]
 
@@ -168,12 +116,6 @@ def _of(line: ResultsLine, metric: str, suite: str, intervals: bool = False) -> 
 def _names(line: ResultsLine) -> list[str]:
     """Fill the columns of defense and attack."""
     return [line.defense, "" if line.attack == NO_ATTACK else line.attack]
-
-
-def _name_lines(line: ResultsLine) -> Iterator[GridCell]:
-    """Defense and attack in rows of their own, and nothing in all rows below."""
-    defense, attack = _names(line)
-    return chain([GridCell(defense)], [GridCell("", attack)] if attack else [], repeat(GridCell("")))
 
 
 _DENIAL_HEADER = (

@@ -6,7 +6,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from rich.cells import cell_len
 
@@ -29,16 +28,10 @@ from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 
-LINES = 15
-"""Lines of a screen with up to `ROWS` rows, those included that the command itself prints below it."""
-ROWS = 6
-"""Rows that have room in these; each further one takes a line of its own."""
 NOTES = 3
-"""Notes on the screen at most: the first ones, for the most important come first."""
+"""Notes on the screen at most: the most important come first."""
 FINDINGS = 3
-"""Lines of findings on the screen at most."""
-ENDING = 2
-"""Lines that a command prints below the screen: what was spent, and what to type next."""
+"""Findings on the screen at most."""
 NARROW = 80
 """Columns on which a note takes one line; what is longer is folded."""
 MORE = "(more: --full)"
@@ -61,37 +54,18 @@ _BESIDE_PAPER = (
 )
 
 
-def results_screen(
-    found: Report, cases: Sequence[CaseRow], findings: Sequence[str], width: int, ending: int = ENDING
-) -> Document:
-    """Arrange the finding, one grid per model and benchmark, and as many notes as there is room for."""
+def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[str], width: int) -> Document:
+    """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
     grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
-    bare = Document([(title, [grid]) for title, grid in grids], (), dense=True)
-    rows = sum(len(grid.rows) for _, grid in grids)
-    room = LINES + max(rows - ROWS, 0) - ending
-    # Tables take more lines than they have rows; where rows alone fill the screen, nothing is laid out.
-    room = room - _lines(bare, width) if room > rows + len(grids) else 0
     told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
-    notes = [_folded(note, width) for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
-    # The first finding and the first note always stand there: without them the numbers mislead.
-    told = _fitting(findings[:FINDINGS], width, room - 1)
-    told_lines = _lines(replace(bare, sections=(), quotable=told), width)
-    return replace(bare, quotable=told, notes=_fitting(notes[:NOTES], width, room - told_lines))
-
-
-def _lines(document: Document, width: int) -> int:
-    from agentsys.analysis.tables.write_terminal import terminal_text  # what goes to programs has no screen
-
-    return len(terminal_text(document, width).splitlines())
-
-
-def _fitting(texts: Sequence[str], width: int, room: int) -> Sequence[str]:
-    """The first of some texts, as many as so many lines hold, and one at least."""
-    kept = len(texts)
-    while kept > 1 and _lines(Document((), (), quotable=texts[:kept], dense=True), width) > room:
-        kept -= 1
-    return texts[:kept]
+    notes = [note for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
+    return Document(
+        [(title, [grid]) for title, grid in grids],
+        [_folded(note, width) for note in notes[:NOTES]],
+        quotable=findings[:FINDINGS],
+        dense=True,
+    )
 
 
 def _folded(note: str, width: int) -> str:
@@ -112,7 +86,7 @@ def _title(sheet: Sheet) -> str:
 
 
 def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
-    """All columns; in a narrow terminal without the interval of the quality, which is a product of two."""
+    """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
@@ -135,20 +109,8 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     ]
     header = (*names, *(title for title, _ in columns), _N, _ERRORS, _TOKENS)
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
-    # The quality goes first: the two numbers that it is made of stay.
-    grid = Grid(
-        "overall",
-        header,
-        rows,
-        len(names),
-        breaks=ends,
-        beside=True,
-        optional=(QUALITY, _TOKENS),
-        legend=_BESIDE_PAPER if beside_paper else _LEGEND,
-    )
-    tight = _without_interval(grid, QUALITY)
-    tighter = _errors_behind_n(tight) if any(line.errors for line in lines) else tight
-    return replace(grid, in_terminal=(tight, tighter))
+    legend = _BESIDE_PAPER if beside_paper else _LEGEND
+    return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
 
 
 _Column = tuple[str, list[GridCell]]
@@ -189,23 +151,6 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
 
 def _times(ratio: float) -> str:
     return MISSING if math.isnan(ratio) else f"{ratio:.1f}x"
-
-
-def _without_interval(grid: Grid, name: str) -> Grid:
-    place = grid.header.index(name) if name in grid.header else -1
-    rows = [tuple(c._replace(detail="") if i == place else c for i, c in enumerate(row)) for row in grid.rows]
-    return replace(grid, rows=rows)
-
-
-def _errors_behind_n(grid: Grid) -> Grid:
-    """Put the errors into the column of the cases, `32+31 (1)`, in a heading of its own: `n (errors)`."""
-    place = grid.header.index(_N)
-    rows = [
-        (*row[:place], GridCell(f"{row[place].text} ({row[place + 1].text})"), *row[place + 2 :])
-        for row in grid.rows
-    ]
-    header = (*grid.header[:place], f"{_N} (errors)", *grid.header[place + 2 :])
-    return replace(grid, header=header, rows=rows)
 
 
 def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:

@@ -254,7 +254,7 @@ def test_hostile_names_break_no_format() -> None:
         if above.startswith("|") and line.startswith("|"):
             assert above.count("|") == line.count("|")
     flips = texts[OutputFormat.TABLE].split("Flipped cases\n")[1].splitlines()
-    assert "-1" in flips[2]
+    assert any("-1" in line for line in flips[:5])
 
 
 def test_p_values_to_be_read_are_never_zero() -> None:

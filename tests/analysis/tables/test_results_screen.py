@@ -15,7 +15,6 @@ from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_screen import relative_tokens, results_screen, spent_line
-from agentsys.analysis.tables.write_terminal import terminal_text
 from agentsys.cli import app
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import Reading
@@ -119,39 +118,6 @@ def test_attacks_stand_below_each_other_with_a_best_each() -> None:
     assert [line[header.index("ASR")].strip() for line in rows] == ["100.0", "0.0*"] * 2
 
 
-SHIPPED = (
-    "agentsys",
-    "camel_strict",
-    "prompt_sandwiching",
-    "phrase_detector",
-    "progent",
-    "tool_filter",
-    "melon",
-)
-
-
-@pytest.mark.parametrize("others", range(1, 8))
-@pytest.mark.parametrize("lost", [0, 3])
-def test_up_to_six_defenses_take_fifteen_lines_and_each_further_one_a_line(others: int, lost: int) -> None:
-    cases = [replace(case, tokens_by_role={"agent": 10}) for case in NONE]
-    for place, name in enumerate(SHIPPED[:others]):
-        hit, solved = place % 3 == 1, place % 2 == 0
-        more = grid(name, hit, solved, model="gpt-4o", tokens_by_role={"agent": 10 + place})
-        cases += [replace(case, status="error", error_kind="server") for case in more[:lost]] + more[lost:]
-    cases = [replace(case, model="gpt-4o-mini-2024-07-18", duration_s=1.0) for case in cases]
-    found, said = report(Reading(tuple(cases)), replicates=20), findings(cases, width=78)
-    screen = results_screen(found, cases, said, 80)
-    lines = terminal_text(screen, 80).splitlines()
-    # With what the command says below.
-    assert len(lines) + 2 <= 15 + max(others + 1 - 6, 0)
-    assert lines[0].startswith(f"- {said[0]}"[:40])
-    assert sum(line.startswith(("none ", *(f"{name} " for name in SHIPPED))) for line in lines) == others + 1
-    assert ("Errors" in "".join(lines)) or ("(errors)" in "".join(lines))
-    assert any(line.startswith("Errored cases are left out of the rates") for line in lines) is (lost > 0)
-    assert 1 <= len(screen.notes) <= 3
-    assert all(len(note) <= 80 for note in screen.notes)
-
-
 def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
     found = replace(report(Reading(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d"))
@@ -160,19 +126,6 @@ def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_t
     notes = results_screen(found, NONE, (), 80).notes
     assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40, "c"]
     assert results_screen(found, NONE, (), 400).notes[0] == long
-
-
-def test_errors_stand_behind_the_cases_where_there_is_little_room() -> None:
-    cases = [
-        replace(case, defense="prompt_guard") if case.defense == "stops" else case for case in (*NONE, *STOPS)
-    ]
-    cases = [
-        replace(case, status="error", error_kind="server") if i == 1 else case for i, case in enumerate(cases)
-    ]
-    found = report(Reading(tuple(cases)), replicates=20)
-    wide, narrow = (terminal_text(results_screen(found, cases, (), width), width) for width in (120, 80))
-    assert "Errors" in wide and "n (errors)" not in wide
-    assert "n (errors)" in narrow and "18+125 (1)" in narrow and "18+126 (0)" in narrow
 
 
 def test_the_screen_has_three_notes_and_says_where_the_others_are(tmp_path: Path) -> None:
@@ -185,17 +138,7 @@ def test_the_screen_has_three_notes_and_says_where_the_others_are(tmp_path: Path
     assert "simulated: a scripted agent, not a language model" in shown
     assert shown.rstrip().endswith(f"Next: agentsys report {tmp_path} (results DIR --full: all notes)")
     assert full.rstrip().endswith(f"Next: agentsys report {tmp_path}")
-    assert "By suite, %" in full and "By suite, %" not in shown
-    assert len(shown.splitlines()) <= 15
-
-
-def test_tables_that_fill_the_screen_by_themselves_leave_room_for_the_first_note_alone() -> None:
-    cases = [case for name in range(9) for case in grid("none", hit=True, model=f"gpt-{name}")]
-    found = replace(report(Reading(tuple(cases)), replicates=20), notes=("One.", "Two.", "Three."))
-    screen = results_screen(found, cases, ["First.", "Second."], 80)
-    assert (screen.notes, screen.quotable) == (["One."], ["First."])
-    few = replace(found, rows=[row for row in found.rows if row.model == "gpt-0"])
-    assert len(results_screen(few, cases, [], 80).notes) == 3
+    assert "by suite, in percent" in full and "by suite" not in shown
 
 
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
