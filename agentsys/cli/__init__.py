@@ -15,50 +15,61 @@ import typer
 
 from agentsys import __version__
 from agentsys.cli.errors import exit_status
-from agentsys.cli.help.lazy import CommandSource, lazy_group
+from agentsys.cli.help.lazy import lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
 from agentsys.hash_order import fix_hash_order
+from agentsys.rooms import CommandSource, Section, commands_by_heading
 from agentsys.runs.executors.collector import look_seldom
 
-SECTIONS = {
-    "Run": {
-        "run": CommandSource("run:run", "Run cases: models x defenses x attacks x benchmarks."),
-        "list": CommandSource("list:list_configs", "List what can be run, with one line on each."),
-        "show": CommandSource("show:app", "Show a config, a defense's prompts, an attack's text."),
-        "fetch": CommandSource("fetch:fetch", "Download public runs and data, checked."),
-        "doctor": CommandSource("doctor.command:doctor", "Check the installation, keys and a sample case."),
-    },
-    "Read what was run": {
-        "results": CommandSource("results:results", "Tabulate stored runs, ours or AgentDojo's."),
-        "compare": CommandSource("compare:compare", "Compare defenses, models, attacks or runs."),
-        "report": CommandSource("report:report", "Write one HTML file: numbers and trajectories."),
-        "view": CommandSource("view:view", "Show runs live in the browser, on loopback."),
-        "measures": CommandSource("measures:measures", "Cost and untrusted text of stored runs."),
-        "budget": CommandSource("budget:budget", "Attack success by the queries a search may make."),
-        "table": CommandSource("table:table", "A table of the paper, ours beside the printed one."),
-        "figure": CommandSource("figure:figure", "A figure of the paper: PDF, PNG and numbers."),
-    },
-    "Doubt a benchmark": {
-        "audit": CommandSource("audit:audit", "Audit a benchmark: what its own flaws decide."),
-        "rescore": CommandSource("rescore:rescore", "Score recorded runs again under any version."),
-    },
-    "Plan an experiment": {
-        "plan-size": CommandSource("victims.plan_size:plan_size", "How many cases a difference takes."),
-        "fit": CommandSource("victims.fit:fit", "Fit a simulated victim to published runs."),
-    },
-    "Guard an agent": {
-        "serve": CommandSource("serve:serve", "Serve a defended agent, or the simulated model."),
-        "guard": CommandSource("guard:guard", "Scan a text for attacks and explain each finding."),
-    },
-    "Keep and publish": {
-        "bundle": CommandSource("bundles.pack:bundle", "Pack runs into one file for reviewers."),
-        "verify": CommandSource("bundles.check:verify", "Run a bundle again, offline, and compare."),
-        "export": CommandSource("export:export", "Write runs as logs of Inspect (inspect view)."),
-        "cache": CommandSource("replies.command:app", "Count, export and import kept replies of models."),
-        "pack": CommandSource("pack:pack", "Put a run's records into one file (a shard)."),
-        "unpack": CommandSource("pack:unpack", "Give every record in a shard its file again."),
-    },
-}
+_CORE = (
+    Section(
+        "Run",
+        10,
+        {
+            "run": CommandSource(".run:run", "Run cases: models x defenses x attacks x benchmarks."),
+            "list": CommandSource(".list:list_configs", "List what can be run, with one line on each."),
+            "show": CommandSource(".show:app", "Show a config, a defense's prompts, an attack's text."),
+            "fetch": CommandSource(".fetch:fetch", "Download public runs and data, checked."),
+            "doctor": CommandSource(
+                ".doctor.command:doctor", "Check the installation, keys and a sample case."
+            ),
+        },
+    ),
+    Section(
+        "Read what was run",
+        20,
+        {
+            "results": CommandSource(".results:results", "Tabulate stored runs, ours or AgentDojo's."),
+            "compare": CommandSource(".compare:compare", "Compare defenses, models, attacks or runs."),
+            "report": CommandSource(".report:report", "Write one HTML file: numbers and trajectories."),
+            "view": CommandSource(".view:view", "Show runs live in the browser, on loopback."),
+            "measures": CommandSource(".measures:measures", "Cost and untrusted text of stored runs."),
+            "budget": CommandSource(".budget:budget", "Attack success by the queries a search may make."),
+            "table": CommandSource(".table:table", "A table of the paper, ours beside the printed one."),
+            "figure": CommandSource(".figure:figure", "A figure of the paper: PDF, PNG and numbers."),
+        },
+    ),
+    Section(
+        "Plan an experiment",
+        40,
+        {
+            "plan-size": CommandSource(".victims.plan_size:plan_size", "How many cases a difference takes."),
+            "fit": CommandSource(".victims.fit:fit", "Fit a simulated victim to published runs."),
+        },
+    ),
+    Section(
+        "Keep and publish",
+        62,
+        {
+            "cache": CommandSource(
+                ".replies.command:app", "Count, export and import kept replies of models."
+            ),
+            "pack": CommandSource(".pack:pack", "Put a run's records into one file (a shard)."),
+            "unpack": CommandSource(".pack:unpack", "Give every record in a shard its file again."),
+        },
+    ),
+)
+SECTIONS = commands_by_heading(_CORE)
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""
 COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentsys.cli.output import say
-from agentsys.cli.serve import wait_for_interrupt
 from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import one_line
 from agentsys.errors import ConfigError
@@ -39,4 +41,6 @@ def view(
         listed = ", ".join(str(folder) for folder in followed)
         say(one_line(f"{listed}: open {server.address} (only from this machine); Ctrl-C stops."))
         sys.stdout.flush()
-        wait_for_interrupt()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()

@@ -16,12 +16,11 @@ from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.loading.double_quoted import breaking_character
 from agentsys.benchmarks.values.planted import Plant
-from agentsys.catalog import node
-from agentsys.config_dir import shipped_config_dir
+from agentsys.catalog import known, node
 from agentsys.contracts import AttackKind, Victim
 from agentsys.runs.instantiate import instantiate
 
-NAMES = sorted(path.stem for path in (shipped_config_dir() / "attack").glob("*.yaml"))
+NAMES = known("attack")
 VICTIM = Victim("GPT-4", "Emma Johnson")
 PAIR = ("banking", "user_task_15", "injection_task_0")
 HOSTILE = {

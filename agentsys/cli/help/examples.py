@@ -40,10 +40,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys view",
         "agentsys view results/runs",
     ),
-    "rescore": (
-        "agentsys rescore results/runs --version v1.2.2",
-        "agentsys rescore results/runs --format json --out flips.json",
-    ),
     "fit": (
         "agentsys fit runs/gpt-4o-mini --name mini --validate",
         "agentsys fit runs/gpt-4o-mini --name mini --against runs/gpt-4o-mini-progent",
@@ -51,14 +47,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan-size": (
         "agentsys plan-size --difference 5 --power 0.8",
         "agentsys plan-size model=gpt-4o-mini --difference 10 --victim gpt-4o-mini",
-    ),
-    "export": (
-        "agentsys export inspect results/runs",
-        "agentsys export inspect results/runs --out logs",
-    ),
-    "audit": (
-        "agentsys audit",
-        "agentsys audit benchmark.version=v1.1 runs=results/runs",
     ),
     "list": (
         "agentsys list defenses --long",
@@ -84,14 +72,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys show attack direct --suite banking --user-task 0 --injection-task 0",
         "agentsys show attack dos --suite slack --user-task 1 --injection-task 1",
     ),
-    "serve": (
-        "agentsys serve --port 8321",
-        "agentsys serve benchmark=asb --fail-rate 0.05",
-    ),
-    "guard": (
-        "agentsys guard mail.txt",
-        "agentsys guard --format json < mail.txt",
-    ),
     "cache": (
         "agentsys cache info results/runs",
         "agentsys cache export results/runs replies.tar.gz",
@@ -108,15 +88,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "cache import": (
         "agentsys cache import replies.tar.gz shared_cache",
         "agentsys cache import published.tar.gz shared_cache",
-    ),
-    "bundle": (
-        "agentsys bundle results/runs",
-        "agentsys bundle results/runs --out paper.zip",
-    ),
-    "verify": (
-        "agentsys verify paper.zip",
-        "agentsys verify paper.zip --output json",
-        "agentsys verify paper.zip --trust-code",
     ),
     "pack": ("agentsys pack results/runs", "agentsys pack results/runs/quickstart"),
     "unpack": ("agentsys unpack results/runs", "agentsys unpack results/runs/quickstart"),
