@@ -23,7 +23,7 @@ class CommandSource:
     """Where a command is and what the overview says of it."""
 
     target: str
-    """`module:name` of a command function or of a `typer.Typer` with several; `.x` is below `agentsys.cli`."""
+    """`module:name` of a command function or a `typer.Typer` with several; `.x` is below `agentsys.cli`."""
     summary: str
     """One line for the list of commands."""
     examples: tuple[str, ...] = ()

@@ -41,6 +41,11 @@ def view(
         listed = ", ".join(str(folder) for folder in followed)
         say(one_line(f"{listed}: open {server.address} (only from this machine); Ctrl-C stops."))
         sys.stdout.flush()
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        wait_for_interrupt()
+
+
+def wait_for_interrupt() -> None:
+    """Return when the user has had enough: Ctrl-C, or `kill`."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         load_defense,
         load_model,
     )
-    from agentsys.front.mcp_tools import mcp_tools
+    from agentsys.front.mcp_session import mcp_tools
 
 __all__ = [
     "GuardFailed",
@@ -39,5 +39,5 @@ def __getattr__(name: str) -> Any:
     # Late, as the command line imports this package to know its commands, and these bring AgentDojo.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"agentsys.front.{'mcp_tools' if name == 'mcp_tools' else 'guarded'}")
+    module = importlib.import_module(f"agentsys.front.{'mcp_session' if name == 'mcp_tools' else 'guarded'}")
     return getattr(module, name)

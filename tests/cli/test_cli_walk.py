@@ -23,7 +23,8 @@ from rich.console import Console
 from stored_cases import case_of, store_own, store_published
 from typer.testing import CliRunner
 
-from agentsys.cli import app, dry_run, serve, view
+from agentsys.cli import app, dry_run, view
+from agentsys.front import command as serve
 from agentsys.models.chat import ChatReply, assistant
 from agentsys.models.wrappers.kept_reply import reply_to
 from agentsys.models.wrappers.reply_archive import export_replies

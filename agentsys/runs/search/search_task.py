@@ -5,43 +5,28 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from agentsys.abilities import Described, NamesPrompts
-from agentsys.attacks.evolve.templates import seed_templates
 from agentsys.attacks.knowledge import Surroundings, signatures, situation
 from agentsys.attacks.search import QueryFacts, Quest, ToolCall
-from agentsys.attacks.search_options import TEMPLATE
 from agentsys.benchmarks.loading.double_quoted import mended
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Span, Tracer
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import CaseRun
-from agentsys.runs.search.search_job import searched_attack
 
 
 def quest_of(jobs: Sequence[Job]) -> Quest:
     """Describe what the search made on these cases is to bring about.
 
     Args:
-        jobs: One case, or in modes `transfer` and `template` one per user task, or pair, that candidates are
-            tried on.
+        jobs: One case, or in mode `transfer` one per user task that candidates are tried on.
 
     Raises:
         NotInjectable: If no vector of a user task can carry an injection.
     """
-    quest = _quest_on(jobs)
-    if searched_attack(jobs[0]).mode != TEMPLATE:
-        return quest
-    case, suite = jobs[0].case, jobs[0].cell.benchmark.suite(jobs[0].case.suite)
-    tasks = suite.user_tasks[case.user_task_id], suite.injection_tasks[str(case.injection_task_id)]
-    seeds = tuple(seed_templates(suite, *tasks))
-    return replace(quest, pairs=tuple(_quest_on([job]) for job in jobs), seeds=seeds)
-
-
-def _quest_on(jobs: Sequence[Job]) -> Quest:
     case, cell = jobs[0].case, jobs[0].cell
     suite = cell.benchmark.suite(case.suite)
     injection_task = suite.injection_tasks[str(case.injection_task_id)]
