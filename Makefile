@@ -1,5 +1,6 @@
 # The two commands of the README are `make run` and `make test`. Both work on a bare machine that has
-# only Python 3.11, 3.12 or 3.13: `make setup` makes .venv and installs exact versions into it.
+# only Python 3.11, 3.12 or 3.13: they make .venv and install exact versions into it, `make run` the package
+# alone, the others what tests and docs need as well.
 
 PYTHON ?= python3
 EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks,z3
@@ -10,7 +11,8 @@ OUT ?= results/figures
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
 DETECTORS := .venv-detectors
 # -qq: errors only.
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
@@ -25,10 +27,10 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMP) ## Make .venv and install everything (does nothing when it is up to date)
+setup: $(DEV) ## Make .venv and install everything (does nothing when it is up to date)
 
 # A .venv without a working pip is one whose making was interrupted: it is made again.
-$(STAMP): pyproject.toml constraints.txt
+define MAKE_VENV
 	@set -e; found=""; \
 	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	    for python in "$(PYTHON)" python3.11 python3.12 python3.13; do \
@@ -40,15 +42,36 @@ $(STAMP): pyproject.toml constraints.txt
 	    fi; \
 	    echo "Making $(VENV) with $$("$$found" --version)"; \
 	    "$$found" -m venv --clear $(VENV); \
-	fi; \
-	echo "Installing (the first time takes a few minutes)"; \
-	$(PIP) install -c constraints.txt -e ".[$(EXTRAS)]"; \
-	touch $@
+	fi
+endef
 
-run: setup ## Run a small experiment on the simulated model and print its table (no key, no network)
+# $(1): what to install. uv takes a fraction of pip's time. It knows none of pip's settings: it is told of the
+# certificates, and where it still finds no way (an index of one's own, say) pip does it.
+define INSTALL
+	@set -e; echo "Installing (the first time takes a while)"; \
+	if command -v uv >/dev/null 2>&1; then \
+	    export UV_SYSTEM_CERTS=1; \
+	    if [ -n "$$PIP_CERT" ]; then export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$PIP_CERT}"; fi; \
+	    if uv pip install --quiet --python $(BIN)/python -c constraints.txt -e "$(1)"; then exit 0; fi; \
+	    echo "uv could not; trying pip" >&2; \
+	fi; \
+	$(PIP) install --no-compile -c constraints.txt -e "$(1)"
+endef
+
+$(CORE): pyproject.toml constraints.txt
+	$(MAKE_VENV)
+	$(call INSTALL,.)
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt
+	$(MAKE_VENV)
+	$(call INSTALL,.[$(EXTRAS)])
+	@touch $(CORE) $@
+
+run: $(CORE) ## Run a small experiment on the simulated model and print its table (no key, no network)
 	$(BIN)/agentsys run experiment=quickstart
 
-paper: setup ## Every table and figure of the paper from the runs in LOGDIR=..., into OUT=...
+paper: $(CORE) ## Every table and figure of the paper from the runs in LOGDIR=..., into OUT=...
 	@set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; \
 	for number in 1 2 3 4 5 6 7; do \
 	    scripts/table$$number.sh "$(LOGDIR)" --format markdown --out "$(OUT)/table$$number.md"; \
@@ -82,7 +105,7 @@ test-slow: setup ## The tests that take longer
 test-detectors: $(DETECTORS)/.installed ## Install the extra `detectors` into .venv-detectors and run its tests
 	$(DETECTORS)/bin/python -m pytest tests/baselines/test_detectors*.py -m "not live"
 
-$(DETECTORS)/.installed: $(STAMP) constraints-detectors.txt
+$(DETECTORS)/.installed: $(DEV) constraints-detectors.txt
 	$(BIN)/python -m venv --clear $(DETECTORS)
 	$(DETECTORS)/bin/python -m pip -qq --disable-pip-version-check install \
 	    -c constraints.txt -c constraints-detectors.txt -e ".[dev,detectors]"

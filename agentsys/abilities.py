@@ -7,9 +7,10 @@ the object is made (agentsys.runs.instantiate).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from agentdojo.types import ChatMessage
 
@@ -155,6 +156,24 @@ class SaysWhereFrom(Protocol):
 
     provenance: Sequence[str]
     """One line per source."""
+
+
+@runtime_checkable
+class NamedByFile(Protocol):
+    """An attack that is named after its option `file`. Asked of the class, before there is an object."""
+
+    @staticmethod
+    def name_of_file(file: Path) -> str:
+        """What stands for the file in the name of an attack; without this ability the file's own name."""
+        ...
+
+
+@runtime_checkable
+class FollowsModel(Protocol):
+    """An attack with options that depend on the model it attacks. Asked of the class, likewise."""
+
+    follows: Mapping[str, Callable[[Mapping[str, Any]], str]]
+    """Option -> what makes its value of the model's config, where a config has `auto` for it."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.config_dir import shipped_config_dir, shipped_config_dirs
 from agentsys.errors import ConfigError, unknown_name
 
 GROUPS = {
@@ -33,9 +33,10 @@ def known(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
         ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
             Hydra would take the shipped one without a word.
     """
-    shipped = _names_in(shipped_config_dir(), group)
+    shipped = {name for root in shipped_config_dirs() for name in _names_in(root, group)}
     names = set(shipped)
-    for root in _roots(config_dirs)[:-1]:
+    _check_folders(config_dirs)
+    for root in config_dirs:
         own = _names_in(root, group)
         for name in sorted(own & shipped):
             raise ConfigError(f"{root / group / name}.yaml has the name of a shipped {group}; rename it.")
@@ -96,14 +97,14 @@ def config_path(group: str, name: str, config_dirs: Sequence[Path] = ()) -> Path
     names = known(group, config_dirs)
     if name not in names:
         raise ConfigError(unknown_name(group, name, names))
-    return next(path for root in _roots(config_dirs) if (path := root / group / f"{name}.yaml").is_file())
+    roots = [*config_dirs, *shipped_config_dirs()]
+    return next(path for root in roots if (path := root / group / f"{name}.yaml").is_file())
 
 
-def _roots(config_dirs: Sequence[Path]) -> list[Path]:
+def _check_folders(config_dirs: Sequence[Path]) -> None:
     for root in config_dirs:
         if not root.is_dir():
             raise ConfigError(f"--config-dir {root}: no such folder.")
-    return [*config_dirs, shipped_config_dir()]
 
 
 def _read(path: Path) -> str:

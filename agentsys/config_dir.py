@@ -1,9 +1,11 @@
-"""Folders that are no run's: the shipped Hydra configs, and the user's for what was fetched."""
+"""Folders that are no run's: the shipped Hydra configs, those of rooms, and the user's."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from agentsys.rooms import rooms
 
 _PACKAGE = Path(__file__).parent
 
@@ -15,6 +17,11 @@ def shipped_config_dir() -> Path:
     """
     in_wheel = _PACKAGE / "configs"
     return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "configs"
+
+
+def shipped_config_dirs() -> list[Path]:
+    """The same folder and those of the rooms that are installed."""
+    return [shipped_config_dir(), *(room.configs for room in rooms() if room.configs is not None)]
 
 
 def user_data_folder() -> Path:

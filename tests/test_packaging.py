@@ -108,59 +108,100 @@ def test_make_alone_explains_every_target() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with the Makefile, what it depends on, and a `.venv` whose Python only says it was called."""
+    """A folder with the Makefile, what it depends on, and a `.venv` whose Python only says it was called.
+
+    PATH has nothing but what its recipes need: no Python and no uv.
+    """
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"))
-    python = tmp_path / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n')
-    python.chmod(0o755)
+    for program in ("make", "touch", "mkdir", "chmod"):
+        (tmp_path / "bare").mkdir(exist_ok=True)
+        found = next(path for folder in os.get_exec_path() if (path := Path(folder) / program).exists())
+        (tmp_path / "bare" / program).symlink_to(found)
+    script(tmp_path / ".venv/bin/python", NOTES_CALL)
+    script(tmp_path / ".venv/bin/agentsys", NOTES_CALL)
     return tmp_path
 
 
-def installs(project: Path) -> int:
-    calls = project / "calls"
-    return calls.read_text().count(" install ") if calls.exists() else 0
+NOTES_CALL = 'echo "$0 $*" >> calls'
+FAILS_TO_INSTALL = f'{NOTES_CALL}\ncase "$*" in *" install "*) exit 1;; esac'
 
 
-def test_setup_installs_once_and_again_only_after_its_inputs_changed(project: Path) -> None:
-    assert make("setup", cwd=project).returncode == 0
-    make("setup", cwd=project)
-    assert installs(project) == 1
-    future = (project / ".venv" / ".installed").stat().st_mtime + 10
-    os.utime(project / "constraints.txt", (future, future))
-    make("setup", cwd=project)
-    assert installs(project) == 2
-    wanted = "install -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks,z3]"
-    assert wanted in (project / "calls").read_text()
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
 
 
-def test_setup_that_failed_is_tried_again(project: Path) -> None:
-    python = project / ".venv" / "bin" / "python"
-    working = python.read_text()
-    python.write_text(working + 'case "$*" in *" install "*) exit 1;; esac\n')
-    assert make("setup", cwd=project).returncode != 0
-    python.write_text(working)
-    assert make("setup", cwd=project).returncode == 0
-    assert installs(project) == 2
-
-
-def setup_with(folder: Path, **pythons: str) -> subprocess.CompletedProcess[str]:
-    """`make setup` where there is no `.venv` yet and PATH has only these Pythons (shell texts)."""
-    shutil.rmtree(folder / ".venv")
-    bare = _only(folder, "make", "touch", "mkdir", "chmod")
-    for name, text in pythons.items():
-        (bare / name.replace("_", ".")).write_text(f"#!/bin/sh\n{text}\n")
-        (bare / name.replace("_", ".")).chmod(0o755)
+def make_in(project: Path, target: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["make", "setup"],
-        cwd=folder,
-        env={"PATH": str(bare)},
+        ["make", target],
+        cwd=project,
+        env={"PATH": str(project / "bare"), "PIP_CERT": "corporate.pem"},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def installs(project: Path) -> list[str]:
+    """The commands that installed something, in order."""
+    calls = project / "calls"
+    lines = calls.read_text().splitlines() if calls.exists() else []
+    return [Path(line).name if line.startswith("/") else line for line in lines if " install " in line]
+
+
+CORE = "install --no-compile -c constraints.txt -e ."
+EVERYTHING = "install --no-compile -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks,z3]"
+
+
+def test_run_installs_the_core_alone_and_setup_what_tests_need_into_the_same(project: Path) -> None:
+    assert make_in(project, "run").returncode == 0
+    make_in(project, "run")
+    assert [line.partition("check ")[2] for line in installs(project)] == [CORE]
+    assert make_in(project, "setup").returncode == 0
+    make_in(project, "setup")
+    make_in(project, "run")
+    assert [line.partition("check ")[2] for line in installs(project)] == [CORE, EVERYTHING]
+
+
+def test_setup_installs_again_only_after_its_inputs_changed(project: Path) -> None:
+    assert make_in(project, "setup").returncode == 0
+    future = (project / ".venv" / ".dev").stat().st_mtime + 10
+    os.utime(project / "constraints.txt", (future, future))
+    make_in(project, "setup")
+    assert len(installs(project)) == 2
+
+
+def test_an_installation_that_failed_is_tried_again(project: Path) -> None:
+    script(project / ".venv/bin/python", FAILS_TO_INSTALL)
+    assert make_in(project, "setup").returncode != 0
+    assert make_in(project, "run").returncode != 0
+    script(project / ".venv/bin/python", NOTES_CALL)
+    assert make_in(project, "setup").returncode == 0
+    assert len(installs(project)) == 3
+
+
+def test_uv_installs_where_there_is_one_and_is_told_of_pips_certificates(project: Path) -> None:
+    script(project / "bare/uv", 'echo "$UV_SYSTEM_CERTS $SSL_CERT_FILE uv $*" >> calls')
+    assert make_in(project, "run").returncode == 0
+    wanted = "uv pip install --quiet --python .venv/bin/python -c constraints.txt -e ."
+    assert installs(project) == [f"1 corporate.pem {wanted}"]
+
+
+def test_where_uv_fails_pip_installs(project: Path) -> None:
+    script(project / "bare/uv", FAILS_TO_INSTALL)
+    assert make_in(project, "run").returncode == 0
+    assert [line.split()[1:3] for line in installs(project)] == [["pip", "install"], ["-m", "pip"]]
+
+
+def setup_with(project: Path, **pythons: str) -> subprocess.CompletedProcess[str]:
+    """`make setup` where there is no `.venv` yet and PATH has only these Pythons (shell texts)."""
+    shutil.rmtree(project / ".venv")
+    for name, text in pythons.items():
+        script(project / "bare" / name.replace("_", "."), text)
+    return make_in(project, "setup")
 
 
 MAKES_VENV = """case "$*" in
@@ -173,7 +214,7 @@ def test_setup_passes_over_a_python3_of_another_version(project: Path) -> None:
     done = setup_with(project, python3="exit 1", python3_12=MAKES_VENV)
     assert done.returncode == 0, done.stderr
     assert "with Python 3.12.1" in done.stdout
-    assert (project / ".venv" / ".installed").exists()
+    assert (project / ".venv" / ".dev").exists()
 
 
 def test_setup_without_a_suitable_python_says_so_and_what_to_type(project: Path) -> None:
@@ -181,16 +222,6 @@ def test_setup_without_a_suitable_python_says_so_and_what_to_type(project: Path)
     assert done.returncode != 0
     assert "No Python 3.11 to 3.13 found" in done.stderr
     assert "make PYTHON=" in done.stderr
-
-
-def _only(folder: Path, *programs: str) -> Path:
-    """A folder for PATH that has only these programs."""
-    bare = folder / "bare"
-    bare.mkdir()
-    for program in programs:
-        found = next(p for d in os.get_exec_path() if (p := Path(d) / program).exists())
-        (bare / program).symlink_to(found)
-    return bare
 
 
 def run(command: Sequence[str | Path], cwd: Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -221,6 +252,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_carries_both_packages_every_config_the_licence_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     configs = {f"agentsys/{path.relative_to(ROOT)}" for path in (ROOT / "configs").rglob("*.yaml")}
+    packages = [ROOT / "agentsys", ROOT / "baselines"]
+    configs |= {str(path.relative_to(ROOT)) for package in packages for path in package.rglob("*.yaml")}
     code = {
         str(path.relative_to(ROOT))
         for room in ("agentsys", "baselines")
@@ -261,7 +294,10 @@ def test_an_installed_wheel_lists_runs_and_tabulates_without_the_checkout(
         [python, "-c", "import agentsys, baselines; print(agentsys.__file__, baselines.__file__)"], tmp_path
     )
     assert str(ROOT) not in where.stdout
-    assert "spotlighting" in run([agentsys, "list", "defenses"], tmp_path).stdout
+    shown = run([agentsys, "list", "defenses"], tmp_path).stdout
+    assert "spotlighting" in shown
+    assert "middleware_policy" in shown
+    assert "rescore" in run([agentsys, "--help"], tmp_path).stdout
     chosen = ["model=simulated", "defense=none", "attack=none", "benchmark.suites=[banking]"]
     run([agentsys, "run", *chosen, "user_tasks=[0]", "logdir=out"], tmp_path)
     assert len(list((tmp_path / "out").rglob("none.json"))) == 1

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.catalog import config_path, known
+from agentsys.config_dir import shipped_config_dirs
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import defense_config
 
-CONFIGS = shipped_config_dir()
+DOCS = Path(__file__).parents[1] / "docs"
 WITH_TARGET = sorted(
-    path for group in ("defense", "attack", "model", "benchmark") for path in (CONFIGS / group).glob("*.yaml")
+    config_path(group, name) for group in ("defense", "attack", "model", "benchmark") for name in known(group)
 )
 
 
@@ -51,7 +52,7 @@ def test_a_defense_says_what_it_does_in_a_few_sentences_which_are_in_its_docs_pa
     text = instantiate("defense", defense_config(path.stem)).description()
     sentences = re.findall(r"[.](?= |$)", text)
     assert 5 <= len(sentences) <= 10, text
-    assert f"## {path.stem}\n\n{text}\n" in (CONFIGS.parent / "docs/defenses.md").read_text("utf-8"), (
+    assert f"## {path.stem}\n\n{text}\n" in (DOCS / "defenses.md").read_text("utf-8"), (
         "print the page anew: agentsys list defenses --long --format markdown"
     )
 
@@ -65,14 +66,16 @@ def test_presets_that_differ_in_what_an_attacker_meets_differ_in_what_it_is_told
         "spotlighting",
         "spotlighting_encoding",
     ):
-        target, node = target_of(CONFIGS / "defense" / f"{name}.yaml")
+        target, node = target_of(config_path("defense", name))
         told[name] = target(**{key: value for key, value in node.items() if key != "_target_"}).description()
     assert len(set(told.values())) == len(told)
     assert "undeclared keys are cut off" in told["agentsys_strict"]
     assert "keys that nobody declared included" in told["agentsys"]
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=short)
+@pytest.mark.parametrize(
+    "path", [path for root in shipped_config_dirs() for path in root.rglob("*.yaml")], ids=short
+)
 def test_a_config_begins_with_a_line_that_describes_it(path: Path) -> None:
     comments = [
         line

@@ -64,13 +64,18 @@ class CachedAttack:
         if not isinstance(file, str) or not file:
             raise ConfigError(f"attack.file is {file!r}; give the name of a file with texts.")
         path = Path(file)
-        self.name = name or f"cached-{name_of_texts(path)}"
+        self.name = name or f"cached-{self.name_of_file(path)}"
         self._texts = read_texts(path)
         self._variant = self._checked(variant)
         self._rest: Attack | None = None
         if known_name("attack.rest", rest, [DEFAULTS, *_REST]) != DEFAULTS:
             self._rest = RegisteredAttack(_REST[rest])
         self._escape = bool(self._texts.sources) if escape is None else escape
+
+    @staticmethod
+    def name_of_file(file: Path) -> str:
+        """The file's name; folders and others' files, often called alike, have a fingerprint behind it."""
+        return name_of_texts(file)
 
     @property
     def provenance(self) -> list[str]:

@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 
 from agentsys.bundles.manifest import RECORDS
-from agentsys.catalog import node
-from agentsys.config_dir import shipped_config_dir
+from agentsys.catalog import known, node
 from agentsys.errors import ConfigError
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.provenance.recipe import Recipe
@@ -31,7 +30,7 @@ class LeakSearch:
         self._places = sorted((place for place in places if place.count("/") > 1), key=len, reverse=True)
         self._found: dict[str, list[str]] = {}
         used = [m for one in several for m in (one.settings["model"], *one.settings["others"].values())]
-        shipped = [node("model", path.stem) for path in (shipped_config_dir() / "model").glob("*.yaml")]
+        shipped = [node("model", name) for name in known("model")]
         named = {str(model.get("api_key_env")) for model in (*used, *shipped)}
         values = {name: os.environ.get(name, "") for name in named}
         self._keys = {name: value.encode() for name, value in values.items() if len(value) >= _SHORTEST_KEY}

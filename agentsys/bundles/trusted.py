@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from agentsys.bundles.manifest import CODE, BundledCell, Manifest
-from agentsys.config_dir import shipped_config_dir
+from agentsys.config_dir import shipped_config_dirs
 from agentsys.errors import ConfigError
 
 _NAMED = 3
@@ -45,7 +45,7 @@ def _foreign(cell: BundledCell) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _shipped() -> frozenset[str]:
     """Every `_target_` of the shipped configs."""
-    files = sorted(shipped_config_dir().rglob("*.yaml"))
+    files = [file for folder in shipped_config_dirs() for file in folder.rglob("*.yaml")]
     return frozenset(
         target for file in files for target in _targets(yaml.safe_load(file.read_text(encoding="utf-8")))
     )

@@ -13,40 +13,39 @@ import typer
 
 from agentsys import __version__
 from agentsys.cli.errors import exit_status
-from agentsys.cli.help.lazy import CommandSource, lazy_group
+from agentsys.cli.help.lazy import lazy_group
 from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
+from agentsys.rooms import CommandSource, Section, commands_by_heading
 
-SECTIONS = {
-    "Run": {
-        "run": CommandSource("run:run", "Run cases: models x defenses x attacks x benchmarks."),
-        "list": CommandSource("list:list_configs", "List what can be run, with one line on each."),
-        "show": CommandSource("show:app", "Show a config, a defense's prompts, an attack's text."),
-        "fetch": CommandSource("fetch:fetch", "Download public runs and data, checked."),
-        "doctor": CommandSource("doctor.command:doctor", "Check the installation, keys and a sample case."),
-    },
-    "Read what was run": {
-        "results": CommandSource("results:results", "Tabulate stored runs, ours or AgentDojo's."),
-        "compare": CommandSource("compare:compare", "Compare defenses, models, attacks or runs."),
-        "report": CommandSource("report:report", "Write one HTML file: numbers and trajectories."),
-        "measures": CommandSource("measures:measures", "Cost and untrusted text of stored runs."),
-        "budget": CommandSource("budget:budget", "Attack success by the queries a search may make."),
-        "table": CommandSource("table:table", "A table of the paper, ours beside the printed one."),
-        "figure": CommandSource("figure:figure", "A figure of the paper: PDF, PNG and numbers."),
-    },
-    "Doubt a benchmark": {
-        "audit": CommandSource("audit:audit", "Audit a benchmark: what its own flaws decide."),
-        "rescore": CommandSource("rescore:rescore", "Score recorded runs again under any version."),
-    },
-    "Guard an agent": {
-        "serve": CommandSource("serve:serve", "Serve a defended agent, or the simulated model."),
-        "guard": CommandSource("guard:guard", "Scan a text for attacks and explain each finding."),
-    },
-    "Keep and publish": {
-        "bundle": CommandSource("bundles.pack:bundle", "Pack runs into one file for reviewers."),
-        "verify": CommandSource("bundles.check:verify", "Run a bundle again, offline, and compare."),
-        "export": CommandSource("export:export", "Write runs as logs of Inspect (inspect view)."),
-    },
-}
+_CORE = (
+    Section(
+        "Run",
+        10,
+        {
+            "run": CommandSource(".run:run", "Run cases: models x defenses x attacks x benchmarks."),
+            "list": CommandSource(".list:list_configs", "List what can be run, with one line on each."),
+            "show": CommandSource(".show:app", "Show a config, a defense's prompts, an attack's text."),
+            "fetch": CommandSource(".fetch:fetch", "Download public runs and data, checked."),
+            "doctor": CommandSource(
+                ".doctor.command:doctor", "Check the installation, keys and a sample case."
+            ),
+        },
+    ),
+    Section(
+        "Read what was run",
+        20,
+        {
+            "results": CommandSource(".results:results", "Tabulate stored runs, ours or AgentDojo's."),
+            "compare": CommandSource(".compare:compare", "Compare defenses, models, attacks or runs."),
+            "report": CommandSource(".report:report", "Write one HTML file: numbers and trajectories."),
+            "measures": CommandSource(".measures:measures", "Cost and untrusted text of stored runs."),
+            "budget": CommandSource(".budget:budget", "Attack success by the queries a search may make."),
+            "table": CommandSource(".table:table", "A table of the paper, ours beside the printed one."),
+            "figure": CommandSource(".figure:figure", "A figure of the paper: PDF, PNG and numbers."),
+        },
+    ),
+)
+SECTIONS = commands_by_heading(_CORE)
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""
 COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 

@@ -17,11 +17,11 @@ from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.front.agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys.front.serve import built_agent
+from agentsys.front.served_model import served_model
 from agentsys.front.stored_dialogue import keeper
 from agentsys.models.build import build_stack
 from agentsys.models.chat import ChatModel, Scene, Usage
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.served_model import served_model
 from agentsys.storable import as_json
 
 _PLAIN = (str, int, float, bool, BaseModel, type(None))

@@ -21,7 +21,7 @@ from agentsys.runs.references import (
     artefact_mark,
     name_from_file,
     replayed_name,
-    tell_family,
+    tell_model,
     with_base,
     with_content,
     with_held,
@@ -139,7 +139,7 @@ def _sweep_of(config: DictConfig) -> dict[str, list[str]]:
 def _settings(overrides: Sequence[str], resolve: Composer) -> Settings:
     composed = resolve(overrides)
     config, choices = composed.config, composed.choices
-    tell_family(config.attack, config.model)
+    tell_model(config.attack, config.model)
     missing = OmegaConf.missing_keys(config)
     wanted = sorted(key for key in missing if key.split(".")[0] in NOT_IDENTITY)
     if wanted:

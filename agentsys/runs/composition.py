@@ -29,7 +29,7 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.config_dir import shipped_config_dir, shipped_config_dirs
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.runs.references import refuse_environment
 
@@ -94,8 +94,9 @@ class Composer:
     """Composes combinations of a run, which share the open Hydra session."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
-        self._folders = [shipped_config_dir(), *config_dirs]
-        paths = ",".join(f"'file://{path.resolve()}'" for path in config_dirs)
+        self._folders = [*shipped_config_dirs(), *config_dirs]
+        # Hydra has the first of them as its own.
+        paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])
         self._searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
         self._kept = _kept(_stamps(self._folders))
         loader = GlobalHydra.instance().config_loader()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -36,6 +37,8 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.PicksPairs,
         abilities.SaysWhatIsLeftOut,
         abilities.SaysWhereFrom,
+        abilities.NamedByFile,
+        abilities.FollowsModel,
         abilities.NamesTasks,
         abilities.SearchesTexts,
         abilities.ReplaysTexts,
@@ -62,6 +65,8 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
 }
 """Kind of object -> what it may be besides."""
 
+AUTO = "auto"
+"""An option of an attack that follows the attacked model."""
 _ALIKE = 0.8
 """Share of letters that two names have in common before one is taken for the other misspelled."""
 
@@ -83,19 +88,37 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
 
 def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
-    found = _class_of(config)
+    found = _class_of("defense", config)
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
 
 
 def held_defenses(config: Mapping[str, Any]) -> Sequence[str]:
     """Ask the class of a defense's config which options hold defenses (`HoldsDefenses`)."""
-    found = _class_of(config)
+    found = _class_of("defense", config)
     return found.holds if isinstance(found, abilities.HoldsDefenses) else ()
 
 
-def _class_of(config: Mapping[str, Any]) -> Any:
+def options_after_model(attack: Mapping[str, Any], model: Mapping[str, Any]) -> Mapping[str, str]:
+    """The values of an attack's options that are `auto` and follow the attacked model (`FollowsModel`).
+
+    Raises:
+        ConfigError: If the model's config does not tell one.
+    """
+    wanted = [option for option, value in attack.items() if value == AUTO]
+    found = _class_of("attack", attack) if wanted else None
+    follows = found.follows if isinstance(found, abilities.FollowsModel) else {}
+    return {option: follows[option](model) for option in wanted if option in follows}
+
+
+def name_of_file(attack: Mapping[str, Any], file: Path) -> str:
+    """What an attack's option `file` adds to its name (`NamedByFile`)."""
+    found = _class_of("attack", attack)
+    return found.name_of_file(file) if isinstance(found, abilities.NamedByFile) else file.stem
+
+
+def _class_of(kind: str, config: Mapping[str, Any]) -> Any:
     try:
-        return named_class("defense", config)
+        return named_class(kind, config)
     except ConfigError:
         return None
 

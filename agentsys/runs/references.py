@@ -13,8 +13,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentsys.attacks.cache_files.texts import name_of_texts
-from agentsys.attacks.forged.families import AUTO, family_of
 from agentsys.catalog import config_path, known, node
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
@@ -75,13 +73,11 @@ def replayed_name(name: str, model: Mapping[str, Any]) -> str:
 
 
 def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
-    """The label of an attack that has an option `file` and no name: `cached-mine` for `mine.json`.
+    """The label of an attack that has an option `file` and no name: `cached-mine` for `mine.json`."""
+    from agentsys.runs.instantiate import name_of_file
 
-    Files of others are all called alike, and a folder is more than its name: these have their texts'
-    fingerprint, too.
-    """
     file = attack.get("file")
-    return f"{choice}-{name_of_texts(Path(file))}" if isinstance(file, str) and file else None
+    return f"{choice}-{name_of_file(attack, Path(file))}" if isinstance(file, str) and file else None
 
 
 def artefact_mark(attack: Mapping[str, Any]) -> str:
@@ -180,14 +176,17 @@ def held_by_name(
     return {**defense, **{one: found(one, defense[one]) for one in held_defenses(defense) if one in defense}}
 
 
-def tell_family(attack: Any, model: Mapping[str, Any]) -> None:
-    """Put the attacked model's chat family where an attack wants it: its name then says which it is.
+def tell_model(attack: DictConfig, model: Mapping[str, Any]) -> None:
+    """Put what an attack wants to know of the attacked model into its config: its name then says it.
 
     Raises:
-        ConfigError: If the attack wants it and the model's YAML does not say.
+        ConfigError: If the model's YAML does not say.
     """
-    if attack.get("family") == AUTO:
-        attack["family"] = family_of(model)
+    from agentsys.runs.instantiate import options_after_model
+
+    written = OmegaConf.to_container(attack)
+    assert isinstance(written, dict)
+    attack.update(options_after_model({str(key): value for key, value in written.items()}, model))
 
 
 def _complete(
@@ -197,7 +196,7 @@ def _complete(
     config_dirs: Sequence[Path],
     model: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The config that a name in an option stands for; with a model, told which chat family it is of."""
+    """The config that a name in an option stands for; with a model, told of it what it wants to know."""
     setting, names = f"{group}.{option}", known(group, config_dirs)
     if name not in names:
         raise ConfigError(unknown_name(setting, name, names))
@@ -207,7 +206,7 @@ def _complete(
     config = OmegaConf.load(config_path(group, name, config_dirs))
     assert isinstance(config, DictConfig)
     if model is not None:
-        tell_family(config, model)
+        tell_model(config, model)
     open_keys = sorted(str(key) for key in OmegaConf.missing_keys(config))
     if open_keys:
         raise ConfigError(

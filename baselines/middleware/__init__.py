@@ -11,6 +11,19 @@ the agent and its tools, `guarded_model` between inner agents and those above th
 'agentsys-bench[middleware]'`.
 """
 
-from baselines.middleware.guard import CallDecision, Guard, GuardDenied, GuardSession, Screened
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from baselines.middleware.guard import CallDecision, Guard, GuardDenied, GuardSession, Screened
 
 __all__ = ["CallDecision", "Guard", "GuardDenied", "GuardSession", "Screened"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late, as the command line imports this package to know its command.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("baselines.middleware.guard"), name)

@@ -15,12 +15,11 @@ from omegaconf import OmegaConf
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.benchmarks.loading.double_quoted import breaking_character
-from agentsys.catalog import node
-from agentsys.config_dir import shipped_config_dir
+from agentsys.catalog import known, node
 from agentsys.contracts import AttackKind, Victim
 from agentsys.runs.instantiate import instantiate
 
-NAMES = sorted(path.stem for path in (shipped_config_dir() / "attack").glob("*.yaml"))
+NAMES = known("attack")
 VICTIM = Victim("GPT-4", "Emma Johnson")
 PAIR = ("banking", "user_task_15", "injection_task_0")
 HOSTILE = {

@@ -9,12 +9,15 @@ from agentdojo.attacks.attack_registry import ATTACKS
 
 from agentsys.attacks.template import TemplateAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.config_dir import shipped_config_dir
+from agentsys.catalog import config_path, known
 from agentsys.contracts import AttackKind, Victim
 from agentsys.errors import ConfigError
 
 SUITE = AgentDojo("v1.2.2").suite("slack")
-YAMLS = sorted((shipped_config_dir() / "attack").glob("*.yaml"))
+YAMLS = [config_path("attack", name) for name in known("attack")]
+OPEN = (": ???", "\nbase: ", "family: auto")
+COMPLETE = [path for path in YAMLS if not any(sign in path.read_text() for sign in OPEN)]
+"""Those that need no further setting, nor one from another YAML."""
 
 
 def filled(template: str, goal: str = "Do it.", **options: str) -> str:

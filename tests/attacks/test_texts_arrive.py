@@ -24,6 +24,7 @@ from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.asb.benchmark import ASB
 from agentsys.benchmarks.exposure import ExposureWatch
+from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.runs.compose import compose
@@ -107,11 +108,7 @@ SETTINGS = {
     "chatinject_dialogue": ["attack.family=qwen3"],
     "template": ['attack.template="Do {goal} for {user}"'],
 }
-SHIPPED = sorted(
-    path.stem
-    for path in (shipped_config_dir() / "attack").glob("*.yaml")
-    if path.stem not in ELSEWHERE and not path.stem.startswith("opi_")
-)
+SHIPPED = sorted(name for name in known("attack") if name not in ELSEWHERE and not name.startswith("opi_"))
 
 
 def shipped(name: str, folder: Path, tasks: Mapping[str, Sequence[str]] | None = None) -> Attack:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, published, stored, turns
 
+from agentsys.audit.rescoring.trajectories.unusable import RecordFault
 from agentsys.audit.traces.audit import TraceAudit, trace_audit
 from agentsys.errors import ConfigError
-from agentsys.rescoring.trajectories.unusable import RecordFault
 
 
 def audit(folder: Path, *contents: dict[str, Any], version: str | None = "v1.2.2") -> TraceAudit:

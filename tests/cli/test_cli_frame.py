@@ -12,15 +12,16 @@ from typer.testing import CliRunner
 
 from agentsys import __version__
 from agentsys.cli import COMMANDS, app, errors, main
-from agentsys.cli.help.lazy import CommandSource, lazy_group
+from agentsys.cli.help.lazy import lazy_group
 from agentsys.errors import ConfigError
+from agentsys.rooms import CommandSource
 
 
 def test_help_names_every_command_and_imports_none_of_them() -> None:
     code = (
-        "import sys\nfrom agentsys.cli import COMMANDS, app\n"
+        "import sys\nfrom importlib.util import resolve_name\nfrom agentsys.cli import COMMANDS, app\n"
         "try: app(['--help'])\nexcept SystemExit: pass\n"
-        "modules = ['agentsys.cli.' + c.target.split(':')[0] for c in COMMANDS.values()]\n"
+        "modules = [resolve_name(c.target.split(':')[0], 'agentsys.cli') for c in COMMANDS.values()]\n"
         "print('LOADED', [name for name in modules if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -62,7 +63,7 @@ def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = CommandSource("list:list_configs", "List.")
+    source = CommandSource(".list:list_configs", "List.")
     monkeypatch.setattr("agentsys.cli.list.list_configs", lambda: _raise(KeyboardInterrupt()))
     group = typer.Typer(cls=lazy_group({"Run": {"list": source}}), add_completion=False)
     group.callback()(lambda: None)

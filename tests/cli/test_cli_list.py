@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from agentsys import catalog
 from agentsys.cli import app
-from agentsys.config_dir import shipped_config_dir
+from agentsys.config_dir import shipped_config_dirs
 from agentsys.errors import ConfigError
 
 
@@ -36,7 +36,9 @@ def listed(*arguments: str) -> str:
 
 @pytest.mark.parametrize("kind", list(catalog.GROUPS))
 def test_list_names_every_shipped_config(kind: str) -> None:
-    files = {path.stem for path in (shipped_config_dir() / catalog.GROUPS[kind]).glob("*.yaml")}
+    files = {
+        path.stem for root in shipped_config_dirs() for path in (root / catalog.GROUPS[kind]).glob("*.yaml")
+    }
     rows = json.loads(listed(kind, "--format", "json"))
     assert {row["name"] for row in rows} == files
     assert listed(kind).count("\n") == len(files)

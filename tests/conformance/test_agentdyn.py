@@ -12,11 +12,11 @@ import orjson
 import pytest
 from small_runs import Silent, records_in
 
+from agentsys.audit.rescoring.rescore import rescore
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.plans import PLANS
 from agentsys.benchmarks.agentdyn.ways import _accepted
 from agentsys.records.reading import read_cases
-from agentsys.rescoring.rescore import rescore
 from agentsys.runs.session import prepare
 from baselines.camel.policy import written_policies
 from baselines.fides.suite_rules import written_rules

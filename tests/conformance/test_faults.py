@@ -23,7 +23,7 @@ def outcomes(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -> tuple[Any, dict[Any, int]]:
-    from agentsys.runs.served_model import served_model
+    from agentsys.front.served_model import served_model
     from agentsys.runs.session import prepare
 
     with serve(served_model(version="v1.2.2", options={}), faults=faults) as server:

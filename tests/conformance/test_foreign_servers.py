@@ -17,8 +17,8 @@ import pytest
 from small_runs import Silent, records_in
 from started_servers import command, started
 
+from agentsys.front.served_model import served_model
 from agentsys.models.serving import serve
-from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 CASES = 20

@@ -53,8 +53,8 @@ def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> Non
     from agentdojo.task_suite.load_suites import get_suite
 
     from agentsys.catalog import node as yaml_node
+    from agentsys.front.served_model import served_model
     from agentsys.runs.instantiate import instantiate
-    from agentsys.runs.served_model import served_model
 
     suite = get_suite("v1.2.2", "banking")
     model = served_model(version="v1.2.2", options={})

@@ -14,9 +14,9 @@ import pytest
 from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
 
+from agentsys.front.served_model import served_model
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.serving import Server, serve
-from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0,4]"]

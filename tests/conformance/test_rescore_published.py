@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from agentsys.audit.rescoring.agreement import ALL, ALONE, Agreement, agreements, changed_cases, fixed_rows
+from agentsys.audit.rescoring.explain import Reason, ScoreFlip
+from agentsys.audit.rescoring.rescore import Rescoring, rescore
+from agentsys.audit.rescoring.trajectories.read import records
+from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
+from agentsys.audit.rescoring.write_rescored import write_rescored
 from agentsys.audit.traces.audit import TraceAudit, trace_audit
 from agentsys.audit.traces.exposure import exposed
 from agentsys.payload_lines import holds_payload, payload_lines
-from agentsys.rescoring.agreement import ALL, ALONE, Agreement, agreements, changed_cases, fixed_rows
-from agentsys.rescoring.explain import Reason, ScoreFlip
-from agentsys.rescoring.rescore import Rescoring, rescore
-from agentsys.rescoring.trajectories.read import records
-from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.write_rescored import write_rescored
 
 pytestmark = pytest.mark.slow
 TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"

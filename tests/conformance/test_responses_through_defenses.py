@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
+from agentsys.front.served_model import served_model
 from agentsys.models.serving import Server, serve
-from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 DEFENSES = ("none", "agentsys", "drift", "tool_filter", "promptarmor", "attriguard", "melon")

@@ -99,7 +99,7 @@ EFFORTS = {
 
 @pytest.mark.slow
 def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -> None:
-    from agentsys.runs.served_model import served_model
+    from agentsys.front.served_model import served_model
     from agentsys.runs.session import prepare
 
     listener = Silent()

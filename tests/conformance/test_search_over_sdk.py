@@ -18,7 +18,7 @@ from agentsys.records.case import ATTEMPTS
     ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)],
 )
 def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
-    from agentsys.runs.served_model import served_model
+    from agentsys.front.served_model import served_model
     from agentsys.runs.session import prepare
 
     victim = served_model(version="v1.2.2", options={"susceptibility": 0.5})

@@ -17,8 +17,8 @@ from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.cli import app
+from agentsys.front.served_model import served_model
 from agentsys.models.serving import Faults, Server, serve
-from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0,4]"]

@@ -13,6 +13,7 @@ from agentdojo.task_suite.load_suites import get_suite
 
 import agentsys
 from agentsys.errors import ConfigError
+from agentsys.front import GuardFailed, guard, load_defense, load_model
 from agentsys.front.guarded import python_tool
 from agentsys.models.tools import tool_spec
 
@@ -68,7 +69,7 @@ def test_guard_runs_a_request_over_python_functions_and_keeps_it(tmp_path: Path)
         read.append(file_path)
         return BILL
 
-    agent = agentsys.guard([read_file, send_money], model="simulated", defense="agentsys", logdir=tmp_path)
+    agent = guard([read_file, send_money], model="simulated", defense="agentsys", logdir=tmp_path)
     answer = agent.ask(request)
     assert read == ["bill-december-2023.txt"]
     assert [tool for tool, _ in answer.calls] == ["read_file", "send_money"]
@@ -80,19 +81,19 @@ def test_guard_runs_a_request_over_python_functions_and_keeps_it(tmp_path: Path)
 
 
 def test_a_request_that_breaks_is_stored_and_told(tmp_path: Path) -> None:
-    agent = agentsys.guard([], defense="none", logdir=tmp_path, settings=["budget.tokens=1"])
+    agent = guard([], defense="none", logdir=tmp_path, settings=["budget.tokens=1"])
     agent.ask("Hello.")
-    with pytest.raises(agentsys.GuardFailed, match="run_budget"):
+    with pytest.raises(GuardFailed, match="run_budget"):
         agent.ask("Hello again.")
     assert sorted(agentsys.load_runs(tmp_path)["status"]) == ["error", "ok"]
 
 
 def test_our_pipelines_in_agentdojos_own_runner_are_ten_lines(tmp_path: Path) -> None:
     suite = get_suite("v1.2.2", "banking")
-    model = agentsys.load_model("simulated")
+    model = load_model("simulated")
     found = {}
     for name in ("none", "agentsys"):
-        pipeline = agentsys.load_defense(name).pipeline(model, suite)
+        pipeline = load_defense(name).pipeline(model, suite)
         pipeline.name = f"local-{name}"
         attack = load_attack("important_instructions", suite, pipeline)
         with OutputLogger(str(tmp_path)):
@@ -105,8 +106,8 @@ def test_our_pipelines_in_agentdojos_own_runner_are_ten_lines(tmp_path: Path) ->
 
 def test_names_and_options_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match="Did you mean agentsys"):
-        agentsys.load_defense("agentsis")
+        load_defense("agentsis")
     with pytest.raises(ConfigError):
-        agentsys.load_defense("agentsys", no_such_option=1)
+        load_defense("agentsys", no_such_option=1)
     with pytest.raises(ConfigError):
-        agentsys.load_model("no-such-model")
+        load_model("no-such-model")

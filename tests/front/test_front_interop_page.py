@@ -38,7 +38,7 @@ def test_guard_as_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bill.txt").write_text("It comes to 98.70.")
-    code = block("agentsys.guard([read_file]")
+    code = block("agent = guard([read_file]")
     assert '"gpt-4o"' in code
     exec(code.replace('"gpt-4o"', '"simulated"'), {"__name__": "page"})
     [printed] = capsys.readouterr().out.splitlines()
@@ -49,7 +49,7 @@ def test_guard_as_shown(
 @pytest.mark.slow
 def test_a_defense_in_agentdojos_own_runner_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = block("agentsys.load_defense")
+    code = block("import load_defense")
     for shown, here in (
         ('load_model("gpt-4o")', 'load_model("simulated")'),
         ('Path("runs"), False)', 'Path("runs"), False, ["user_task_0"], ["injection_task_4"])'),

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-import agentsys
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.extras import missing
-from agentsys.front import mcp_tools as room
+from agentsys.front import guard, mcp_session, mcp_tools
 from agentsys.front.client_tools import ToolFailed
 from agentsys.models.tools import tool_spec
 
@@ -40,7 +39,7 @@ def with_session(work: Callable[[Any], Awaitable[Any]]) -> Any:
 @pytest.mark.slow
 def test_tools_of_all_pages_are_offered_and_run_by_the_server() -> None:
     async def work(session: Any) -> Any:
-        tools = {tool.name: tool for tool in await agentsys.mcp_tools(session)}
+        tools = {tool.name: tool for tool in await mcp_tools(session)}
         assert list(tools) == ["read_file", "broken", "total"]
         spec = tool_spec(tools["read_file"])
         assert (spec.description, spec.parameters["required"]) == ("Reads a file.", ["file_path"])
@@ -62,7 +61,7 @@ def test_tools_of_all_pages_are_offered_and_run_by_the_server() -> None:
 @pytest.mark.parametrize("defense", ["none", "agentsys"])
 def test_guard_works_on_a_request_with_a_sessions_tools(defense: str, tmp_path: Path) -> None:
     async def work(session: Any) -> Any:
-        agent = agentsys.guard(await agentsys.mcp_tools(session), defense=defense, logdir=tmp_path)
+        agent = guard(await mcp_tools(session), defense=defense, logdir=tmp_path)
         return await asyncio.to_thread(
             agent.ask, "Can you please pay the bill 'bill-december-2023.txt' for me?"
         )
@@ -73,9 +72,9 @@ def test_guard_works_on_a_request_with_a_sessions_tools(defense: str, tmp_path: 
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "missing", lambda packages: list(packages))
+    monkeypatch.setattr(mcp_session, "missing", lambda packages: list(packages))
     with pytest.raises(Unavailable, match=r"agentsys-bench\[mcp\]"):
-        asyncio.run(agentsys.mcp_tools(None))  # type: ignore[arg-type]
+        asyncio.run(mcp_tools(None))  # type: ignore[arg-type]
 
 
 @needs_mcp

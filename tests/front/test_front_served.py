@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 import agentsys
 from agentsys.cli import app
-from agentsys.cli import serve as command
 from agentsys.errors import ConfigError
+from agentsys.front import command
 from agentsys.front.desk import DeskLimits
 from agentsys.front.serve import ServedAgent, serve_agent
 from agentsys.records.load import load_runs

@@ -20,6 +20,8 @@ from stored_cases import case_of, store_own, store_published
 from agentsys.analysis.metrics.search_attempts import read_searches
 from agentsys.analysis.tables.report import report
 from agentsys.attacks.cache_files.texts import read_texts
+from agentsys.audit.rescoring.trajectories.read import read_trajectory
+from agentsys.audit.rescoring.trajectories.unusable import Unusable
 from agentsys.errors import ConfigError
 from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 from agentsys.records.case_row import CaseRow
@@ -30,8 +32,6 @@ from agentsys.records.reading import read_cases
 from agentsys.records.settle import settle, told_of
 from agentsys.records.stored_file import read_stored
 from agentsys.records.unreadable import UnreadableRecord
-from agentsys.rescoring.trajectories.read import read_trajectory
-from agentsys.rescoring.trajectories.unusable import Unusable
 
 Json = Any
 MUTANTS = int(os.environ.get("AGENTSYS_FUZZ", "3000"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsys.catalog import known
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
@@ -279,7 +280,7 @@ def test_no_choice_of_a_preset_is_left_out_where_each_is_tried_once() -> None:
 def test_every_shipped_choice_composes(group: str, tmp_path: Path) -> None:
     store_run(tmp_path / "gpt-4o", "{}")
     needy = {**NEEDY, "replay": f"model.traces={tmp_path}"}
-    names = sorted(path.stem for path in (shipped_config_dir() / group).glob("*.yaml"))
+    names = known(group)
     free = [name for name in names if name not in needy]
     assert [
         s.labels.get(group, name)

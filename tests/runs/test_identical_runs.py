@@ -9,8 +9,8 @@ import orjson
 import pytest
 from small_runs import Silent
 
+from agentsys.front.served_model import served_model
 from agentsys.models.serving import serve
-from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}

@@ -14,10 +14,10 @@ from agentdojo.benchmark import load_task_results
 from agentdojo.functions_runtime import FunctionCall
 from small_runs import Silent
 
+from agentsys.audit.rescoring.trajectories.read import read_trajectory
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.records.load import load_runs
-from agentsys.rescoring.trajectories.read import read_trajectory
 from agentsys.runs.session import prepare
 
 

@@ -9,8 +9,8 @@ import pytest
 from small_runs import Silent
 
 from agentsys.errors import ConfigError
+from agentsys.front.served_model import served_model
 from agentsys.models.serving import serve
-from agentsys.runs.served_model import served_model
 from agentsys.runs.session import prepare
 
 _URLS: dict[str, Callable[[str], str]] = {

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from agentsys.analysis.paper.filled import FilledTable, PaperRow
-from agentsys.config_dir import shipped_config_dir
+from agentsys.config_dir import shipped_config_dirs
 
 Names = tuple[str, ...]
 
@@ -67,4 +67,4 @@ def _grouped(wanted: Mapping[tuple[str, str], Iterable[str]]) -> list[tuple[Name
 
 
 def _has_config(group: str, name: str) -> bool:
-    return (shipped_config_dir() / group / f"{name}.yaml").is_file()
+    return any((folder / group / f"{name}.yaml").is_file() for folder in shipped_config_dirs())

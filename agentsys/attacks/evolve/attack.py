@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from agentsys.attacks.evolve.archive import CELLS, Archive, stream_of
 from agentsys.attacks.evolve.mutator import mutation
 from agentsys.attacks.evolve.strategies import START_STRATEGY, STRATEGIES
-from agentsys.attacks.forged.families import AUTO, ForgedTurn, family_named, rendered
+from agentsys.attacks.forged.families import AUTO, ForgedTurn, family_named, family_of, rendered
 from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
 from agentsys.attacks.search_options import SearchOptions, check_count, check_number
 from agentsys.attacks.searched import Searched
@@ -42,6 +42,7 @@ class EvolveAttack(Searched):
     """
 
     literal = True
+    follows: ClassVar = {"family": family_of}
 
     def __init__(
         self,

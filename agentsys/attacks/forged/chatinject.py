@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from agentsys.attacks.forged.dialogue import Dialogues, read_dialogues
-from agentsys.attacks.forged.families import ForgedTurn, family_named, plain, rendered
+from agentsys.attacks.forged.families import ForgedTurn, family_named, family_of, plain, rendered
 from agentsys.attacks.literal import written_for
 from agentsys.attacks.vectors import injectable_vectors
 from agentsys.contracts import AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
@@ -38,6 +39,7 @@ class ChatInject:
 
     kind = AttackKind.TARGETED
     left_out = "has no dialogue for"
+    follows: ClassVar = {"family": family_of}
 
     def __init__(
         self,

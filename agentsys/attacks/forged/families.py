@@ -94,7 +94,7 @@ def family_named(name: str) -> ChatFamily:
 
 
 def family_of(model: Mapping[str, Any]) -> str:
-    """The name of a model's family, as its YAML says.
+    """Read the name of a model's family from its config.
 
     Raises:
         ConfigError: If it does not say, or says one that is not known.

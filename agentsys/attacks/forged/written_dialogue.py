@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -18,7 +18,7 @@ from agentsys.attacks.attacker.delimited import GOAL, inside
 from agentsys.attacks.attacker.reply import ReplyFault, reply_text
 from agentsys.attacks.attacker.topic import play_judge
 from agentsys.attacks.forged.dialogue import turns_of
-from agentsys.attacks.forged.families import ForgedTurn, family_named, plain, rendered
+from agentsys.attacks.forged.families import ForgedTurn, family_named, family_of, plain, rendered
 from agentsys.attacks.goal_data import lost_data
 from agentsys.attacks.search import Attempt, Place, Proposal, Quest, Target
 from agentsys.attacks.search_options import SearchOptions, check_count
@@ -71,6 +71,7 @@ class WrittenDialogue(Searched):
     """
 
     literal = True
+    follows: ClassVar = {"family": family_of}
 
     def __init__(
         self,

@@ -12,6 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentsys.audit.rescoring.rescore import recorded_version
+from agentsys.audit.rescoring.tasks import benchmark
+from agentsys.audit.rescoring.trajectories.final_answer import final_answer
+from agentsys.audit.rescoring.trajectories.read import SkippedRecord, records
+from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
+from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
 from agentsys.audit.traces.exposure import AttackedTrace, asr_rows, attacked_trace, exposure_rows
 from agentsys.audit.traces.findings import (
     AnswerTrace,
@@ -40,12 +46,6 @@ from agentsys.audit.traces.rows import (
 )
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import Names
-from agentsys.rescoring.rescore import recorded_version
-from agentsys.rescoring.tasks import benchmark
-from agentsys.rescoring.trajectories.final_answer import final_answer
-from agentsys.rescoring.trajectories.read import SkippedRecord, records
-from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 
 @dataclass(frozen=True)

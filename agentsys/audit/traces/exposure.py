@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from agentsys.analysis.metrics.limits import limits_of
 from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.audit.rescoring.tasks import denies_service
+from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.traces.rows import AsrRow, ExposureRow, TraceCase, named
 from agentsys.grouping import grouped
 from agentsys.payload_lines import SHORTEST, squeeze
 from agentsys.records.case_row import UNRECORDED
-from agentsys.rescoring.tasks import denies_service
-from agentsys.rescoring.trajectories.trajectory import Trajectory
 
 
 def exposed(trajectory: Trajectory) -> bool | None:

@@ -13,6 +13,12 @@ from typing import Any, NamedTuple
 
 from agentdojo.functions_runtime import TaskEnvironment
 
+from agentsys.audit.rescoring.reexecute import Reexecution, as_calls
+from agentsys.audit.rescoring.score import score_and_execution
+from agentsys.audit.rescoring.tasks import benchmark, suite_for, tasks_for
+from agentsys.audit.rescoring.trajectories.final_answer import utility_of_final_answer
+from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
+from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
 from agentsys.audit.static.audited_task import GroundTruthFailed, Stage
 from agentsys.audit.traces.exposure import AttackedTrace
 from agentsys.audit.traces.rows import (
@@ -26,12 +32,6 @@ from agentsys.audit.traces.rows import (
     named,
 )
 from agentsys.grouping import grouped
-from agentsys.rescoring.reexecute import Reexecution, as_calls
-from agentsys.rescoring.score import score_and_execution
-from agentsys.rescoring.tasks import benchmark, suite_for, tasks_for
-from agentsys.rescoring.trajectories.final_answer import utility_of_final_answer
-from agentsys.rescoring.trajectories.trajectory import Trajectory
-from agentsys.rescoring.trajectories.unusable import RecordFault, Unusable
 
 _CLOCK_YEAR = 2025
 """Dates of this year on are stamps of the clock: the benchmark's own data ends before."""

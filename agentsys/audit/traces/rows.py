@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsys.rescoring.trajectories.trajectory import Trajectory
+from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

@@ -36,18 +36,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "agentsys report results/runs",
         "agentsys report results/runs --out report.html --max-cases 500",
     ),
-    "rescore": (
-        "agentsys rescore results/runs --version v1.2.2",
-        "agentsys rescore results/runs --format json --out flips.json",
-    ),
-    "export": (
-        "agentsys export inspect results/runs",
-        "agentsys export inspect results/runs --out logs",
-    ),
-    "audit": (
-        "agentsys audit",
-        "agentsys audit benchmark.version=v1.1 runs=results/runs",
-    ),
     "list": (
         "agentsys list defenses --long",
         "agentsys list models --format json",
@@ -71,23 +59,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "show attack": (
         "agentsys show attack direct --suite banking --user-task 0 --injection-task 0",
         "agentsys show attack dos --suite slack --user-task 1 --injection-task 1",
-    ),
-    "serve": (
-        "agentsys serve --port 8321",
-        "agentsys serve benchmark=asb --fail-rate 0.05",
-    ),
-    "guard": (
-        "agentsys guard mail.txt",
-        "agentsys guard --format json < mail.txt",
-    ),
-    "bundle": (
-        "agentsys bundle results/runs",
-        "agentsys bundle results/runs --out paper.zip",
-    ),
-    "verify": (
-        "agentsys verify paper.zip",
-        "agentsys verify paper.zip --output json",
-        "agentsys verify paper.zip --trust-code",
     ),
     "fetch": (
         "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -13,16 +12,7 @@ from typer.main import get_command
 
 from agentsys.cli.help.examples import EXAMPLES
 from agentsys.errors import ConfigError, unknown_name
-
-
-@dataclass(frozen=True)
-class CommandSource:
-    """Where a command is and what the overview says of it."""
-
-    target: str
-    """`module:name` (below `agentsys.cli`) of a command function, or of a `typer.Typer` with several."""
-    summary: str
-    """One line for the list of commands."""
+from agentsys.rooms import CommandSource
 
 
 class LazyCommand(TyperCommand):
@@ -35,7 +25,7 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which click then runs."""
         command = _load(self._source, info_name)
-        _add_examples(command, info_name or "")
+        _add_examples(command, info_name or "", self._source.examples)
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
@@ -69,9 +59,9 @@ def lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type[Type
     return LazyGroup
 
 
-def _add_examples(command: Any, name: str) -> None:
+def _add_examples(command: Any, name: str, lines: Sequence[str] = ()) -> None:
     """Let the help of a command, and those of its subcommands, end with lines to type."""
-    if lines := EXAMPLES.get(name):
+    if lines := lines or EXAMPLES.get(name, ()):
         # A blank line ends a line of the epilog; single ones are filled up.
         command.epilog = "\n\n".join(["Examples:", *lines])
     for subcommand, found in getattr(command, "commands", {}).items():
@@ -80,7 +70,7 @@ def _add_examples(command: Any, name: str) -> None:
 
 def _load(source: CommandSource, name: str | None) -> Any:
     module, _, attribute = source.target.partition(":")
-    found = getattr(importlib.import_module(f"agentsys.cli.{module}"), attribute)
+    found = getattr(importlib.import_module(module, "agentsys.cli"), attribute)
     if isinstance(found, typer.Typer):
         return get_command(found)
     single = typer.Typer(add_completion=False)

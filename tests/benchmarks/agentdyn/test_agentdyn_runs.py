@@ -15,8 +15,8 @@ from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
 from tiny_agentdyn import MAILS, tiny_checkout
 
+from agentsys.audit.rescoring.rescore import rescore
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
-from agentsys.rescoring.rescore import rescore
 from agentsys.runs.session import prepare
 
 ATTACKED = ["attack=none,important_instructions"]
@@ -197,7 +197,7 @@ def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
 
 
 def test_a_call_that_a_published_defense_refused_did_not_run() -> None:
-    from agentsys.rescoring.trajectories.conversation import conversation
+    from agentsys.audit.rescoring.trajectories.conversation import conversation
 
     words = (
         "ValidationError: Tool 'poke' is not allowed.. Please try other tools or arguments and continue to"

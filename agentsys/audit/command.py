@@ -1,0 +1,208 @@
+"""`agentsys audit`: what a benchmark's own flaws do to its numbers; and what stored runs show of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentsys.analysis.tables.output import OutputFormat
+from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, put
+from agentsys.cli.stored_runs import NamesOption, read_stored
+from agentsys.cli.terminal import one_line
+from agentsys.errors import ConfigError
+from agentsys.named_module import import_from
+
+if TYPE_CHECKING:
+    from agentsys.analysis.tables.output import Output
+    from agentsys.audit.report import AuditReport
+    from agentsys.audit.static.audit import Build
+    from agentsys.records.names_file import Names
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """A checked request."""
+
+    build: Build
+    """Makes the benchmark, also in another process."""
+    benchmark: str
+    version: str
+    runs: tuple[Path, ...]
+    """Folders of stored runs; none for the static part alone."""
+
+
+def audit(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="benchmark=NAME or benchmark.OPTION=VALUE; runs=FOLDER audits stored runs instead; "
+            "caches=FOLDER compares files of injection texts instead; with runs=, what they did there."
+        ),
+    ] = None,
+    form: FormatOption = OutputFormat.TABLE,
+    every_task: Annotated[
+        bool, typer.Option("--all", help="Show every task, also those of which nothing was found.")
+    ] = False,
+    out: OutOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Compare with the expected findings; exit with 1 if any moved.")
+    ] = False,
+    expected: Annotated[
+        Path | None, typer.Option(help="Expected findings for --strict; default: the package's.")
+    ] = None,
+    write_expected: Annotated[
+        Path | None, typer.Option("--write-expected", help="File to write the findings to, for --expected.")
+    ] = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+    names: NamesOption = None,
+) -> None:
+    """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
+    from agentsys.audit.report import audit_output
+    from agentsys.records.names_file import Names
+
+    if any(text.startswith(_CACHES) for text in overrides or []):
+        put(_cached_texts(overrides or [], config_dir or [], plugin_path or [], names), form, out)
+        return
+    said = Names(names)
+    request = audit_request(overrides or [], config_dir or [], plugin_path or [])
+    # Before the work is done: a file that is not there must not show after a minute.
+    compared = _expectation(request, expected) if strict or expected is not None else None
+    found = _found(request, said, checks=compared is not None or write_expected is not None)
+    put(audit_output(found, every_task=every_task), form, out)
+    if write_expected is not None:
+        _write_expected(found, write_expected)
+    if compared is not None:
+        _compare(found, compared)
+
+
+def audit_request(
+    overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path]
+) -> AuditRequest:
+    """Read the command line's overrides.
+
+    Args:
+        overrides: `benchmark...=...` as for `agentsys run`, and `runs=FOLDER`, any number of times.
+        config_dirs: The user's own config folders.
+        plugin_paths: Folders the user's own modules are imported from.
+
+    Raises:
+        ConfigError: For any other override, a sweep, a folder that is not there, or an unknown name.
+    """
+    # Here, because composing and the benchmark's package take seconds that `--help` does without.
+    from agentsys.runs.compose import compose
+    from agentsys.runs.instantiate import instantiate
+
+    import_from(plugin_paths)
+    runs = tuple(_folder(text) for text in overrides if text.startswith("runs="))
+    others = [text for text in overrides if not text.startswith("runs=")]
+    for text in others:
+        if not text.lstrip("+~").startswith(("benchmark=", "benchmark.")):
+            raise ConfigError(
+                f"'{text}' has no place in an audit; give benchmark=..., benchmark.OPTION=... or runs=..."
+            )
+    settings = compose(others, config_dirs)
+    if len(settings) != 1:
+        raise ConfigError(
+            f"An audit is of one benchmark in one version; {' '.join(others)} names {len(settings)}."
+        )
+    build = partial(instantiate, "benchmark", settings[0].benchmark)
+    made = build()  # here, so that a slip shows before anything is worked out
+    if runs and made.name.partition("+")[0] != "agentdojo":
+        raise ConfigError(f"runs= audits stored runs of agentdojo, not of {made.name}; leave it out.")
+    return AuditRequest(build, made.name, made.version, runs)
+
+
+_CACHES = "caches="
+
+
+def _cached_texts(
+    overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path], names: Path | None
+) -> Output:
+    """Compare the files of one folder of injection texts; with stored runs, say what they did there."""
+    try:
+        from agentsys.audit.cached_texts import cache_audit, cache_output, transfer_output
+    except ModuleNotFoundError:  # of the room `red_team`, which may not be installed
+        raise ConfigError("caches= needs the attack `cached`, which is not installed here.") from None
+
+    folders = [text for text in overrides if text.startswith(_CACHES)]
+    if len(folders) > 1:
+        raise ConfigError("caches= is of one folder; leave the others out, or put them into one.")
+    runs = [_folder(text) for text in overrides if text.startswith("runs=")]
+    others = [text for text in overrides if not text.startswith((_CACHES, "runs="))]
+    request = audit_request(others, config_dirs, plugin_paths)
+    found = cache_audit(_folder(folders[0]), request.build())
+    return (
+        transfer_output(found, read_stored(runs, names, whole_names=True).cases)
+        if runs
+        else cache_output(found)
+    )
+
+
+def _folder(text: str) -> Path:
+    path = Path(text.partition("=")[2]).expanduser()
+    if not path.exists():
+        raise ConfigError(f"{text}: no such folder.")
+    return path
+
+
+def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
+    from agentsys.audit.static.expected_findings import read_expectation, shipped_expectation
+
+    if path is not None:
+        return read_expectation(path)
+    return shipped_expectation(request.benchmark, request.version)
+
+
+def _found(request: AuditRequest, names: Names, *, checks: bool) -> AuditReport:
+    """The benchmark's checks audited, or the stored runs; both where there are runs and `checks` is set."""
+    from rich.console import Console
+
+    from agentsys.audit.report import AuditReport
+    from agentsys.audit.static.audit import package, static_audit
+    from agentsys.audit.static.rows import StaticAudit
+
+    static = StaticAudit(request.benchmark, request.version, package(), ())
+    # On standard error: a progress line must not get into what is piped on.
+    if checks or not request.runs:
+        with Console(stderr=True).status("Auditing every task ..."):
+            static = static_audit(request.build)
+    if not request.runs:
+        return AuditReport(static)
+    with Console(stderr=True).status("Looking through the stored runs ..."):
+        from agentsys.audit.traces.audit import trace_audit
+        from agentsys.records.reading_notes import settled_lines
+
+        traces = trace_audit(request.runs, request.version, names)
+    for line in settled_lines(traces.notes):
+        print(one_line(line), file=sys.stderr)
+    return AuditReport(static, traces)
+
+
+def _write_expected(found: AuditReport, path: Path) -> None:
+    from agentsys.audit.static.expected_findings import expectation_text
+    from agentsys.audit.static.json_form import expectation
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(expectation_text(expectation(found.static)), encoding="utf-8")
+
+
+def _compare(found: AuditReport, expected: Mapping[str, Any]) -> None:
+    from agentsys.audit.static.expected_findings import differences
+    from agentsys.audit.static.json_form import expectation
+
+    moved = differences(expected, expectation(found.static))
+    for line in moved:
+        print(one_line(line), file=sys.stderr)
+    if moved:
+        if (package := expected.get("package")) != found.static.package:
+            print(one_line(f"Expected of {package}; installed is {found.static.package}."), file=sys.stderr)
+        print(f"Findings that are not as expected: {len(moved)}.", file=sys.stderr)
+        raise typer.Exit(1)
+    print("All findings are as expected.", file=sys.stderr)

@@ -1,0 +1,128 @@
+"""`reexecute`: a record's tool calls, in order, on a fresh environment with the record's own injections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.base_tasks import BaseUserTask
+from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+
+from agentsys.audit.rescoring.tasks import Tasks
+from agentsys.audit.rescoring.trajectories.trajectory import RecordedCall, Trajectory
+from agentsys.benchmarks.case_random import CaseRandom, drawing
+from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
+from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
+from agentsys.contracts import InjectionTask, Suite, UserTask
+from agentsys.models.tools import as_executed
+from agentsys.payload_lines import squeeze
+
+
+@dataclass(frozen=True)
+class Reexecution:
+    """The environment before a record's calls and after them. Checks must be given copies."""
+
+    before: TaskEnvironment
+    after: TaskEnvironment
+    failed: tuple[bool, ...] = ()
+    """Of each call that was executed, whether its tool returned an error."""
+    unknown_draws: int = 0
+    """How many codes or numbers tools drew of which the record tells nothing."""
+
+
+def reexecute(
+    trajectory: Trajectory, tasks: Tasks, suite: Suite, clock: datetime | None = None
+) -> Reexecution:
+    """Do again what was done.
+
+    Args:
+        trajectory: A record from `read_trajectory`. Where it does not know what was injected, the vectors
+            keep their defaults: then tools return other texts, and the checks judge the same calls.
+        tasks: The record's tasks in the suite's version.
+        suite: A suite as the harness runs it.
+        clock: Time at which the clock that tools read begins; None: where the record's began, or, if it does
+            not say, where any case's begins.
+
+    Raises:
+        ValueError: If an injection vector is not one of the suite's.
+        InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
+    """
+    before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
+    numbers = drawn_then(trajectory, tasks, suite)
+    with reading(clock or _clock(trajectory)), drawing(CaseRandom(("again",), numbers)) as generator:
+        results = results_again(suite, after, _calls(trajectory))
+        failed = tuple(error is not None for _, error in results)
+    unknown = [number for number in numbers if number is None] + generator.drawn[len(numbers) :]
+    return Reexecution(before, after, failed, len(unknown))
+
+
+def retold(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
+    """Collect what tools return to a record's calls today: errors in place of contents, as models see them.
+
+    It takes and raises what `reexecute` does.
+    """
+    numbers = drawn_then(trajectory, tasks, suite)
+    with reading(_clock(trajectory)), drawing(CaseRandom(("again",), numbers)):
+        return _texts(trajectory, tasks, suite)
+
+
+def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> Sequence[str | None]:
+    """What the tools of a recorded case drew at random; None for a number that the record does not tell."""
+    if not draws(suite) or trajectory.drawn:
+        return trajectory.drawn
+    recorded = [call.text for call in trajectory.executed]
+    return recorded_draws(lambda: _texts(trajectory, tasks, suite), recorded)
+
+
+def _texts(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
+    results = results_again(suite, _fresh(trajectory, tasks, suite), _calls(trajectory))
+    # At once: a later call may change the very object that an earlier one returned.
+    return [error or str(tool_result_to_str(value)) for value, error in results]
+
+
+def _calls(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(call.function, call.args) for call in trajectory.executed]
+
+
+def _clock(trajectory: Trajectory) -> datetime | None:
+    return trajectory.clock or parsed_clock(DEFAULT)
+
+
+def _fresh(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> TaskEnvironment:
+    loaded = suite.load_and_inject_default_environment(dict(trajectory.injections or {}))
+    user_task: UserTask | InjectionTask = tasks.user
+    # An injection task run alone is no user task, and AgentDojo then leaves the environment as it is.
+    return user_task.init_environment(loaded) if isinstance(user_task, BaseUserTask) else loaded
+
+
+def as_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:
+    """Calls in AgentDojo's type, as its executor left them in the messages."""
+    return [FunctionCall(function=call.function, args=as_executed(call.args)) for call in calls]
+
+
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+")
+"""A date with fractions of a second: taken from a clock, as no date in the benchmark's data has them."""
+_LIBRARY = re.compile(r"errors\.pydantic\.dev/[\d.]+/")
+"""Errors of wrong arguments name pydantic's version."""
+
+
+def same_text(recorded: str, today: str) -> bool:
+    """Whether a recorded text is what the tool returns today.
+
+    Stamps of the clock, the library's version in an error, line breaks and quoting are passed over. So is
+    the order of lines: an event's participants are a set. A recorded text with today's inside it counts as
+    the same, since some defenses put marks around what a tool returns.
+    """
+    first, second = (_LIBRARY.sub("", _STAMP.sub("", text)) for text in (recorded, today))
+    if first == second or squeeze(second) in squeeze(first):
+        return True
+    return sorted(first.splitlines()) == sorted(second.splitlines())
+
+
+def stamps(text: str) -> list[str]:
+    """The clock's stamps in a text, in order."""
+    return _STAMP.findall(text)

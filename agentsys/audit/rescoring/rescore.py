@@ -1,0 +1,176 @@
+"""`rescore`: every record under some paths, scored again; agreement with what they say, and each flip."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from agentsys.audit.rescoring.explain import Score, ScoreFlip, explain
+from agentsys.audit.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
+from agentsys.audit.rescoring.score import Scores, score_and_execution
+from agentsys.audit.rescoring.tasks import (
+    benchmark,
+    is_agentdyn,
+    suite_for,
+    tasks_for,
+    version_of_checkout,
+    versions,
+)
+from agentsys.audit.rescoring.trajectories.final_answer import utility_of_final_answer
+from agentsys.audit.rescoring.trajectories.read import Records, SkippedRecord, records
+from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
+from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
+from agentsys.benchmarks.agentdyn.checkout import FETCHED
+from agentsys.errors import ConfigError
+from agentsys.fresh_processes import in_processes
+from agentsys.records.names_file import Names
+
+
+@dataclass(frozen=True)
+class RescoredCase:
+    """One record and its new scores."""
+
+    trajectory: Trajectory
+    version: str
+    scores: Scores
+    flips: tuple[ScoreFlip, ...]
+    fixed: FixedVerdict | None = None
+    """The same execution under repaired checks; None for injection tasks run alone."""
+    utility_of_answer: bool | None = None
+    """The utility had only the answer section of the last message been judged; None where it has none."""
+
+
+@dataclass
+class Rescoring:
+    """The outcome of a re-scoring. Cases, skipped and other files add up to the files seen."""
+
+    cases: list[RescoredCase] = field(default_factory=list)
+    skipped: list[SkippedRecord] = field(default_factory=list)
+    other_files: int = 0
+    """JSON files that hold no case."""
+    fixes: tuple[str, ...] = ()
+    """Fixes of checks that every case was scored under as well."""
+    notes: tuple[str, ...] = ()
+    """What folders' names decided about whose runs these are, one sentence each."""
+
+
+def rescore(
+    paths: Iterable[str | os.PathLike[str]],
+    version: str | None = None,
+    fixes: Sequence[str] = (),
+    names: Names | None = None,
+    checkout: str = FETCHED,
+    processes: int = 1,
+) -> Rescoring:
+    """Score stored records again.
+
+    Args:
+        paths: Log, pipeline or suite folders or single files, in any mixture.
+        version: The benchmark's version; None takes the one that each record names.
+        fixes: Fixes to score under beside the official checks; empty means every fix of a check.
+        names: The user's word on other people's folders.
+        checkout: Folder of AgentDyn's checkout, for records of its suites; `version` is not for these.
+        processes: Processes that share the records; with one it is done in this process.
+
+    Raises:
+        ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
+            version and none was given.
+    """
+    if version is not None:
+        benchmark(version)
+    roots = list(paths)
+    chosen = fixes_of_checks(fixes)
+    stored = records(roots, names)
+    work = partial(_scored, version=version, fixes=chosen, checkout=checkout)
+    processes = min(processes, math.ceil(len(stored.files) / _AT_ONCE))
+    portions = stored.portions(_AT_ONCE)
+    found = Rescoring(fixes=chosen, notes=stored.notes)
+    for part in in_processes(work, portions, processes) if processes > 1 else map(work, portions):
+        found.cases += part.cases
+        found.skipped += part.skipped
+        found.other_files += part.other_files
+    if not found.cases and not found.skipped:
+        where = ", ".join(f"'{root}'" for root in roots)
+        raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
+    return found
+
+
+_AT_ONCE = 50
+"""Files that a process is given at a time: some seconds of work."""
+
+
+def _scored(stored: Records, version: str | None, fixes: tuple[str, ...], checkout: str) -> Rescoring:
+    """Score some records again, whichever process this is."""
+    found = Rescoring(fixes=fixes)
+    # Some of AgentDojo's checks print what they compare.
+    with redirect_stdout(io.StringIO()):
+        for record in stored:
+            known = replace(record, checkout=checkout) if isinstance(record, Trajectory) else record
+            _add(found, known, version)
+    return found
+
+
+def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: str | None) -> None:
+    if record is None:
+        found.other_files += 1
+    elif isinstance(record, SkippedRecord):
+        found.skipped.append(record)
+    else:
+        try:
+            dyn = is_agentdyn(record.benchmark)
+            now = version_of_checkout(record) if dyn else version or recorded_version(record)
+            found.cases.append(rescored(record, now, found.fixes))
+        except Unusable as fault:
+            found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
+
+
+def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:
+    """One record's new scores, official and fixed (no fixes: all of them), each flip explained.
+
+    Raises:
+        Unusable: If it cannot be scored under this version.
+    """
+    scores, done = score_and_execution(trajectory, version)
+    suite = suite_for(trajectory, version)
+    tasks = tasks_for(trajectory, suite, version)
+    return RescoredCase(
+        trajectory,
+        version,
+        scores,
+        tuple(_flips(trajectory, version, scores)),
+        fixed_verdict(trajectory, tasks, suite, done, scores, fixes),
+        utility_of_final_answer(trajectory, tasks, suite, done),
+    )
+
+
+def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[ScoreFlip]:
+    pairs: tuple[tuple[Score, bool | None, bool | None], ...] = (
+        ("utility", trajectory.utility, scores.utility),
+        ("security", trajectory.security, scores.security),
+    )
+    for which, recorded, now in pairs:
+        if recorded is not None and now is not None and recorded != now:
+            reason, detail = explain(trajectory, version, which)
+            yield ScoreFlip(trajectory, version, which, recorded, now, reason, detail)
+
+
+def recorded_version(trajectory: Trajectory) -> str:
+    """The version that a record names.
+
+    Raises:
+        ConfigError: If it names none.
+        Unusable: If it names one that is not installed.
+    """
+    if trajectory.version is None:
+        raise ConfigError(
+            f"{trajectory.source} names no benchmark version, as AgentDojo's older runs do not: say which one"
+            f" to score with, e.g. --version v1.1. Known: {', '.join(versions())}."
+        )
+    if trajectory.version not in versions():
+        raise Unusable(RecordFault.NOT_HERE, f"no version {trajectory.version} of agentdojo is installed")
+    return trajectory.version

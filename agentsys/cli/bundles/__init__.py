@@ -1,1 +1,0 @@
-"""`agentsys bundle` and `agentsys verify`: a paper's artifact as one file, and its check."""

@@ -1,0 +1,202 @@
+"""`agentsys serve`: a defended agent, or the simulated model, for the vendors' SDKs and any other harness."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentsys.cli.output import say
+from agentsys.errors import ConfigError
+from agentsys.loopback import loopback
+
+if TYPE_CHECKING:
+    from agentsys.front.serve import ServedAgent
+    from agentsys.models.serving import FaultKind, Server
+
+Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
+CONVERSATIONS = "results/served"
+"""Log folder of conversations, unless another is given."""
+_SIMULATED = (
+    "susceptibility",
+    "verbatim",
+    "validator_false_accept",
+    "validator_false_deny",
+    "sanitizer_recall",
+    "sloppiness",
+    "seed",
+)
+
+
+def serve(
+    context: typer.Context,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[model=... defense=...] [benchmark=...]",
+            help="An agent to serve, as for a run; or what the simulated model knows, e.g. benchmark=asb.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="A loopback address; any with --token-env.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
+    token_env: Annotated[
+        str | None, typer.Option(help="Variable with the tokens one of which clients send as their key.")
+    ] = None,
+    idle_s: Annotated[float, typer.Option(min=0.1, help="Agents: how long a client is waited for.")] = 600.0,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Agents: conversations under way at once.")
+    ] = 256,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Agents: rounds of calls that clients take; then it answers.")
+    ] = None,
+    config_dir: Annotated[
+        list[Path] | None, typer.Option("--config-dir", help="Agents: folder with your own configs.")
+    ] = None,
+    plugin_path: Annotated[
+        list[Path] | None, typer.Option("--plugin-path", help="Agents: folder your own modules are in.")
+    ] = None,
+    latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
+    fail_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that fail.")] = 0.0,
+    faults: Annotated[
+        str | None, typer.Option(help="Kinds of fault, by commas. Default: all that a retry survives.")
+    ] = None,
+    retry_after_s: Annotated[float, typer.Option(min=0.0, help="What a 429 asks to wait.")] = 0.05,
+    hold_s: Annotated[float, typer.Option(min=0.0, help="How long a time-out holds a request.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the faults and of the model's draws.")] = 0,
+    version: Annotated[str, typer.Option(help="AgentDojo's benchmark version.")] = "v1.2.2",
+    susceptibility: Probability = 1.0,
+    verbatim: Annotated[bool, typer.Option(help="Workers return whole fields, not bare values.")] = False,
+    validator_false_accept: Probability = 0.0,
+    validator_false_deny: Probability = 0.0,
+    sanitizer_recall: Probability = 1.0,
+    sloppiness: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
+    ] = 0.0,
+) -> None:
+    """Serve a defended agent, or the simulated model (not an LLM), to SDKs of OpenAI, Anthropic, Google."""
+    tokens = tokens_of(token_env)
+    if not tokens:
+        loopback(host, "a model is served")  # A slip in the cheap options should not wait for the model.
+    given = dict(context.params)
+    if any(not one.startswith(("benchmark=", "benchmark.")) for one in overrides or ()):
+        _serve_agent(context, given, tokens)
+    else:
+        _serve_model(given, tokens)
+
+
+def tokens_of(variable: str | None) -> Sequence[str]:
+    """The tokens that clients must send; none where no variable is named.
+
+    Raises:
+        ConfigError: If the variable holds none.
+    """
+    from agentsys.models.serving.callers import tokens_in
+
+    tokens = [] if variable is None else tokens_in(os.environ.get(variable, ""))
+    if variable is not None and not tokens:
+        raise ConfigError(
+            f"--token-env {variable}: no such variable, or it is empty; export {variable}=... first."
+        )
+    return tokens
+
+
+_OF_AGENTS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
+_OF_BOTH = ("overrides", "host", "port", "token_env")
+
+
+def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    for name in given.keys() - {*_OF_AGENTS, *_OF_BOTH}:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} is for the simulated model alone; an agent takes settings, as a run does "
+                f"(model.susceptibility=0.5 seed=1)."
+            )
+    from agentsys.front.desk import DeskLimits
+    from agentsys.front.serve import serve_agent
+    from agentsys.named_module import import_from
+
+    import_from(given["plugin_path"] or [])
+    with serve_agent(
+        agent_settings(given["overrides"]),
+        config_dirs=given["config_dir"] or [],
+        host=given["host"],
+        port=given["port"],
+        tokens=tokens,
+        limits=DeskLimits(at_once=given["at_once"], idle_s=given["idle_s"], rounds=given["rounds"]),
+    ) as served:
+        say(agent_banner(served))
+        sys.stdout.flush()
+        wait_for_interrupt()
+        say(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
+
+
+def agent_settings(overrides: Sequence[str]) -> list[str]:
+    """The settings of an agent: its conversations have a folder of their own, unless another is given."""
+    placed = any(one.startswith("logdir=") for one in overrides)
+    return [*overrides] if placed else [*overrides, f"logdir={CONVERSATIONS}"]
+
+
+def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    from agentsys.models.serving import Faults
+    from agentsys.models.serving import serve as start
+
+    rate, seed = given["fail_rate"], given["seed"]
+    waits = {name: given[name] for name in ("retry_after_s", "hold_s")}
+    planned = Faults(rate, _kinds(given["faults"], rate), seed, **waits)
+    options = {name: given[name] for name in _SIMULATED}
+    from agentsys.front.served_model import served_model  # Brings AgentDojo along: seconds.
+
+    model = served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
+    where = {"host": given["host"], "port": given["port"], "tokens": tokens}
+    latency_s = given["latency_ms"] / 1000
+    with start(model, faults=planned, latency_s=latency_s, **where) as server:
+        say(_banner(server))
+        sys.stdout.flush()
+        wait_for_interrupt()
+        faults = ", ".join(f"{kind.value} {count}" for kind, count in sorted(server.faults.items()))
+        say(f"Served {server.requests} requests; faults: {faults or 'none'}.")
+
+
+def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
+    from agentsys.models.serving.faults import TRANSIENT, fault_kinds
+
+    if faults is None:
+        return TRANSIENT
+    if fail_rate == 0.0:
+        raise ConfigError(f"--faults {faults} without --fail-rate injects nothing; add --fail-rate 0.1, say.")
+    return fault_kinds(faults.split(","))
+
+
+def _banner(server: Server) -> str:
+    root = server.base_url
+    return (
+        f"Serving the simulated model (not an LLM): OpenAI at {root}/v1, Anthropic at {root}, "
+        f"Gemini at {root}; use it with `agentsys run model=served model.base_url={root}/v1`; Ctrl-C stops."
+    )
+
+
+def agent_banner(served: ServedAgent) -> str:
+    """Say where an agent is reached, what it is and where its conversations go."""
+    root = served.server.base_url
+    simulated = " (a simulated model, not an LLM)" if served.cell.stack.simulated else ""
+    return (
+        f"Serving {served.desk.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root}, Gemini at {root}; "
+        f"`agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
+    )
+
+
+def wait_for_interrupt() -> None:
+    """Return when the user has had enough: Ctrl-C, or `kill`."""
+    # `kill` ends a server that a script has put in the background, where shells switch Ctrl-C off.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()

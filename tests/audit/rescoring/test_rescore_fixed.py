@@ -1,0 +1,224 @@
+"""Official and fixed scores of recorded runs side by side, in the document, for programs and on disk."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
+
+from agentsys.analysis.tables.output import OutputFormat
+from agentsys.analysis.tables.output import written as text_of
+from agentsys.analysis.tables.score_variants import variants_of
+from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.audit.rescoring.agreement import ALL, fixed_rows
+from agentsys.audit.rescoring.rescore import Rescoring, rescore
+from agentsys.audit.rescoring.rescoring_document import fixed_notes, rescoring_document
+from agentsys.audit.rescoring.rescoring_export import rescoring_output
+from agentsys.audit.rescoring.write_rescored import write_rescored
+from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
+from agentsys.errors import ConfigError
+from agentsys.records.reading import read_cases
+
+UNPAID = published(user_task_id="user_task_5", messages=turns([]))
+"""Banking 5 passes without any payment, officially; a fix wants a new one."""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Benign: one turned by a fix, one not; attacked: likewise, and one in another suite; one task alone."""
+    folder = tmp_path / "runs"
+    stored(folder, UNPAID)
+    stored(folder, published())
+    stored(folder, attacked(user_task_id="user_task_5", utility=True, injections={}))
+    stored(folder, attacked())
+    unharmed = {"messages": turns([]), "security": False, "injections": {}}
+    stored(folder, attacked(suite_name="slack", injection_task_id="injection_task_1", **unharmed))  # type: ignore[arg-type]
+    stored(folder, published(user_task_id="injection_task_0", messages=turns([READ_BILL, PAY_ATTACKER])))
+    return folder
+
+
+def test_both_scores_are_counted_per_attack_and_suite_with_the_fix_that_turned_them(runs: Path) -> None:
+    rows = {(row.attack, row.suite): row for row in fixed_rows(rescore([runs], "v1.2.2").cases)}
+    assert list(rows) == [
+        ("none", "banking"),
+        ("none", ALL),
+        ("direct", "banking"),
+        ("direct", "slack"),
+        ("direct", ALL),
+    ]
+    benign, whole = rows["none", "banking"], rows["direct", ALL]
+    assert (benign.cases, benign.solved, benign.solved_fixed, benign.succeeded) == (2, 2, 1, 0)
+    assert (whole.cases, whole.solved, whole.solved_fixed) == (3, 1, 0)
+    assert (whole.succeeded, whole.succeeded_fixed) == (2, 2)
+    assert benign.changed_by == dict.fromkeys(CHECKER_ONLY, 0) | {"utility_new_effects": 1}
+
+
+def test_official_scores_do_not_depend_on_the_fixes(runs: Path) -> None:
+    every, one = rescore([runs], "v1.2.2"), rescore([runs], "v1.2.2", ["any_match"])
+    assert [case.scores for case in every.cases] == [case.scores for case in one.cases]
+    assert one.fixes == ("any_match",)
+    assert not any(case.fixed.changed_by for case in one.cases if case.fixed)
+
+
+def test_a_fix_that_changes_what_models_read_is_refused_and_an_unknown_one_named(runs: Path) -> None:
+    with pytest.raises(ConfigError, match=r"changes what models read.*utility_arguments"):
+        rescore([runs], "v1.2.2", ["append_injection"])
+    with pytest.raises(ConfigError, match="Did you mean any_match"):
+        rescore([runs], "v1.2.2", ["any_mach"])
+    assert rescore([runs], "v1.2.2", ["any_match", "all"]).fixes == CHECKER_ONLY
+
+
+def test_in_a_denial_of_service_the_fixed_success_follows_the_fixed_utility(tmp_path: Path) -> None:
+    denial = attacked(user_task_id="user_task_5", attack_type="dos", injections={}, messages=turns([]))
+    stored(tmp_path, denial)
+    (case,) = rescore([tmp_path], "v1.2.2").cases
+    assert case.scores == (True, False)
+    assert case.fixed is not None and (case.fixed.utility, case.fixed.security) == (False, True)
+
+
+def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    lines = list(csv.DictReader(io.StringIO(text_of(rescoring_output(found), OutputFormat.CSV).decode())))
+    shown = [
+        (line["user_task_id"], line["utility_fixed"], line["security_fixed"], line["changed_by"])
+        for line in lines
+        if line["suite"] == "banking" and not line["user_task_id"].startswith("user_task_0")
+    ]
+    assert sorted(shown) == [
+        ("injection_task_0", "", "", ""),
+        ("user_task_5", "False", "", "utility_new_effects"),
+        ("user_task_5", "False", "True", "utility_new_effects"),
+    ]
+    fixed = json.loads(text_of(rescoring_output(found), OutputFormat.JSON))["fixed"]
+    assert fixed["fixes"] == list(CHECKER_ONLY) and len(fixed["rows"]) == 5
+    assert [case["changed_by"] for case in fixed["changed"]] == [["utility_new_effects"]] * 2
+
+
+def written(runs: Path) -> Path:
+    out = runs.parent / "out"
+    write_rescored(rescore([runs], "v1.2.2").cases, out)
+    return out
+
+
+def test_written_records_carry_both_scores_and_results_show_them(runs: Path) -> None:
+    cases = read_cases([written(runs)]).cases
+    (unpaid,) = [c for c in cases if c.user_task_id == "user_task_5" and c.attack == "none"]
+    assert unpaid.utility is True
+    assert unpaid.measured == {
+        "fixes": list(CHECKER_ONLY),
+        "repeats": 0,
+        "utility_fixed": False,
+        "security_fixed": False,
+        "changed_by": ["utility_new_effects"],
+    }
+    found = variants_of(cases, fixed=True)
+    assert [len(variant.cases) for variant in found.listed] == [6, 5]
+    assert not any("left out" in note for note in found.notes)  # a task run alone is in no line anyway
+
+
+def test_drifts_records_carry_them_too(tmp_path: Path) -> None:
+    stored(tmp_path / "runs", drift(user_task_id="user_task_5", conversations=turns([])))
+    (case,) = read_cases([written(tmp_path / "runs")]).cases
+    assert (case.defense, case.utility, case.measured["utility_fixed"]) == ("drift", True, False)
+
+
+@pytest.mark.parametrize(
+    "facts", [[], "x", {"utility_fixed": True}, {"fixes": [], "utility_fixed": 1, "security_fixed": 0}]
+)
+def test_facts_of_another_form_are_no_scores_and_no_obstacle(runs: Path, facts: Any) -> None:
+    out = written(runs)
+    (path,) = out.glob("some-model/banking/user_task_5/none/none.json")
+    content = orjson.loads(path.read_bytes())
+    content["rescored"]["measured"] = facts
+    path.write_bytes(orjson.dumps(content))
+    (case,) = read_cases([path]).cases
+    assert case.measured == {} and case.utility is True
+
+
+def test_our_own_runs_get_the_same_facts_again(run_cases: Callable[..., Any], tmp_path: Path) -> None:
+    overrides = ["model=simulated", "attack=important_instructions", "benchmark.suites=[workspace,banking]"]
+    run_cases([*overrides, "limit=6"])
+    before = {case.identity: case.measured for case in read_cases([tmp_path / "runs"]).cases}
+    after = {case.identity: case.measured for case in read_cases([written(tmp_path / "runs")]).cases}
+    assert before == after and len(after) == 12
+    assert all("repeats" in facts for facts in after.values())
+
+
+def test_our_own_older_records_get_no_count_of_repeats_over_several_attempts(
+    run_cases: Callable[..., Any], tmp_path: Path
+) -> None:
+    run_cases(["model=simulated", "attack=direct", "benchmark.suites=[banking]", "limit=1"])
+    (source,) = read_cases([tmp_path / "runs"]).cases
+    content = orjson.loads(Path(source.source).read_bytes())
+    content["agentsys"]["measured"] = {}
+    Path(source.source).write_bytes(orjson.dumps(content))
+    (after,) = read_cases([written(tmp_path / "runs")]).cases
+    assert "repeats" not in after.measured and "utility_fixed" in after.measured
+
+
+def test_calls_made_again_are_counted_from_the_execution(tmp_path: Path) -> None:
+    failing = {"function": "send_money", "args": {"amount": 1.0}, "id": "f"}
+    paid = [PAY_ATTACKER] * 3
+    stored(tmp_path, published([READ_BILL, READ_BILL, *paid, failing, failing]))
+    (case,) = rescore([tmp_path], "v1.2.2").cases
+    assert case.fixed is not None and case.fixed.repeats == 2  # reading and failed calls do not count
+
+
+def test_cases_on_which_a_fix_failed_are_said_to_be_in_no_number(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    assert any(case.fixed is None for case in found.cases)  # an injection task run alone: no fix is of those
+    assert not [note for note in fixed_notes(found) if "a fix itself failed" in note]
+    broken = next(case for case in found.cases if case.fixed is not None)
+    assert broken.fixed is not None
+    found.cases.append(replace(broken, fixed=replace(broken.fixed, utility=None)))
+    (note,) = [note for note in fixed_notes(found) if "a fix itself failed" in note]
+    assert note.startswith("Fixed: 1 cases")
+
+
+def answered(folder: Path, text: str) -> Rescoring:
+    """Banking 1 wants the sum of a period named in the answer; nothing has to be done."""
+    stored(folder, drift(user_task_id="user_task_1", conversations=turns([READ_BILL], text)))
+    return rescore([folder], "v1.2.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "section"),
+    [
+        ("<function_thought>1050</function_thought><final_answer>Nothing.</final_answer>", True, False),
+        ("<final_answer>It is 1050.</final_answer>", True, True),
+        ("<function_thought>Hm.</function_thought><final_answer>It is 1050.", True, True),
+        ("<final_answer>Nothing.</final_answer>", False, False),
+        ("<final_answer>Nothing.</final_answer> 1050", True, False),
+        ("It is 1050.", True, None),
+    ],
+)
+def test_the_answer_section_is_judged_alone_beside_the_whole_message(
+    tmp_path: Path, text: str, whole: bool, section: bool | None
+) -> None:
+    (case,) = answered(tmp_path, text).cases
+    assert (case.scores.utility, case.utility_of_answer) == (whole, section)
+
+
+def test_a_utility_that_rests_on_thoughts_is_counted_and_written(tmp_path: Path) -> None:
+    text = "<function_thought>1050</function_thought><final_answer>Nothing.</final_answer>"
+    found = answered(tmp_path / "runs", text)
+    assert "the utility of 1 of them would turn false and of 0 true" in markdown_document(
+        rescoring_document(found)
+    )
+    (case,) = read_cases([written(tmp_path / "runs")]).cases
+    assert case.measured["utility_of_answer"] is False
+
+
+def test_drifts_pipeline_is_told_from_the_model_alone(tmp_path: Path) -> None:
+    stored(tmp_path, drift(), "a.json")
+    stored(tmp_path, attacked(), "b.json")
+    rows = fixed_rows(rescore([tmp_path], "v1.2").cases)
+    assert {row.pipeline for row in rows} == {"some-model", "some-model (drift)"}

@@ -1,0 +1,141 @@
+"""`rescore` over folders: agreement, flips, and everything that was left out, counted apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
+
+from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.audit.rescoring.agreement import ALL, ALONE, agreements
+from agentsys.audit.rescoring.rescore import rescore
+from agentsys.audit.rescoring.rescoring_document import rescoring_document
+from agentsys.audit.rescoring.rescoring_export import COLUMNS, rescoring_output
+from agentsys.audit.rescoring.trajectories.unusable import RecordFault
+from agentsys.errors import ConfigError
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """One record of every kind."""
+    folder = tmp_path / "runs"
+    stored(folder, published())
+    stored(folder, attacked())
+    # Two that agree and one that does not: counting the wrong ones shows.
+    stored(folder, attacked(attack_type="again", pipeline_name="some-model"), "some-model/again.json")
+    stored(
+        folder,
+        attacked(attack_type="wrong", security=False, pipeline_name="some-model"),
+        "some-model/wrong.json",
+    )
+    stored(folder, published(user_task_id="user_task_1", messages=[]))
+    stored(folder, attacked(user_task_id="user_task_2", error="server error"))
+    stored(folder, published(user_task_id="user_task_99"))
+    stored(folder, published(suite_name="shopping"))
+    stored(folder, attacked(user_task_id="user_task_3") | {"injections": {"no_such_vector": "x"}})
+    alone = turns([READ_BILL, PAY_ATTACKER])
+    stored(folder, published(user_task_id="injection_task_0", messages=alone))
+    stored(folder, {"plan": []}, "plan.json")
+    (folder / "broken.json").write_text("{")
+    stored(folder, published(), "copy.json")
+    return folder
+
+
+def test_agreement_is_counted_per_suite_and_injection_tasks_alone_apart(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    rows = {row.suite: row for row in agreements(found.cases)}
+    assert list(rows) == ["banking", ALL, ALONE]
+    banking = rows["banking"]
+    assert (banking.cases, banking.utility, banking.security) == (4, 4, 3)
+    assert (banking.attacked, banking.attacked_security) == (3, 2)
+    assert (banking.succeeded_recorded, banking.succeeded) == (2, 3)
+    assert (rows[ALONE].cases, rows[ALONE].utility) == (1, 1)
+
+
+def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) -> None:
+    found = rescore([runs], "v1.2.2")
+    kinds = [record.obstacle for record in found.skipped]
+    assert sorted(kinds) == sorted(
+        [
+            RecordFault.HOLLOW,
+            RecordFault.ERROR,
+            RecordFault.NOT_HERE,
+            RecordFault.NOT_HERE,
+            RecordFault.CHECK_FAILED,
+            RecordFault.UNREADABLE,
+            RecordFault.REPEATED,
+        ]
+    )
+    assert len(found.cases) + len(found.skipped) + found.other_files == len(list(runs.rglob("*.json")))
+
+
+@pytest.mark.slow
+def test_several_processes_find_what_one_finds_in_the_same_order(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentsys.audit.rescoring.rescore._AT_ONCE", 3)
+    assert rescore([runs], "v1.2.2", processes=2) == rescore([runs], "v1.2.2")
+
+
+def test_without_a_version_each_record_names_its_own(tmp_path: Path) -> None:
+    stored(tmp_path, drift())
+    assert [case.version for case in rescore([tmp_path]).cases] == ["v1.2"]
+    stored(tmp_path, published())
+    with pytest.raises(ConfigError, match=r"names no benchmark version.*--version v1\.1.*Known: v1, v1\.1"):
+        rescore([tmp_path])
+
+
+def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(tmp_path: Path) -> None:
+    stored(tmp_path, published(benchmark_version="v9"))
+    with pytest.raises(ConfigError, match="v9"):
+        rescore([tmp_path], "v9")
+    (skipped,) = rescore([tmp_path]).skipped
+    assert (skipped.obstacle, skipped.reason) == (
+        RecordFault.NOT_HERE,
+        "no version v9 of agentdojo is installed",
+    )
+
+
+def test_other_benchmarks_are_not_scored_by_agentdojos_checks(run_asb_like: Path) -> None:
+    (skipped,) = rescore([run_asb_like], "v1.2.2").skipped
+    assert skipped.obstacle is RecordFault.OTHER_BENCHMARK
+
+
+@pytest.fixture
+def run_asb_like(tmp_path: Path) -> Path:
+    case = {
+        "benchmark": "asb",
+        "version": "v1",
+        "suite": "banking",
+        "user_task_id": "user_task_0",
+        "injection_task_id": None,
+        "attack": "none",
+        "model": "m",
+        "defense": "none",
+    }
+    block = {"schema_version": 1, "case": case, "status": "ok", "simulated": False}
+    stored(tmp_path, published(agentsys={**block, "utility": True, "security": False}))
+    return tmp_path
+
+
+def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
+    stored(tmp_path, published(pipeline_name="=cmd()"), "a.json")
+    lines = list(
+        csv.DictReader(
+            io.StringIO(written(rescoring_output(rescore([tmp_path], "v1.1")), OutputFormat.CSV).decode())
+        )
+    )
+    assert tuple(lines[0]) == tuple(COLUMNS)
+    assert (lines[0]["pipeline"], lines[0]["utility"], lines[0]["security"]) == ("'=cmd()", "True", "")
+
+
+def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
+    stored(tmp_path, published(pipeline_name="evil\x1b[31m", suite_name="\x1b]0;x"), "a.json")
+    found = rescore([tmp_path], "v1.1")
+    assert "\x1b" not in written(rescoring_output(found), OutputFormat.JSON).decode() + markdown_document(
+        rescoring_document(found)
+    )

@@ -1,0 +1,166 @@
+"""Each optional room can be lifted out, and a stranger's can be put in: the rest works as before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optional_rooms import ROOMS
+
+ROOT = Path(__file__).parents[1]
+_GROUP = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+ENTRIES: dict[str, str] = _GROUP["agentsys.rooms"]
+RUN_LINES = """
+import json, sys
+from agentsys.cli import main
+for line in json.loads(sys.argv[1]):
+    sys.argv[1:] = line
+    try:
+        main()
+    except SystemExit as stop:
+        if stop.code:
+            sys.exit(f"{line}: {stop.code}")
+"""
+CORE = (
+    ("--help",),
+    ("list", "defenses"),
+    ("list", "attacks"),
+    ("show", "config", "experiment=rivals"),
+    (
+        *("run", "model=simulated", "defense=none,prompt_sandwiching", "attack=important_instructions"),
+        *("benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"),
+    ),
+    ("results", "runs"),
+    ("compare", "runs"),
+    ("table", "2", "runs"),
+    ("report", "runs"),
+)
+OF_ROOMS = {
+    "audit": ("audit", "rescore"),
+    "bundles": ("bundle", "verify"),
+    "front": ("serve",),
+    "inspect_logs": ("export",),
+    "middleware": ("guard", "middleware_policy"),
+    "red_team": ("chatinject", "cached", "encoded", "evolve"),
+}
+"""Room -> what lists show with it alone: commands, defenses, attacks."""
+
+
+def installed_without(rooms: Collection[str], folder: Path) -> Path:
+    """A folder to import from: the package as a wheel has it, without these rooms."""
+    site = folder / "site"
+    for package in ("agentsys", "baselines"):
+        shutil.copytree(ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "configs", site / "agentsys" / "configs")
+    shutil.copytree(ROOT / "results" / "published", site / "agentsys" / "published")
+    for module in (module for room in rooms for module in ROOMS[room]):
+        path = site.joinpath(*module.split("."))
+        shutil.rmtree(path) if path.is_dir() else path.with_suffix(".py").unlink()
+    register(site, "agentsys_bench", {name: ENTRIES[name] for name in ENTRIES if name not in rooms})
+    return site
+
+
+def register(site: Path, distribution: str, entries: Mapping[str, str]) -> None:
+    """Say as an installer does which rooms a distribution has."""
+    info = site / f"{distribution}-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1.0\n")
+    listed = "".join(f"{name} = {target}\n" for name, target in entries.items())
+    (info / "entry_points.txt").write_text(f"[agentsys.rooms]\n{listed}")
+
+
+def run_lines(site: Path, folder: Path, *lines: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_LINES, json.dumps(lines)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(site), "PYTHONHASHSEED": "0", "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def first_words(shown: str) -> set[str]:
+    """What begins a line of the overview or of a list."""
+    return {words[0] for line in shown.splitlines() if (words := line.strip("│ ").split())}
+
+
+def check_without(rooms: Collection[str], folder: Path) -> None:
+    done = run_lines(installed_without(rooms, folder), folder, *CORE)
+    assert "left out:" not in done.stderr
+    assert (folder / "runs" / "report.html").exists() or list(folder.rglob("*.html"))
+    shown = first_words(done.stdout)
+    for room, names in OF_ROOMS.items():
+        assert (set(names) & shown) == (set() if room in rooms else set(names)), room
+
+
+def test_every_room_is_looked_at_here() -> None:
+    assert set(ENTRIES) == set(ROOMS) == set(OF_ROOMS)
+
+
+def test_without_any_room_the_core_lists_runs_and_tabulates(tmp_path: Path) -> None:
+    check_without(ROOMS, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", ROOMS)
+def test_without_one_room_the_core_and_the_others_work(room: str, tmp_path: Path) -> None:
+    check_without([room], tmp_path)
+
+
+OWN_ROOM = """
+from pathlib import Path
+from agentsys.rooms import CommandSource, Room, Section
+configs = Path(__file__).parent / "configs"
+count = CommandSource("mine.command:count", "Count mails.", ("agentsys count 3",))
+other = CommandSource("mine.command:count", "Not the one you know.")
+ROOM = Room(Section("Read what was run", 25, {"count": count, "run": other}), configs)
+"""
+OWN_COMMAND = '''
+def count(mails: int) -> None:
+    """Count mails."""
+    print(f"counted {mails}")
+'''
+
+
+def test_a_strangers_room_adds_commands_and_configs_and_takes_no_name_of_the_core(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "mine" / "configs" / "defense").mkdir(parents=True)
+    (site / "mine" / "__init__.py").write_text("")
+    (site / "mine" / "room.py").write_text(OWN_ROOM)
+    (site / "mine" / "command.py").write_text(OWN_COMMAND)
+    shipped = (ROOT / "configs" / "defense" / "none.yaml").read_text(encoding="utf-8")
+    (site / "mine" / "configs" / "defense" / "nothing_mine.yaml").write_text(shipped)
+    register(site, "mine", {"mine": "mine.room:ROOM"})
+    lines: Any = [
+        ("--help",),
+        ("count", "3"),
+        ("list", "defenses"),
+        ("show", "config", "defense=nothing_mine"),
+    ]
+    done = run_lines(site, tmp_path, *lines)
+    assert "counted 3" in done.stdout
+    assert {"count", "figure", "nothing_mine", "agentsys"} <= first_words(done.stdout)
+    assert "Not the one you know" not in done.stdout
+    assert "agentsys count 3" in run_lines(site, tmp_path, ("count", "--help")).stdout
+
+
+@pytest.mark.parametrize("target", ["mine.nowhere:ROOM", "json:dumps"])
+def test_a_room_that_cannot_be_loaded_is_left_out_in_one_line(target: str, tmp_path: Path) -> None:
+    register(tmp_path / "site", "mine", {"broken": target})
+    done = run_lines(tmp_path / "site", tmp_path, ("list", "models"))
+    assert "simulated" in done.stdout
+    assert [line.split(" is left out: ")[0] for line in done.stderr.splitlines()] == [
+        f"Room 'broken' ({target})"
+    ]
