@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agentsys.analysis.tables.document import Grid, cells
-from agentsys.analysis.tables.write_terminal import FittedGrid
+from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.catalog import node
 from agentsys.cli.output import tell
 from agentsys.errors import ConfigError
@@ -35,7 +35,7 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     needs = {block.labels: block.cell.lacks[0].needs for block in blocks if block.cell.lacks}
     rows = [cells(*key, str(count), *_told(estimates[key], needs.get(key))) for key, count in counts.items()]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
-    console.print(FittedGrid(Grid("the plan", header, rows, names=3)), crop=False)
+    console.print(GridTables(Grid("the plan", header, rows, names=3)), crop=False)
     tell(console, _in_all(sum(counts.values()), estimates))
     for names, why in by_cause(session.obstacles):
         tell(console, f"Cannot run here: {names}. {why}")

@@ -87,5 +87,7 @@ def between_words(text: str, width: int | None, hang: str = "") -> str:
     """
     if width is None:
         return text
-    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": hang}
-    return "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(map(wrapper.fill, text.split("\n")))

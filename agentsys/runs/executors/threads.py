@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
 
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
@@ -149,8 +148,7 @@ def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims
         RunBudgetReached: If the run may spend no more.
     """
     try:
-        with nullcontext() if job.cell.books is None else job.cell.books.crew.at_work():
-            done = finish_case(job, store, searches)
+        done = finish_case(job, store, searches)
         store.write(done.record, done.agentdojo)
     except SearchStopped:
         return None
