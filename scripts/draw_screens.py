@@ -42,7 +42,7 @@ from browser import Browser, browser  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 RUNS = Path("results", "runs", "quickstart")
-SHOWN_CASE = {"suite": "workspace", "user_task": "user_task_28", "injection_task": "injection_task_0"}
+SHOWN_CASE = {"suite": "workspace", "user_task": "user_task_14", "injection_task": "injection_task_4"}
 """The case whose trajectories are shown: none carries the injection out, AgentSys does not."""
 COLOURS = 96
 """Of a picture's palette; text on plain ground needs no more."""
