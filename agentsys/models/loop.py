@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, tool_result_to_str
@@ -24,18 +22,13 @@ MAX_ROUNDS = 15
 def default_system_message(suite: object) -> str:
     """The system message agents of this suite start from: the suite's own, else AgentDojo's default."""
     own = getattr(suite, "system_message", None)
-    return own if isinstance(own, str) else _default_message()
-
-
-@lru_cache(maxsize=1)
-def _default_message() -> str:
-    """AgentDojo's. Its own function for that is in the module that imports every vendor's SDK."""
-    text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text(encoding="utf-8")
-    return str(yaml.safe_load(text)["default"])
+    return own if isinstance(own, str) else str(load_system_message(None))
 
 
 class ElementRow(LoopStep):
-    """Elements that are run one after the other: AgentDojo's `AgentPipeline`, less the SDKs it imports.
+    """Elements that are run one after the other, as AgentDojo's `AgentPipeline` runs them.
+
+    That one hands one and the same `extra_args` to every request that comes without; here each has its own.
 
     Args:
         elements: The elements, in order.
@@ -56,9 +49,8 @@ class ElementRow(LoopStep):
 
 
 def is_row(kind: type) -> bool:
-    """Whether a class is the one that runs elements in order: ours, or AgentDojo's, known by its name."""
-    theirs = "agentdojo.agent_pipeline.agent_pipeline", "AgentPipeline"
-    return kind is ElementRow or (kind.__module__, kind.__qualname__) == theirs
+    """Whether a class is the one that runs elements in order: ours or AgentDojo's."""
+    return kind in (ElementRow, AgentPipeline)
 
 
 def tool_loop(

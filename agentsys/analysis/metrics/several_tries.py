@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import special
+import scipy
 
 from agentsys.analysis.metrics.rates import Number, number_of, upper_for
 from agentsys.analysis.statistics.bootstrap import Resampler
@@ -53,8 +53,8 @@ def _once(counted: Tally, k: int) -> Tally:
     enough = counted.cases >= k
 
     def chance(hits: FloatArray) -> FloatArray:
-        draws = special.binom(counted.cases, k)
-        none = special.binom(counted.cases - hits, k) / np.maximum(draws, 1)
+        draws = scipy.special.binom(counted.cases, k)
+        none = scipy.special.binom(counted.cases - hits, k) / np.maximum(draws, 1)
         return np.where(enough, 1 - none, 0.0)
 
     solved, hijacked = chance(counted.solved), chance(counted.hijacked)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy import special
+import scipy
 
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
 from agentsys.analysis.statistics.difference import Difference, weighted_mean
@@ -58,7 +58,7 @@ def p_value(difference: Difference, at: float = 0.0) -> float:
     if error.value <= 0:
         return flips
     standardised = abs(difference.value - at) / error.value
-    return _combined(flips, 2.0 * float(special.stdtr(error.df, -standardised)))
+    return _combined(flips, 2.0 * float(scipy.special.stdtr(error.df, -standardised)))
 
 
 def difference_interval(difference: Difference) -> Interval:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
 from agentsys.analysis.statistics.estimate import Estimate
@@ -62,7 +62,7 @@ def t_quantile(share: float, df: float) -> float:
         share: Between 0 and 1.
         df: Degrees of freedom, positive, not necessarily whole.
     """
-    return float(special.stdtrit(df, share))
+    return float(scipy.special.stdtrit(df, share))
 
 
 def proportion_interval(estimate: Estimate, upper: float = UPPER) -> Interval:
@@ -104,5 +104,5 @@ def lone_bound(spreads: Sequence[Spread], upper: float = UPPER) -> float:
 
 
 def _on_logit_scale(centre: float, reach: float) -> Interval:
-    middle, half = special.logit(centre), reach / (centre * (1 - centre))
-    return Interval(float(special.expit(middle - half)), float(special.expit(middle + half)))
+    middle, half = scipy.special.logit(centre), reach / (centre * (1 - centre))
+    return Interval(float(scipy.special.expit(middle - half)), float(scipy.special.expit(middle + half)))

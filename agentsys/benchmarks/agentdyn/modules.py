@@ -64,13 +64,11 @@ def tool_modules_of(checkout: Checkout) -> list[ModuleType]:
 def _loaded(checkout: Checkout, private: str) -> Mapping[str, Suite]:
     # The package keeps texts by path, and this folder may have held other files before.
     read_suite_file.cache_clear()
-    sys.meta_path.append(_Finder(checkout, private))
+    finder = _Finder(checkout, private)
+    sys.meta_path.append(finder)  # for as long as the suites are imported: all of their modules are, then
     try:
         return {name: _suite(checkout, private, name) for name in SUITES}
     except Exception as error:
-        sys.meta_path[:] = [
-            one for one in sys.meta_path if not (isinstance(one, _Finder) and one.private == private)
-        ]
         for name in [name for name in sys.modules if name.partition(".")[0] == private]:
             del sys.modules[name]
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -78,6 +76,8 @@ def _loaded(checkout: Checkout, private: str) -> Mapping[str, Suite]:
             f"AgentDyn in {checkout.package} cannot be loaded ({said}); take the commit of"
             " `agentsys fetch agentdyn`, or mend the checkout."
         ) from error
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _suite(checkout: Checkout, private: str, name: str) -> Suite:

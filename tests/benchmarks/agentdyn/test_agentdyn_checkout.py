@@ -40,12 +40,13 @@ def test_a_checkout_is_found_from_the_repository_its_src_its_package_and_the_fol
 
 
 def test_loading_leaves_the_installed_package_as_it_is(tmp_path: Path) -> None:
-    before = set(sys.modules)
+    before, finders = set(sys.modules), list(sys.meta_path)
     banking = get_suite("v1.2.2", "banking")
     hashed, tools = data_hash(banking), [tool.name for tool in banking.tools]
     AgentDyn(str(tiny_checkout(tmp_path))).suite("dailylife")
     added = {name for name in set(sys.modules) - before if name.startswith("agentdojo")}
     assert not added
+    assert sys.meta_path == finders
     assert (data_hash(banking), [tool.name for tool in banking.tools]) == (hashed, tools)
     assert not list(tmp_path.rglob("*.pyc")), "byte code of changed source must not lie in the checkout"
 
