@@ -2,7 +2,7 @@
 # only Python 3.11, 3.12 or 3.13: `make setup` makes .venv and installs exact versions into it.
 
 PYTHON ?= python3
-EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks,z3
+EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks,parquet,z3
 WORKERS ?= 2
 # Of `make paper`: the folder of runs, and where tables and figures go.
 LOGDIR ?= results/runs/paper

@@ -76,8 +76,6 @@ WALKED: dict[str, tuple[str, ...]] = {
     "cache import": ("cache import kept.tar.gz more",),
     "bundle": ("bundle ran --out paper.zip",),
     "verify": ("verify paper.zip",),
-    "pack": ("pack whole",),
-    "unpack": ("unpack whole",),
     "fetch": ("fetch agentdojo-runs some-model --to fetched --source ADDRESS",),
     "doctor": ("doctor",),
 }
@@ -206,15 +204,9 @@ def test_a_command_prints_no_line_wider_than_the_screen_and_cuts_nothing(
         assert names_in(lines) == names_in(whole)
 
 
-BACK = {"pack": "unpack", "unpack": "pack"}
-"""Command -> what makes it find the same work again."""
-
-
 def shown(words: list[str], width: int) -> list[str]:
     if words[0] == "bundle":
         Path(words[-1]).unlink(missing_ok=True)  # it replaces none
-    if words[0] in BACK:
-        CliRunner().invoke(app, [BACK[words[0]], *words[1:]], catch_exceptions=False)
     done = CliRunner().invoke(app, words, env={"COLUMNS": str(width)}, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert done.stdout.strip()

@@ -12,12 +12,8 @@ from asb_files import Made, write_results
 from reported_cases import store, store_attacked
 
 from agentsys.analysis.html_report.case_index import in_reading_order, index_row
-from agentsys.records.case_row import CaseRow
-from agentsys.records.index import looked_up
-from agentsys.records.listing import listed
 from agentsys.records.names_file import Names
 from agentsys.records.reading import read_cases
-from agentsys.records.stored_file import read_stored
 from agentsys.view import followed
 from agentsys.view.followed import FollowedRuns
 
@@ -116,28 +112,6 @@ def test_the_cases_are_those_of_a_report_whenever_they_came(tmp_path: Path) -> N
     told = [{**row, "model": "", "written": 0} for row in runs.rows()[1]]
     assert told == [{**row, "model": "", "written": 0} for row in rows]
     assert any(len(row["model"]) == 60 for row in runs.rows()[1])
-
-
-def test_what_an_index_knows_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "WORTH_AN_INDEX", 1)
-    (tmp_path / ".agentsys").mkdir()
-    paths = [store(tmp_path, user_task_id=f"user_task_{task}") for task in range(3)]
-    for path in paths:
-        os.utime(path, ns=(10**18, 10**18))  # long ago, so that an index may be trusted about it
-    looked_up(listed(tmp_path))
-    rewritten(paths[0], paths[0].read_text().replace('"utility": true', '"utility": false'))
-    read = list[str]()
-
-    def reading(path: str) -> CaseRow | None:
-        read.append(path)
-        return read_stored(path)
-
-    monkeypatch.setattr(followed, "read_stored", reading)
-    runs = FollowedRuns([tmp_path])
-    runs.look()
-    assert read == [str(paths[0])]
-    assert runs.reading.cases == read_cases([tmp_path]).cases
-    assert len(runs.reading.cases) == 3
 
 
 def test_many_files_are_shown_as_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

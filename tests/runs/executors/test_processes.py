@@ -22,7 +22,6 @@ from worker_model import asked, own_model
 from agentsys import api
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.shards.pack import unpack
 from agentsys.runs import session
 from agentsys.runs.executors import processes
 from agentsys.runs.executors.collector import look_as_cases_run, look_seldom
@@ -41,25 +40,22 @@ def ran(folder: Path, *overrides: str, listener: Any = None, **places: Any) -> t
 
 
 @pytest.mark.slow
-def test_records_do_not_depend_on_threads_processes_or_layout(tmp_path: Path) -> None:
+def test_records_do_not_depend_on_threads_or_processes(tmp_path: Path) -> None:
     plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=2"]
     found = []
     for number, chosen in enumerate(
         (
             ["executor.workers=1"],
             ["executor.workers=8"],
-            ["executor.workers=32", "store=shards"],
+            ["executor.workers=32"],
             FOUR,
-            [*TWO, "store=shards"],
+            TWO,
         )
     ):
         logdir = tmp_path / str(number)
         outcome, listener = ran(logdir, *plan, *chosen)
         assert (outcome.errors, outcome.fatal) == (0, None)
         assert outcome.finished == len(listener.records) == 32
-        if "store=shards" in chosen:
-            assert records_in(logdir) == {}
-            assert unpack(logdir) == (32, 0)
         found.append(records_in(logdir))
     assert len(found[0]) == 32
     assert all(one == found[0] for one in found[1:])
