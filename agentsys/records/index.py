@@ -83,7 +83,8 @@ def looked_up(listing: Listing, files: Sequence[str] | None = None) -> list[Line
     known = {mark: held for one in dict.fromkeys((beside(root), place)) for mark, held in _read(one)}
     found = _from_index(files, marks, known)
     new = [at for at, line in enumerate(found) if line is _NOT_THERE]
-    _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
+    if new:
+        _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
     present = set(_names(listing.files, listing.root)) if known else set()
     gone = {mark[0] for mark in known} - present
     for start in range(0, len(new), _AT_ONCE):

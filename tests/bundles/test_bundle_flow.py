@@ -10,7 +10,6 @@ import orjson
 import pytest
 from agentsys.records.shards.pack import pack as into_shards
 from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
-from small_runs import records_in
 
 from agentsys.bundles import changed_here
 from agentsys.bundles.packing import pack
@@ -55,21 +54,12 @@ def test_a_bundle_names_no_place_of_its_machine(bundle: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_folder_gives_the_same_bytes_in_either_layout(tmp_path: Path) -> None:
+def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     run(tmp_path / "runs", *SIMULATED)
     first, second = (pack(tmp_path / "runs", tmp_path / name).file for name in ("a.zip", "b.zip"))
     assert first.read_bytes() == second.read_bytes()
     run(tmp_path / "runs", *SIMULATED)  # all is finished
     assert pack(tmp_path / "runs", tmp_path / "c.zip").file.read_bytes() == first.read_bytes()
-    assert into_shards(tmp_path / "runs").records == 4
-    assert pack(tmp_path / "runs", tmp_path / "d.zip").file.read_bytes() == first.read_bytes()
-
-
-@pytest.mark.slow
-def test_a_run_into_shards_holds_elsewhere(tmp_path: Path) -> None:
-    run(tmp_path / "runs", *SIMULATED, "store=shards")
-    assert records_in(tmp_path / "runs") == {}
-    assert verified(pack(tmp_path / "runs", tmp_path / "paper.zip").file).counts == {Outcome.EQUAL: 4}
 
 
 @pytest.mark.slow

@@ -1,15 +1,16 @@
-"""Rows -> columns -> rows: nothing is lost, whatever a column holds and however many rows there are."""
+"""Rows -> short texts -> rows, and rows -> a frame: nothing is lost, whatever a column holds."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 from stored_cases import row
 
 from agentsys.records import columns
-from agentsys.records.case_row import CaseRow
+from agentsys.records.case_row import COLUMNS, CaseRow
 
 FULL = 3 * columns._AT_ONCE
 
@@ -36,22 +37,35 @@ def _various(number: int) -> list[CaseRow]:
 @pytest.mark.parametrize("number", [0, 1, FULL // 3, FULL // 3 + 1, FULL])
 def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
     rows = _various(number)
-    schema = pa.schema(columns.ROW_FIELDS)
-    halves = [rows[: number // 2], rows[number // 2 :]]
-    table = pa.concat_tables(
-        [pa.Table.from_arrays(columns.row_arrays(some), schema=schema) for some in halves]
-    )
-    assert columns.rows_of(table, [one.source for one in rows]) == rows
+    texts = [text for text in columns.packed(rows) if text is not None]
+    again = columns.rows_of(texts, [one.source for one in rows])
+    assert again == rows
+    assert len({id(one.model) for one in again}) <= 1
 
 
-def test_rows_of_a_part_of_a_table_are_those_of_its_lines() -> None:
-    rows = _various(40)
-    table = pa.Table.from_arrays(columns.row_arrays(rows), schema=pa.schema(columns.ROW_FIELDS))
-    some = rows[13:31]
-    assert columns.rows_of(table.slice(13, 18), [one.source for one in some]) == some
+@pytest.mark.parametrize(
+    "odd",
+    [{"duration_s": math.inf}, {"prompt_tokens": 2**70}, {"measured": {"share": math.nan}}],
+    ids=["inf", "huge", "nan"],
+)
+def test_a_row_that_json_cannot_give_back_has_no_text(odd: dict[str, object]) -> None:
+    plain, other = _various(2)
+    assert columns.packed([plain, replace(other, **odd)])[1] is None  # type: ignore[arg-type]
+    assert columns.packed([plain, replace(other, **odd)])[0] is not None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("values", [[5, None, 7, None], [True, None, False, None], [0.5, None, 1.5, None]])
-def test_a_part_of_a_column_has_its_own_values_and_nulls(values: list[object]) -> None:
-    assert columns.plain_list(pa.array(values)[1:], null=-1) == [-1, values[2], -1]
-    assert columns.plain_list(pa.array(["a", None, "b", "a"]).dictionary_encode()[1:]) == [None, "b", "a"]
+def test_a_frame_has_a_type_for_each_column_and_keeps_missing_values_apart() -> None:
+    rows = _various(12)
+    frame = columns.frame_of([*rows, replace(rows[0], prompt_tokens=2**70)])
+    assert tuple(frame.columns) == COLUMNS
+    types = {name: str(frame[name].dtype) for name in ("model", "epoch", "raw_round", "exposed_raw", "calls")}
+    assert types == {
+        "model": "str",
+        "epoch": "int64",
+        "raw_round": "Int64",
+        "exposed_raw": "boolean",
+        "calls": "object",
+    }
+    assert frame["raw_round"].tolist()[:6] == [0, pd.NA, pd.NA, pd.NA, pd.NA, 5]
+    assert frame["prompt_tokens"].tolist()[-1] is pd.NA
+    assert str(frame["error_kind"].dtype) == "object" and frame["error_kind"].tolist()[0] is None

@@ -25,7 +25,7 @@ from agentsys.audit.rescoring.trajectories.unusable import Unusable
 from agentsys.errors import ConfigError
 from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import row_arrays
+from agentsys.records.columns import packed
 from agentsys.records.load import load_runs
 from agentsys.records.names_file import Names
 from agentsys.records.reading import read_cases
@@ -182,7 +182,7 @@ def test_no_mutant_of_a_stored_file_raises_anything_but_our_own(
         path.write_bytes(mutated(draw.choice(kinds), draw))
         _read(path, rows)
         if number % BATCH == BATCH - 1:
-            row_arrays(rows)
+            packed(rows)
             settle([told_of(row) for row in rows], Names())
             rows.clear()
             _together(batch)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 import logging
 import os
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from stored_cases import case_of, store_own, store_published
 
-from agentsys.records import index
+from agentsys.records import index, reading
 from agentsys.records.load import COUNTS, case_rows, load_runs
-from agentsys.records.reading import read_cases
 
 LONG_AGO = time.time_ns() - 3_600_000_000_000
 
@@ -23,6 +26,11 @@ LONG_AGO = time.time_ns() - 3_600_000_000_000
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(autouse=True)
+def _for_every_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "WORTH_AN_INDEX", 1)
 
 
 @pytest.fixture
@@ -54,7 +62,9 @@ def _runs(folder: Path, *suites: str) -> Path:
 
 
 def _same_as_files(folder: Path) -> bool:
-    return case_rows(load_runs(folder)) == list(read_cases([folder]).cases)
+    """What an index says is what the files say, one by one."""
+    files = [path for path in sorted(folder.rglob("*.json")) if index.OWN not in path.parts]
+    return case_rows(load_runs(folder)) == case_rows(load_runs(files))
 
 
 def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: list[str]) -> None:
@@ -68,29 +78,26 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
     assert first.attrs == second.attrs
 
 
-def test_new_lines_are_added_and_the_index_is_written_whole_now_and_then(
+def _rows(folder: Path) -> int:
+    with sqlite3.connect(index.beside(folder)) as opened:
+        (count,) = opened.execute(f"SELECT count(*) FROM {index._table()}").fetchone()
+        return int(count)
+
+
+def test_rows_are_added_so_many_at_a_time_and_those_of_files_that_are_gone_leave(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "_AT_ONCE", 2)
-    monkeypatch.setattr(index, "_MOST_PARTS", 4)
     names = [f"suite_{number}" for number in range(9)]
-    parts = []
     for at in range(0, 9, 3):
         _runs(tmp_path, *names[at : at + 3])
         assert _same_as_files(tmp_path)
-        parts.append(len(list((tmp_path / index.OWN).glob("*.parquet"))))
-    # Whole when most of it is new and in several parts, and when there are too many of them.
-    assert parts == [1, 3, 1]
-    assert len(read) == 9
-    (tmp_path / case_of(suite="suite_0").key).unlink()
-    before = index.beside(tmp_path).read_bytes()
-    assert _same_as_files(tmp_path)
-    assert index.beside(tmp_path).read_bytes() == before
+        assert _rows(tmp_path) == at + 3
+    read.clear()
     for name in names[1:6]:
         (tmp_path / case_of(suite=name).key).unlink()
-    assert _same_as_files(tmp_path)
-    assert index.beside(tmp_path).stat().st_size < len(before)
-    assert len(read) == 9
+    assert len(load_runs(tmp_path)) == _rows(tmp_path) == 4
+    assert read == []
 
 
 def test_only_new_and_changed_files_are_parsed_and_deleted_ones_vanish(
@@ -158,7 +165,7 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
     place = index.beside(tmp_path)
     content = place.read_bytes()
     if damage == "old":
-        monkeypatch.setattr(index, "_fingerprint", lambda: b"another version")
+        monkeypatch.setattr(index, "_fingerprint", lambda: "another_version")
     elif damage == "folder":
         place.unlink()
         place.mkdir()
@@ -168,10 +175,12 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
         place.write_bytes(damaged[damage])
     with caplog.at_level(logging.DEBUG, logger="agentsys"):
         assert _same_as_files(tmp_path)
-    assert [line for line in caplog.messages if "made anew" in line]
+    assert [line for line in caplog.messages if "made anew" in line or "2 files read" in line]
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
     caplog.clear()
     if damage != "folder":
+        load_runs(tmp_path)
+        caplog.clear()
         with caplog.at_level(logging.DEBUG, logger="agentsys"):
             assert _same_as_files(tmp_path)
         assert caplog.messages == []
@@ -203,7 +212,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     assert len(read) == 1
     assert not index.beside(tmp_path).exists()
-    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.parquet"))
+    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
 
 
 def test_a_folder_that_is_not_ours_is_never_written_to(tmp_path: Path, read: list[str]) -> None:
@@ -213,7 +222,7 @@ def test_a_folder_that_is_not_ours_is_never_written_to(tmp_path: Path, read: lis
     load_runs(tmp_path)
     assert len(read) == 1
     assert sorted(tmp_path.rglob("*")) == before
-    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.parquet"))
+    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
 
 
 def test_without_any_place_for_an_index_the_files_are_read_each_time(
@@ -258,7 +267,6 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert not list(tmp_path.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("root", ["runs", "runs/"])
@@ -268,8 +276,111 @@ def test_files_are_known_by_their_path_below_the_folder(
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/a.json").write_text("{}")
-    stamps = index.stamps_of(["runs/a.json", "runs/gone.json"], root)
-    assert (stamps.file, stamps.size) == ([b"a.json", b"gone.json"], [2, -1])
+    marks = index.marks_of(["runs/a.json", "runs/gone.json"], root)
+    assert [mark[:2] for mark in marks] == [(b"a.json", 2), (b"gone.json", -1)]
+
+
+def test_a_journal_that_is_shipped_with_an_index_is_never_played_back(tmp_path: Path) -> None:
+    _runs(tmp_path, "banking")
+    load_runs(tmp_path)
+    place = index.beside(tmp_path)
+    for end in ("-journal", "-wal"):
+        beside = place.with_name(place.name + end)
+        beside.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
+        assert _same_as_files(tmp_path)
+        assert not beside.exists()
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "CREATE VIEW more AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n",
+        "CREATE TRIGGER more INSERT ON {table} BEGIN DELETE FROM {table}; END",
+        "ALTER TABLE {table} ADD COLUMN more",
+        "DROP TABLE {table}; CREATE VIEW {table} AS SELECT 1 path, 2 size, 3 mtime_ns, 4 row, 5 sum",
+    ],
+)
+def test_an_index_with_anything_but_our_table_is_made_anew(tmp_path: Path, hostile: str) -> None:
+    _runs(tmp_path, "banking")
+    load_runs(tmp_path)
+    with sqlite3.connect(index.beside(tmp_path)) as opened:
+        opened.executescript(hostile.format(table=index._table()))
+    assert _same_as_files(tmp_path)
+    assert _rows(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    "row", [b"[]", b"[1]", b"{}", b"x", b"[" * 5000, "text", 7, None, b"[" + b"[]," * 51 + b"[]]"]
+)
+def test_a_row_that_is_none_of_ours_is_read_from_its_file_though_mark_and_sum_are_right(
+    tmp_path: Path, row: object
+) -> None:
+    _runs(tmp_path, "banking", "slack")
+    load_runs(tmp_path)
+    with sqlite3.connect(index.beside(tmp_path)) as opened:
+        found = opened.execute(f"SELECT path, size, mtime_ns FROM {index._table()}").fetchall()
+        total = index._sum_of(found[0], row) if isinstance(row, bytes) else zlib.crc32(b"")
+        opened.execute(
+            f"UPDATE {index._table()} SET row = ?, sum = ? WHERE path = ?", (row, total, found[0][0])
+        )
+    assert _same_as_files(tmp_path)
+
+
+def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None:
+    _runs(tmp_path / "runs", "banking")
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as opened:
+        opened.execute("CREATE TABLE mine (x)")
+    before = other.read_bytes()
+    index.beside(tmp_path / "runs").symlink_to(other)
+    for _ in range(2):
+        assert _same_as_files(tmp_path / "runs")
+    assert other.read_bytes() == before
+    assert not index.beside(tmp_path / "runs").is_symlink()
+
+
+def test_a_locked_index_is_done_without(
+    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "_PATIENCE_S", 0.05)
+    _runs(tmp_path, "banking")
+    load_runs(tmp_path)
+    with sqlite3.connect(index.beside(tmp_path)) as opened:
+        opened.execute("BEGIN EXCLUSIVE")
+        assert len(load_runs(tmp_path)) == 1
+    assert len(read) == 2
+    assert len(load_runs(tmp_path)) == 1
+    assert len(read) == 2
+
+
+_WRITES = """
+import sys
+from agentsys.records import index, load, reading
+reading.WORTH_AN_INDEX = 1
+place = index.beside(reading.Path(sys.argv[1]))
+while True:
+    place.unlink(missing_ok=True)
+    load.load_runs(sys.argv[1])
+    print(flush=True)
+"""
+
+
+def test_processes_that_are_killed_while_they_write_leave_nothing_that_misleads(tmp_path: Path) -> None:
+    _runs(tmp_path, *(f"suite{number}" for number in range(40)))
+    wanted = case_rows(load_runs(tmp_path))
+    for delay in (0.0, 0.01, 0.02, 0.03):
+        writers = [
+            subprocess.Popen([sys.executable, "-c", _WRITES, str(tmp_path)], stdout=subprocess.PIPE)
+            for _ in range(2)
+        ]
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline()
+        time.sleep(delay)
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+        assert case_rows(load_runs(tmp_path)) == wanted
 
 
 def _ours_behind(module: str, met: set[str]) -> set[str]:

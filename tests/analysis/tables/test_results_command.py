@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -231,9 +232,8 @@ def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path)
     assert "bad.json: not valid JSON" in outcome.stderr
 
 
-def test_results_of_nine_hundred_files_need_neither_pandas_nor_agentdojo(tmp_path: Path) -> None:
-    # From a thousand on they come from the index, whose Arrow imports pandas by itself.
-    for user in range(36):
+def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path: Path) -> None:
+    for user in range(40):
         for goal in range(25):
             fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
             store_published(tmp_path, **fields)
@@ -243,6 +243,8 @@ def test_results_of_nine_hundred_files_need_neither_pandas_nor_agentdojo(tmp_pat
         "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
-    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", program]
+    surroundings = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, env=surroundings)
     assert outcome.returncode == 0, outcome.stderr
-    assert "900" in outcome.stdout
+    assert "1000" in outcome.stdout or "1,000" in outcome.stdout
