@@ -8,7 +8,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from agentsys.records.shards.pack import pack as into_shards
 from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
 
 from agentsys.bundles import changed_here

@@ -19,7 +19,7 @@ from agentsys.cli import app, dry_run
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.estimate import CostEstimate
 
-WIDTHS = (60, 200)
+WIDTHS = (80, 200)
 DEFENSES = ("none", "agentsys", "prompt_sandwiching_in_result", "middleware_no_normalization")
 ATTACKS = ("none", "important_instructions_no_model_name")
 
