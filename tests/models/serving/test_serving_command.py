@@ -14,8 +14,8 @@ import typer
 from scripted_for_serving import Scripted, says
 from typer.testing import CliRunner, Result
 
-from agentsys.cli import serve as command
 from agentsys.errors import ConfigError
+from agentsys.front import command
 from agentsys.runs import served_model
 
 WAIT = command.wait_for_interrupt
