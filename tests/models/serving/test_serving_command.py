@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from agentsys.errors import ConfigError
 from agentsys.front import command
-from agentsys.runs import served_model
+from agentsys.front import served_model
 
 WAIT = command.wait_for_interrupt
 SEEN: dict[str, Any] = {}
