@@ -14,9 +14,8 @@ import typer
 from scripted_for_serving import Scripted, says
 from typer.testing import CliRunner, Result
 
-from agentsys.front import command
 from agentsys.errors import ConfigError
-from agentsys.runs import served_model
+from agentsys.front import command, served_model
 
 WAIT = command.wait_for_interrupt
 SEEN: dict[str, Any] = {}
