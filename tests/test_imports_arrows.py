@@ -122,7 +122,7 @@ may import nothing of ours: put it here when it is new. `agentsys.cli` may impor
 INSIDE: dict[str, set[str]] = {
     "agentsys.analysis.statistics": set(),
     "agentsys.analysis.metrics": {"statistics"},
-    "agentsys.analysis.tables": {"statistics", "metrics"},
+    "agentsys.analysis.tables": {"statistics", "metrics", "published"},
     "agentsys.analysis.paper": {"statistics", "metrics", "tables", "published"},
     "agentsys.analysis.figures": {"statistics", "metrics", "tables", "published", "paper"},
     "agentsys.analysis.html_report": {"statistics", "metrics", "tables", "published", "paper", "figures"},

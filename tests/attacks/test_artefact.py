@@ -48,6 +48,21 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert read_artefact(tmp_path / "a.json") == full
 
 
+def test_files_of_earlier_versions_are_read_unless_their_texts_are_for_whole_suites(tmp_path: Path) -> None:
+    told = {**entry("x", "user_task_1").model_dump(), "pairs": []}
+    whole = {
+        **told,
+        "user_task": None,
+        "injection_task": None,
+        "pairs": [["user_task_1", "injection_task_0"]],
+    }
+    for name, given in (("one", told), ("whole", whole)):
+        (tmp_path / name).write_text(json.dumps({**EMPTY.model_dump(), "format": 2, "entries": [given]}))
+    assert read_artefact(tmp_path / "one").entries == (entry("x", "user_task_1"),)
+    with pytest.raises(ConfigError, match=r"entries\.0\.injection_task"):
+        read_artefact(tmp_path / "whole")
+
+
 def test_the_order_in_which_searches_finish_does_not_matter() -> None:
     first, second = entry("a"), entry("b", injection_task="injection_task_1")
     one, other = (

@@ -96,7 +96,6 @@ def test_a_saved_search_is_read(tmp_path: Path) -> None:
         ([{**OWN, "user_task": -1}], "entry 1: user_task is a number; give its id"),
         ([OWN, {**OWN, "text": "other"}], "entry 2: a second, different text"),
         ({"format": 3, "entries": []}, "only formats 1 and 2"),
-        ({"format": 2, "mode": "template", "entries": []}, "its texts are templates"),
         ({"banking": "text"}, "'banking': a text where a mapping of user tasks should be"),
         ({"banking": {"user_task_0": ["x"]}}, "'banking' > 'user_task_0': a list where a mapping"),
         ({"banking": {"user_task_0": {"injection_task_0": 1}}}, "'injection_task_0': text is a number"),

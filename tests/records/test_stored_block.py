@@ -77,6 +77,17 @@ def test_every_reader_refuses_the_same_faults(tmp_path: Path, field: str, value:
         stored_block(content)
 
 
+def test_a_field_of_an_earlier_version_is_passed_over_and_told(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of(model="simulated, fitted to m (9 cases, 0123abcd)"), simulated=True)
+    (path,) = tmp_path.rglob("*.json")
+    found = json.loads(path.read_bytes())
+    found["agentsys"]["forecast_kind"] = "bound"
+    path.write_text(json.dumps(found))
+    (row,) = read_cases([tmp_path]).cases
+    assert row.shown_model == "simulated, fitted to m (9 cases, 0123abcd)"
+    assert row.notes[-1] == "unknown fields ignored: forecast_kind"
+
+
 def test_a_file_without_our_block_has_none() -> None:
     with pytest.raises(UnreadableRecord):
         stored_block({"suite_name": "banking"})

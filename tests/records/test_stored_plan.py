@@ -95,6 +95,13 @@ def test_a_damaged_plan_and_no_plan_tell_nothing(tmp_path: Path) -> None:
     assert len(keys(tmp_path)) == 2
 
 
+def test_a_plan_of_an_earlier_version_is_read_whatever_else_stands_in_it(tmp_path: Path) -> None:
+    path = store(tmp_path, grid(2, 2))
+    before = stored_plans(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1] + b',"outlooks":[{"kind":"factor","low":10.0,"cases":4}]}')
+    assert before and stored_plans(tmp_path) == before
+
+
 def test_every_run_keeps_its_plan(tmp_path: Path) -> None:
     small = ["benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
     for overrides in (["user_tasks=[0]"], ["user_tasks=[0]"], ["user_tasks=[1]", "epochs=2"]):
