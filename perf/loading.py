@@ -59,10 +59,10 @@ def bare_orjson(root: Path) -> Callable[[], Any]:
 
 def stamps(root: Path) -> Callable[[], Any]:
     """What has to be asked of the file system before an index can be trusted."""
-    from agentsys.records.index import stamps_of
+    from agentsys.records.index import marks_of
     from agentsys.records.listing import listed
 
-    return lambda: stamps_of(listed(root).files, str(root))
+    return lambda: marks_of(listed(root).files, str(root))
 
 
 def first(root: Path) -> Callable[[], Any]:
@@ -73,11 +73,9 @@ def first(root: Path) -> Callable[[], Any]:
 
 def index(root: Path) -> Callable[[], Any]:
     """Our loader, from the index that the side before has written."""
-    import pandas as pd  # noqa: F401  like the next line: not to be imported while the clock runs
+    import pandas as pd  # noqa: F401  not to be imported while the clock runs
 
     import agentsys
-    from agentsys.records import columns  # noqa: F401
-    from agentsys.records import index as _  # noqa: F401
 
     load_runs = agentsys.load_runs
     return lambda: load_runs(root)
