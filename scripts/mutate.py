@@ -57,7 +57,6 @@ PRELOADED = [
 PRELOADED += [
     "hypothesis",
     "pandas",
-    "pyarrow.parquet",
     "pytest",
     "rich.console",
     "scipy.stats",

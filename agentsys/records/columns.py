@@ -72,8 +72,8 @@ def rows_of(texts: Sequence[bytes], sources: Sequence[str]) -> list[CaseRow]:
     Raises:
         ValueError: If one of the texts is not a row's.
     """
-    columns = [(getattr(CaseRow, name).__set__, _reader(name, _ANNOTATIONS[name])) for name in _STORED]
-    put_source = CaseRow.source.__set__  # type: ignore[attr-defined]  # a slot
+    columns = [(_setter(name), _reader(name, _ANNOTATIONS[name])) for name in _STORED]
+    put_source = _setter("source")
     rows: list[CaseRow] = []
     for start in range(0, len(texts), _AT_ONCE):
         stored = [orjson.loads(text) for text in texts[start : start + _AT_ONCE]]
@@ -89,6 +89,12 @@ def rows_of(texts: Sequence[bytes], sources: Sequence[str]) -> list[CaseRow]:
         deque(map(put_source, some, sources[start:]), maxlen=0)
         rows += some
     return rows
+
+
+def _setter(name: str) -> Callable[[CaseRow, Any], None]:
+    """What puts a value into a row's slot."""
+    setter: Callable[[CaseRow, Any], None] = getattr(CaseRow, name).__set__
+    return setter
 
 
 def _reader(name: str, kind: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
@@ -115,17 +121,17 @@ class _Texts(dict[Any, Any]):
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    return _of_type(orjson.loads(text) or {}, dict)
+    value = orjson.loads(text) or {}
+    if not isinstance(value, dict):
+        raise ValueError("no mapping")
+    return value
 
 
 def _tuple(text: str) -> tuple[Any, ...]:
-    return tuple(_of_type(orjson.loads(text) or [], list))
-
-
-def _of_type(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"no {kind.__name__}")
-    return value
+    value = orjson.loads(text) or []
+    if not isinstance(value, list):
+        raise ValueError("no list")
+    return tuple(value)
 
 
 _PARSE = {"Mapping": _mapping, "tuple": _tuple}
@@ -157,22 +163,20 @@ def frame_of(rows: Sequence[CaseRow]) -> pd.DataFrame:
 def _series(values: list[Any], name: str, kind: str) -> pd.Series[Any]:
     import pandas as pd
 
+    if kind.startswith("Mapping"):
+        values = [orjson.loads(orjson.dumps(value)) if value else {} for value in values]
     if name in _JSON:
-        own = (
-            values
-            if kind.startswith("tuple")
-            else [orjson.loads(orjson.dumps(v)) if v else {} for v in values]
-        )
-        return pd.Series(own, dtype=object)
+        return pd.Series(values, dtype=object)
     plain = kind.removesuffix(" | None")
     if plain not in _NUMBERS:
         return pd.Series(values)  # as texts; as objects where all are missing
     types = {"int": "Int64", "bool": "boolean"} if kind.endswith("None") else {}
-    dtype: Any = types.get(plain, _NUMBERS[plain])
-    try:
-        return pd.Series(values, dtype=dtype)
-    except OverflowError:
+    if plain == "int" and max(map(_bits, values), default=0) > 63:
         # Sums of numbers in files that anyone may have written: a number beyond 64 bits is a missing one.
-        return pd.Series(
-            [None if value is None or value.bit_length() > 63 else value for value in values], dtype=dtype
-        )
+        values = [None if _bits(value) > 63 else value for value in values]
+    found: pd.Series[Any] = pd.Series(values, dtype=types.get(plain, plain))
+    return found
+
+
+def _bits(value: int | None) -> int:
+    return 0 if value is None else value.bit_length()
