@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
+import yaml
 
 from agentsys.bundles.archive import OpenBundle
 from agentsys.bundles.changed_here import ChangedHere, changes, listed_names
 from agentsys.bundles.compare import differences
-from agentsys.bundles.manifest import CODE, FILES, KEPT, RECORDS, REPLIES
+from agentsys.bundles.manifest import CODE, FILES, KEPT, RECORDS, REPLIES, BundledCell, Manifest
 from agentsys.bundles.rerun import PLACES, Rerun, importing, prepared
-from agentsys.bundles.trusted import check_trust
+from agentsys.config_dir import shipped_config_dirs
+from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.executors.outcome import Listener
@@ -252,3 +255,54 @@ def _json(content: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+_NAMED = 3
+
+
+def check_trust(manifest: Manifest, file: object) -> None:
+    """See that nothing of a bundle's own would be executed.
+
+    Raises:
+        ConfigError: If it brings source files, or its settings name classes or modules that no shipped config
+            names.
+    """
+    brought = sorted(name for name in manifest.members if name.startswith(f"{CODE}/"))
+    foreign = sorted({name for cell in manifest.cells.values() for name in _foreign(cell)})
+    named = [name.removeprefix(f"{CODE}/") for name in brought] or foreign
+    if not named:
+        return
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    raise ConfigError(
+        f"{file} runs code of its own ({', '.join(ascii(one)[1:-1] for one in named[:_NAMED])}{more}), which "
+        "can do what you can: read it (unzip), then give --trust-code."
+    )
+
+
+def _foreign(cell: BundledCell) -> Iterator[str]:
+    for target in _targets(cell.settings):
+        if target not in _shipped():
+            yield target
+    modules = (cell.settings.get("benchmark") or {}).get("modules")
+    yield from (str(name) for name in modules or ())
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> frozenset[str]:
+    """Every `_target_` of the shipped configs."""
+    files = [file for folder in shipped_config_dirs() for file in folder.rglob("*.yaml")]
+    return frozenset(
+        target for file in files for target in _targets(yaml.safe_load(file.read_text(encoding="utf-8")))
+    )
+
+
+def _targets(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == "_target_":
+                yield str(inner)
+            else:
+                yield from _targets(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _targets(inner)

@@ -270,7 +270,7 @@ def _conclude(session: Session, outcome: RunOutcome, console: Console) -> None:
         return
     _tell_artefacts(session, console)
     if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
-        from agentsys.runs.likely_cause import likely_cause
+        from agentsys.runs.executors.outcome import likely_cause
 
         _say(console, f"Nothing completed: {likely_cause(outcome.troubles, session.settings)}")
         raise typer.Exit(1)

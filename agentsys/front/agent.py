@@ -5,25 +5,32 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.functions_runtime import EmptyEnv, Function
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
+from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
+from pydantic import ValidationError
 
 from agentsys.abilities import WholeProgram
 from agentsys.benchmarks.runtime import WatchedRuntime
 from agentsys.contracts import Defense
 from agentsys.front.client_tools import ClientRuntime
 from agentsys.front.handover import ConversationEnded
-from agentsys.front.plain_executor import together
 from agentsys.models.budget import Books, RunBudgetReached
 from agentsys.models.build import ModelStack
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, JsonSchema, Scene, Usage, text_of
+from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.errors import ModelCodeFailed, ModelError
+from agentsys.models.loop import ElementRow, is_row
+from agentsys.models.tools import as_executed
+from agentsys.models.tools_element import runs_plainly
 from agentsys.models.trace import ACTING_ROLES, Tracer, tracing
 from agentsys.runs.observed import TURN_SPAN, continued
 from agentsys.runs.run_case import traceback_of
@@ -186,3 +193,48 @@ class _InConversation:
         if request.role in ACTING_ROLES and request.reply_schema is None:
             asked = replace(asked, reply_schema=self.turn.reply_schema)
         return self.model.complete(asked)
+
+
+HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
+"""Has the client run these calls (tool, arguments), whose results are asked for next."""
+
+
+def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineElement:
+    """The pipeline, each plain executor in it with a look ahead before it. What it does is the same."""
+    if is_row(type(pipeline)):
+        return ElementRow([together(element, hand_out) for element in pipeline.elements], pipeline.name)
+    if type(pipeline) is ToolsExecutionLoop:
+        elements: list[BasePipelineElement] = []
+        for element in pipeline.elements:
+            if runs_plainly(element):
+                elements.append(_LookAhead(hand_out))
+            elements.append(element)
+        return ToolsExecutionLoop(elements, pipeline.max_iters)
+    return pipeline
+
+
+class _LookAhead(LoopStep):
+    """Hands out the calls that the executor behind it is about to run, where there are several."""
+
+    def __init__(self, hand_out: HandOut) -> None:
+        self._hand_out = hand_out
+
+    def step(self, at: LoopState) -> LoopState:
+        last = at.messages[-1] if at.messages else None
+        made = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
+        calls = [found for call in made if (found := _as_run(at.runtime, call)) is not None]
+        if len(calls) > 1:
+            self._hand_out(calls)
+        return at
+
+
+def _as_run(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:
+    """A call with the arguments that the executor would run it with; None if it would not."""
+    function = runtime.functions.get(call.function)
+    if function is None:
+        return None
+    args = as_executed(deepcopy(call.args))
+    try:
+        return call.function, function.parameters.model_validate(args).model_dump(exclude_unset=True)
+    except ValidationError:
+        return None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+import torch
 from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 
@@ -15,6 +18,7 @@ from agentsys.errors import ConfigError
 from baselines.detectors.checkpoint import reachable
 from baselines.detectors.extra import NEEDED_TO_EXPORT, require
 from baselines.detectors.settings import ClassifierSettings
+from baselines.detectors.torch_backend import load_model
 
 MADE_FROM = "agentsys.made_from"
 """Metadata of a file we exported: model, revision and head, so that it is not used for another."""
@@ -82,7 +86,6 @@ def _file(settings: ClassifierSettings, config: Any) -> Path:
 
 def _exported(settings: ClassifierSettings, config: Any, path: Path) -> Path:
     require(settings, NEEDED_TO_EXPORT)
-    from baselines.detectors.onnx_export import export_onnx
 
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -110,3 +113,42 @@ def _providers(device: str) -> list[str]:
     raise ConfigError(
         f"detector device {device!r}: this ONNX runtime has only {', '.join(available)}; try device=cpu."
     )
+
+
+class _Logits(torch.nn.Module):  # type: ignore[misc]
+    """The model with nothing but its logits as output."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+
+
+def export_onnx(settings: ClassifierSettings, config: Any, path: Path, metadata: Mapping[str, str]) -> None:
+    """Export the settings' checkpoint, for batches and texts of any size.
+
+    Takes seconds for a tiny model and half a minute for a full-size one.
+
+    Raises:
+        ConfigError: If the checkpoint cannot be had.
+        OSError: If the file cannot be written.
+    """
+    model = _Logits(load_model(settings, config)).eval()
+    example = torch.ones((2, 8), dtype=torch.int64)
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=65536)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own deprecations: a user can do nothing about them
+        program = torch.onnx.export(
+            model,
+            (example, example.clone()),
+            input_names=["input_ids", "attention_mask"],
+            output_names=["logits"],
+            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    program.model.metadata_props.update(metadata)
+    program.save(str(path), external_data=False)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.benchmarks.vectors.benchmark import Vectors
+from agentsys.benchmarks.vectors.benchmark import Vectors, seen_through
 from agentsys.benchmarks.vectors.corpus import FIRST, NAMES, CorpusText, Half, corpus
 from agentsys.benchmarks.vectors.hiding import DISGUISES, hidden
-from agentsys.benchmarks.vectors.simulated import seen_through
 from agentsys.benchmarks.vectors.suite import READS_SHARED, SHARED, VECTOR, document
 from agentsys.errors import ConfigError
 from baselines.detectors.phrases import PhraseDetector

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agentsys.bundles.archive import NewBundle, OpenBundle
 from agentsys.bundles.manifest import BundledCell, Manifest
 from agentsys.bundles.portable import placed
-from agentsys.bundles.trusted import check_trust
+from agentsys.bundles.verify import check_trust
 from agentsys.errors import ConfigError
 
 EMPTY: dict[str, Any] = {"versions": {}, "cells": {}, "code": [], "data": {}}

@@ -9,8 +9,7 @@ from paid_server import calls, paid_model, paid_server, says
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.runs.executors.outcome import Trouble
-from agentsys.runs.likely_cause import likely_cause
+from agentsys.runs.executors.outcome import Trouble, likely_cause
 from agentsys.runs.session import prepare
 
 SLACK = ["benchmark.suites=[slack]", "limit=2"]

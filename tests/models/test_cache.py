@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.cache import Cached, RequestKeys
-from agentsys.models.wrappers.kept_reply import reply_from, reply_to
+from agentsys.models.wrappers.cache import Cached, RequestKeys, reply_from, reply_to
 from agentsys.models.wrappers.reply_store import DAMAGED, ReplyStore
 
 CALL = FunctionCall(function="f", args={"a": [1, {"b": None}]}, id="c1")

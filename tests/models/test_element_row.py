@@ -17,7 +17,7 @@ from agentdojo.agent_pipeline import (
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.logging import LOGGER_STACK
 
-from agentsys.front.plain_executor import together
+from agentsys.front.agent import together
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.element import LoopState, LoopStep, ModelElement
 from agentsys.models.loop import ElementRow, is_row

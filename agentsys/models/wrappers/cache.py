@@ -11,15 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant
+from agentdojo.types import ChatAssistantMessage
+from pydantic import BaseModel, ConfigDict
+
+from agentsys.models.chat import UNCOUNTED, ChatModel, ChatReply, ChatRequest, ToolSpec, Usage, assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.odd_reply import is_empty
 from agentsys.models.providers.wire_text import encode
 from agentsys.models.providers.wire_tools import ToolLists
-from agentsys.models.wrappers.kept_reply import reply_from, reply_to
 from agentsys.models.wrappers.reply_store import ReplyStore
 
 _LOG = logging.getLogger(__name__)
@@ -242,3 +244,38 @@ def _told(other: Future[ChatReply | None]) -> ChatReply | None:
     except ModelError as error:
         message = str(error).removeprefix(f"{error.kind.value}: ")
         raise ModelError(error.kind, message, error.retry_after_s) from None
+
+
+def reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
+    """A reply as plain data."""
+    kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
+    more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
+    return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
+
+
+class _KeptReply(BaseModel):
+    """A reply as `reply_to` gives it; any other shape is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message: ChatAssistantMessage
+    usage: Usage
+    model_id: str
+    notes: tuple[str, ...]
+    keepsake: Any
+    logprobs: tuple[dict[str, float], ...] = ()
+
+
+def reply_from(value: Mapping[str, Any]) -> ChatReply:
+    """The reply that is stored.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    kept = _KeptReply.model_validate(value)
+    # No reply takes no token: one was stored before a missing count was told from none.
+    usage = UNCOUNTED if kept.usage == Usage() else kept.usage
+    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
+    if is_empty(reply):
+        raise ValueError("an empty reply is never stored")
+    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

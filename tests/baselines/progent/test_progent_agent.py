@@ -313,7 +313,7 @@ def test_each_suite_of_agentdojo_has_base_rules_and_none_of_them_lets_a_tool_act
     from agentdojo.task_suite.load_suites import get_suites
 
     from agentsys.models.tools import tool_specs
-    from baselines.progent.base_rules import base_rules
+    from baselines.progent.policy_steps import base_rules
 
     counts = {}
     for name, suite in get_suites("v1.2.2").items():
