@@ -58,7 +58,7 @@ def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[s
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
     grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
-    told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
+    told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, grid in grids)
     notes = [note for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
     return Document(
         [(title, [grid]) for title, grid in grids],
@@ -97,19 +97,20 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     ]
     beside_paper = _beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
     columns = beside_paper or columns
+    tokens = [_times(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack))) for line in lines]
+    counts = {_N: [line.counted for line in lines], _ERRORS: [str(line.errors) for line in lines]}
+    # What every line has alike is said below, so that eight columns fit a narrow terminal.
+    alike = [name for name, texts in counts.items() if len(lines) > 1 and len(set(texts)) == 1]
+    columns += [(name, [GridCell(text) for text in counts[name]]) for name in counts if name not in alike]
+    columns.append((_TOKENS, [GridCell(text) for text in tokens]))
     rows = [
-        cells(
-            *(line.attack, line.defense)[-len(names) :],
-            *(numbers[place] for _, numbers in columns),
-            line.counted,
-            str(line.errors),
-            _times(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack), math.nan)),
-        )
+        cells(*(line.attack, line.defense)[-len(names) :], *(column[place] for _, column in columns))
         for place, line in enumerate(lines)
     ]
-    header = (*names, *(title for title, _ in columns), _N, _ERRORS, _TOKENS)
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
-    legend = _BESIDE_PAPER if beside_paper else _LEGEND
+    said = f"In every row: {', '.join(f'{name} {counts[name][0]}' for name in alike)}. " if alike else ""
+    legend = said + (_BESIDE_PAPER if beside_paper else _LEGEND)
+    header = (*names, *(title for title, _ in columns))
     return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
 
 
@@ -149,8 +150,8 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 
-def _times(ratio: float) -> str:
-    return MISSING if math.isnan(ratio) else f"{ratio:.1f}x"
+def _times(ratio: float | None) -> str:
+    return MISSING if ratio is None else f"{ratio:.1f}x"
 
 
 def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:

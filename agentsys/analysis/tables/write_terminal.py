@@ -83,53 +83,61 @@ class GridTables:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
-        for index, places in enumerate(self._split(options.max_width)):
+        room = options.max_width
+        everything = range(len(self.grid.header))
+        stacks = self._width(everything, stacks=False) > room
+        for index, places in enumerate(self._split(room) if stacks else [everything]):
             if index:
                 yield Text()
-            yield from console.render(self._table(places, options.max_width), options)
+            yield from console.render(self._table(places, room, stacks=stacks), options)
 
     def _split(self, room: int) -> list[list[int]]:
         """The columns of each table: all in one if they fit, else the names with as many numbers as do."""
         names = list(range(self.grid.names))
         tables = [names]
         for place in range(self.grid.names, len(self.grid.header)):
-            if len(tables[-1]) > len(names) and self._width([*tables[-1], place]) > room:
+            if len(tables[-1]) > len(names) and self._width([*tables[-1], place], stacks=True) > room:
                 tables.append(names)
             tables[-1] = [*tables[-1], place]
         return tables
 
-    def _width(self, places: Sequence[int]) -> int:
+    def _width(self, places: Sequence[int], *, stacks: bool) -> int:
         """Columns of the console that some columns of the grid need, so that no number and no name is cut."""
-        return sum(self._least(place) for place in places) + _GAP * (len(places) - 1)
+        return sum(self._least(place, stacks) for place in places) + _GAP * (len(places) - 1)
 
-    def _least(self, place: int) -> int:
-        texts = [self._heading(place), *(text.plain for text in self._column(place))]
+    def _least(self, place: int, stacks: bool) -> int:
+        texts = [self._heading(place, stacks), *(text.plain for text in self._column(place))]
         whole = _longest_line(texts)
         return min(whole, _NARROWEST) if place in self.grid.wraps else whole
 
-    def _heading(self, place: int) -> str:
-        """A column's heading, on several lines where it is wider than what stands below it."""
+    def _heading(self, place: int, stacks: bool) -> str:
+        """A column's heading; if it `stacks`, on several lines where it is wider than what is below."""
+        heading = plain(self.grid.header[place])
         below = _longest_line(text.plain for text in self._column(place))
-        return textwrap.fill(plain(self.grid.header[place]), max(below, 1), break_long_words=False)
+        return textwrap.fill(heading, max(below, 1), break_long_words=False) if stacks else heading
 
-    def _table(self, places: Sequence[int], room: int) -> Table:
+    def _table(self, places: Sequence[int], room: int, *, stacks: bool) -> Table:
         """Show some columns of the grid; names are broken only where one number beside them has no room."""
-        too_wide = self._width(places) > room
+        too_wide = self._width(places, stacks=stacks) > room
         # The box has a column of its own between two of the grid's.
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
         for place in places:
             broken = place in self.grid.wraps or (too_wide and place < self.grid.names)
             table.add_column(
-                Text(self._heading(place)),
-                justify="left" if place < self.grid.names else "right",
+                Text(self._heading(place, stacks)),
+                # Smaller print is aligned by blanks, and rich takes those off the end of what it puts right.
+                justify="left" if place < self.grid.names or self._detailed(place) else "right",
                 no_wrap=not broken,
                 overflow="fold",
-                min_width=None if broken else self._least(place),
+                min_width=None if broken else self._least(place, stacks),
             )
         columns = [self._column(place) for place in places]
         for index, row in enumerate(zip(*columns, strict=True)):
             table.add_row(*row, end_section=index + 1 in self.grid.breaks)
         return table
+
+    def _detailed(self, place: int) -> bool:
+        return any(row[place].detail for row in self.grid.rows)
 
     def _column(self, place: int) -> list[Text]:
         column = [row[place] for row in self.grid.rows]
