@@ -197,9 +197,10 @@ class RunSpending:
             return True
         if not self._of_cell:
             return not running and self.meter.has_room()
-        means = [self._mean(one) for one in (*running, job)]
-        return self.meter.has_room(sum(usd for usd, _ in means), sum(tokens for _, tokens in means))
+        dearest = [self._dearest(one) for one in (*running, job)]
+        return self.meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
-    def _mean(self, job: Job) -> tuple[float, float]:
+    def _dearest(self, job: Job) -> tuple[float, float]:
+        """The most that a case like it cost. Not the mean: of cases begun together the cheap ones end first."""
         known = self._of_cell.get(id(job.cell)) or [one for some in self._of_cell.values() for one in some]
-        return sum(usd for usd, _ in known) / len(known), sum(tokens for _, tokens in known) / len(known)
+        return max(usd for usd, _ in known), max(tokens for _, tokens in known)

@@ -15,10 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 from small_runs import Silent
-from typer.testing import CliRunner
 
 from agentsys.atomic_file import Process
-from agentsys.cli import app
 from agentsys.runs.claims import Claims
 from agentsys.runs.session import prepare
 from agentsys.runs.store import Store, StoreError
@@ -256,15 +254,12 @@ def test_who_was_watched_for_long_enough_leaves_nothing_behind_a_run(
     assert names(tmp_path) == []
 
 
-def test_a_folder_whose_run_died_with_its_machine_can_be_packed_and_run_anew(
+def test_a_folder_whose_run_died_with_its_machine_can_be_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={tmp_path}"]
     assert prepare(plan).execute(Silent()).finished == 1
     Hours(monkeypatch)
-    away(tmp_path, beats=True)
-    packed = CliRunner().invoke(app, ["pack", str(tmp_path)])
-    assert packed.exit_code == 0 and "1 record packed" in packed.output
     away(tmp_path, beats=True)
     assert prepare(plan, again=True).execute(Silent()).finished == 1
     assert names(tmp_path) == []

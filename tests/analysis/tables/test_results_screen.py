@@ -135,7 +135,7 @@ def test_the_screen_has_three_notes_and_says_where_the_others_are(tmp_path: Path
     shown = CliRunner().invoke(app, ["results", str(tmp_path)]).stdout
     full = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout
     assert "simulated on agentdojo v1.2.2" in shown and "simulated (simulated)" not in shown
-    assert "simulated: a scripted agent, not a language model" in shown
+    assert "The agent is a script, no LLM" in " ".join(shown.split())
     assert shown.rstrip().endswith(f"Next: agentsys report {tmp_path} (results DIR --full: all notes)")
     assert full.rstrip().endswith(f"Next: agentsys report {tmp_path}")
     assert "by suite, in percent" in full and "by suite" not in shown
