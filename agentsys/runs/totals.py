@@ -201,6 +201,6 @@ class RunSpending:
         return self.meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
     def _dearest(self, job: Job) -> tuple[float, float]:
-        """The most that a case like it cost. Not the mean: of cases begun together the cheap ones end first."""
+        """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""
         known = self._of_cell.get(id(job.cell)) or [one for some in self._of_cell.values() for one in some]
         return max(usd for usd, _ in known), max(tokens for _, tokens in known)

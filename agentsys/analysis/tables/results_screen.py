@@ -28,7 +28,7 @@ from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 
-NOTES = 3
+NOTES = 2
 """Notes on the screen at most: the most important come first."""
 FINDINGS = 3
 """Findings on the screen at most."""
@@ -58,7 +58,7 @@ def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[s
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
     grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
-    told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, grid in grids)
+    told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
     notes = [note for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
     return Document(
         [(title, [grid]) for title, grid in grids],
@@ -98,19 +98,19 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     beside_paper = _beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
     columns = beside_paper or columns
     tokens = [_times(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack))) for line in lines]
-    counts = {_N: [line.counted for line in lines], _ERRORS: [str(line.errors) for line in lines]}
-    # What every line has alike is said below, so that eight columns fit a narrow terminal.
-    alike = [name for name, texts in counts.items() if len(lines) > 1 and len(set(texts)) == 1]
-    columns += [(name, [GridCell(text) for text in counts[name]]) for name in counts if name not in alike]
-    columns.append((_TOKENS, [GridCell(text) for text in tokens]))
+    counts = {
+        _N: [line.counted for line in lines],
+        _ERRORS: [str(line.errors) for line in lines],
+        _TOKENS: tokens,
+    }
+    columns += [(name, [GridCell(text) for text in texts]) for name, texts in counts.items()]
     rows = [
         cells(*(line.attack, line.defense)[-len(names) :], *(column[place] for _, column in columns))
         for place, line in enumerate(lines)
     ]
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
-    said = f"In every row: {', '.join(f'{name} {counts[name][0]}' for name in alike)}. " if alike else ""
-    legend = said + (_BESIDE_PAPER if beside_paper else _LEGEND)
     header = (*names, *(title for title, _ in columns))
+    legend = _BESIDE_PAPER if beside_paper else _LEGEND
     return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich import box
 from rich.cells import cell_len
@@ -20,6 +22,8 @@ BULLET = "- "
 """What a sentence that can be quoted begins with."""
 _GAP = 2
 """Columns between two columns of a grid."""
+_LONGEST_NAME = 24
+"""Columns of a name, where there is little room."""
 _NARROWEST = 12
 """Columns that are left to a text that may be broken, however narrow the terminal."""
 
@@ -51,8 +55,6 @@ def _parts(document: Document) -> Iterator[RenderableType]:
             if grid.captioned:
                 yield _Sentence(grid.caption, "dim")
             yield GridTables(grid)
-            if grid.legend:
-                yield _Sentence(grid.legend, "dim")
             if not document.dense:
                 yield Text()
     yield from (_Sentence(note, "dim") for note in document.notes)
@@ -73,9 +75,11 @@ class _Sentence:
 
 
 class GridTables:
-    """A grid as one table; where the console is too narrow, as several with the same names.
+    """A grid as one table or, where the console is too narrow for it, in a tighter arrangement.
 
-    Print it with `crop=False`: a number that is wider than the console is not cut.
+    Then columns that say the same in every row stand in a line below, headings and long names are broken, and
+    what still has no room follows in further tables with the same names. No number is ever cut or broken.
+    Print it with `crop=False`.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -83,76 +87,120 @@ class GridTables:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
-        room = options.max_width
-        everything = range(len(self.grid.header))
-        stacks = self._width(everything, stacks=False) > room
-        for index, places in enumerate(self._split(room) if stacks else [everything]):
+        room, below = options.max_width, [self.grid.legend]
+        columns = [_Column(self.grid, place) for place in range(len(self.grid.header))]
+        if _width(columns) > room:
+            columns, alike = _without_constants(columns)
+            below.insert(0, alike)
+        fits = _width(columns) <= room
+        tables = [columns] if fits else _split([column.tight() for column in columns], room)
+        for index, some in enumerate(tables):
             if index:
                 yield Text()
-            yield from console.render(self._table(places, room, stacks=stacks), options)
+            yield from console.render(self._table(some), options)
+        if any(below):
+            yield _Sentence(" ".join(filter(None, below)), "dim")
 
-    def _split(self, room: int) -> list[list[int]]:
-        """The columns of each table: all in one if they fit, else the names with as many numbers as do."""
-        names = list(range(self.grid.names))
-        tables = [names]
-        for place in range(self.grid.names, len(self.grid.header)):
-            if len(tables[-1]) > len(names) and self._width([*tables[-1], place], stacks=True) > room:
-                tables.append(names)
-            tables[-1] = [*tables[-1], place]
-        return tables
-
-    def _width(self, places: Sequence[int], *, stacks: bool) -> int:
-        """Columns of the console that some columns of the grid need, so that no number and no name is cut."""
-        return sum(self._least(place, stacks) for place in places) + _GAP * (len(places) - 1)
-
-    def _least(self, place: int, stacks: bool) -> int:
-        texts = [self._heading(place, stacks), *(text.plain for text in self._column(place))]
-        whole = _longest_line(texts)
-        return min(whole, _NARROWEST) if place in self.grid.wraps else whole
-
-    def _heading(self, place: int, stacks: bool) -> str:
-        """A column's heading; if it `stacks`, on several lines where it is wider than what is below."""
-        heading = plain(self.grid.header[place])
-        below = _longest_line(text.plain for text in self._column(place))
-        return textwrap.fill(heading, max(below, 1), break_long_words=False) if stacks else heading
-
-    def _table(self, places: Sequence[int], room: int, *, stacks: bool) -> Table:
-        """Show some columns of the grid; names are broken only where one number beside them has no room."""
-        too_wide = self._width(places, stacks=stacks) > room
+    def _table(self, columns: Sequence[_Column]) -> Table:
         # The box has a column of its own between two of the grid's.
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
-        for place in places:
-            broken = place in self.grid.wraps or (too_wide and place < self.grid.names)
+        for column in columns:
             table.add_column(
-                Text(self._heading(place, stacks)),
-                # Smaller print is aligned by blanks, and rich takes those off the end of what it puts right.
-                justify="left" if place < self.grid.names or self._detailed(place) else "right",
-                no_wrap=not broken,
+                Text(column.heading),
+                justify=column.side,
+                no_wrap=not column.wraps,
                 overflow="fold",
-                min_width=None if broken else self._least(place, stacks),
+                min_width=column.least,
             )
-        columns = [self._column(place) for place in places]
-        for index, row in enumerate(zip(*columns, strict=True)):
+        for index, row in enumerate(zip(*(column.texts for column in columns), strict=True)):
             table.add_row(*row, end_section=index + 1 in self.grid.breaks)
         return table
 
-    def _detailed(self, place: int) -> bool:
-        return any(row[place].detail for row in self.grid.rows)
 
-    def _column(self, place: int) -> list[Text]:
-        column = [row[place] for row in self.grid.rows]
-        return [_name(cell) for cell in column] if place < self.grid.names else _numbers(column)
+class _Column:
+    """A column of a grid as a terminal shows it."""
+
+    def __init__(self, grid: Grid, place: int) -> None:
+        self.cells = [row[place] for row in grid.rows]
+        self.heading = plain(grid.header[place])
+        self.holds_names, self.wraps = place < grid.names, place in grid.wraps
+        self.texts = _names(self.cells) if self.holds_names else _numbers(self.cells)
+
+    @property
+    def side(self) -> Literal["left", "right"]:
+        """Smaller print is aligned by blanks, and rich takes those off the end of what it puts right."""
+        return "left" if self.holds_names or any(cell.detail for cell in self.cells) else "right"
+
+    @property
+    def least(self) -> int:
+        """Columns of the console that it needs."""
+        whole = _longest_line([self.heading, *(text.plain for text in self.texts)])
+        return min(whole, _NARROWEST) if self.wraps else whole
+
+    def tight(self) -> _Column:
+        """The same with a heading no wider than what stands below it, and names on several lines."""
+        if self.holds_names and not self.wraps:
+            self.texts = _names(self.cells, _LONGEST_NAME)
+        below = _longest_line(text.plain for text in self.texts)
+        self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
+        return self
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _without_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
+    """Take out columns with the same short text in every row, and say it; at least one of names stays."""
+    constant = [
+        column
+        for column in columns
+        if column.heading and not column.wraps and len({cell.in_one for cell in column.cells}) == 1
+    ]
+    names = [column for column in columns if column.holds_names]
+    if len(columns[0].cells) < 2:
+        return columns, ""
+    constant = [column for column in constant if column is not names[-1] or names != constant[: len(names)]]
+    told = ", ".join(f"{column.heading} {column.cells[0].in_one}" for column in constant)
+    left = [column for column in columns if column not in constant]
+    return left, f"In every row: {told}." if told else ""
+
+
+def _split(columns: Sequence[_Column], room: int) -> list[list[_Column]]:
+    """The names with as many numbers as fit, again and again."""
+    names = [column for column in columns if column.holds_names]
+    tables = [names]
+    for column in columns[len(names) :]:
+        if len(tables[-1]) > len(names) and _width([*tables[-1], column]) > room:
+            tables.append(names)
+        tables[-1] = [*tables[-1], column]
+    return tables
 
 
 def _longest_line(texts: Iterable[str]) -> int:
     return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
 
 
-def _name(cell: GridCell) -> Text:
-    text = Text(plain(cell.text), style=Style(link=cell.link or None))
+def _names(column: Sequence[GridCell], longest: int | None = None) -> list[Text]:
+    return [_name(cell, longest) for cell in column]
+
+
+def _name(cell: GridCell, longest: int | None) -> Text:
+    text = Text(_broken(plain(cell.text), longest), style=Style(link=cell.link or None))
     if not cell.detail:
         return text
-    return text.append(f"\n{plain(cell.detail)}" if cell.text else plain(cell.detail), style="dim")
+    detail = _broken(plain(cell.detail), longest)
+    return text.append(f"\n{detail}" if cell.text else detail, style="dim")
+
+
+def _broken(name: str, longest: int | None) -> str:
+    """A name on lines of so many columns, as far as its words, which end in blanks or `_`, allow."""
+    lines = [""]
+    for piece in re.findall(r"[^\s_]*[\s_]*", name):
+        if longest is not None and lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _numbers(column: Sequence[GridCell]) -> list[Text]:

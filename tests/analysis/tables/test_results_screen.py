@@ -124,11 +124,11 @@ def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_t
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
     assert results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
     notes = results_screen(found, NONE, (), 80).notes
-    assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40, "c"]
+    assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40]
     assert results_screen(found, NONE, (), 400).notes[0] == long
 
 
-def test_the_screen_has_three_notes_and_says_where_the_others_are(tmp_path: Path) -> None:
+def test_the_screen_has_two_notes_and_says_where_the_others_are(tmp_path: Path) -> None:
     for case in (*NONE[:5], *STOPS[:5]):
         fields = {"suite": case.suite, "defense": case.defense, "attack": case.attack, "model": "simulated"}
         store_own(tmp_path, case_of(**fields, injection_task_id=case.injection_task_id), simulated=True)
