@@ -9,23 +9,21 @@ from agentdojo.functions_runtime import TaskEnvironment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, EmailStr, Field, ValidationError, model_validator
-from pydantic_core import SchemaValidator
-from pydantic_core.core_schema import CoreConfig
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.loading import environment
-from agentsys.benchmarks.loading.environment import remember_addresses
+from agentsys.benchmarks.loading.environment import validation_of
 
 
 def book_class(*, discreet: bool = False) -> Any:
     """A class of environments whose validator makes models of another; a new one each time."""
 
     class Card(BaseModel):
-        model_config = ConfigDict(hide_input_in_errors=True) if discreet else ConfigDict()
         address: EmailStr
         name: str = Field("nobody", max_length=8)
 
     class Book(TaskEnvironment):
+        model_config = ConfigDict(hide_input_in_errors=True) if discreet else ConfigDict()
         owner: EmailStr
         cards: list[Card] = Field(default_factory=list)
         by_address: dict[EmailStr, Card] = Field(default_factory=dict)
@@ -68,27 +66,22 @@ ADDRESSES = st.sampled_from(
 CARDS = st.fixed_dictionaries({"address": ADDRESSES}, optional={"name": st.sampled_from(["Bo", "x" * 9, 1])})
 
 
-OWN, QUICK = book_class(), book_class()
-remember_addresses(QUICK)
+BOOK = book_class()
+QUICK = validation_of(BOOK)
 
 
 @settings(max_examples=100)
 @given(st.fixed_dictionaries({"owner": ADDRESSES}, optional={"cards": st.lists(CARDS, max_size=3)}))
 def test_what_is_accepted_made_and_refused_is_what_pydantic_accepts_makes_and_refuses(document: Any) -> None:
     for _ in range(2):  # the second time from memory
-        assert outcome(QUICK.model_validate, document) == outcome(OWN.model_validate, document)
-        assert outcome(lambda given: QUICK(**given), document) == outcome(
-            lambda given: OWN(**given), document
-        )
+        assert outcome(QUICK, document) == outcome(BOOK.model_validate, document)
 
 
-def test_a_tools_arguments_are_refused_in_the_packages_own_words() -> None:
-    suite = AgentDojo("v1.2.2").suite("workspace")
-    tool = next(tool for tool in suite.tools if tool.name == "send_email")
-    parameters = tool.parameters
-    own = SchemaValidator(parameters.__pydantic_core_schema__, CoreConfig(title=parameters.__name__))
-    for sent in ({"recipients": ["a@", "b@c.example"]}, {"recipients": ["b@c.example"], "subject": "s"}, {}):
-        assert outcome(parameters.model_validate, sent) == outcome(own.validate_python, sent)
+def test_the_class_itself_stays_as_it_is() -> None:
+    made = AgentDojo("v1.2.2").suite("workspace").environment_type
+    own = made.__pydantic_validator__
+    validation_of(made)
+    assert made.__pydantic_validator__ is own
 
 
 @pytest.fixture
@@ -108,24 +101,20 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_an_address_is_checked_once_whoever_makes_the_model(checked: list[str]) -> None:
-    quick = book_class()
-    remember_addresses(quick)
+def test_an_address_of_the_data_is_checked_once(checked: list[str]) -> None:
+    quick = validation_of(book_class())
     cards = [{"address": "once@b.example"}, {"address": "two@b.example"}]
     for _ in range(3):
-        quick.model_validate({"owner": "once@b.example", "cards": cards})
-    assert checked == ["once@b.example", "two@b.example"]
+        quick({"owner": "once@b.example", "cards": cards})
+    assert checked == ["once@b.example", "two@b.example", *["once@b.example"] * 3], (
+        "its code's own model each time"
+    )
 
 
-def test_a_class_without_addresses_or_with_options_keeps_its_own_validator(checked: list[str]) -> None:
-    own, made = Plain.__pydantic_validator__, book_class(discreet=True)
-    plain: Any = Plain
-    for model in (plain, made):
-        remember_addresses(model)
-    assert Plain.__pydantic_validator__ is own
-    for _ in range(2):
-        made.model_validate({"owner": "own@b.example"})
-    assert checked == ["own@b.example"] * 3, "the book's once, and its card's each time"
+def test_a_class_without_addresses_or_with_options_validates_by_itself() -> None:
+    made = book_class(discreet=True)
+    for model in (Plain, made):
+        assert validation_of(model) == model.model_validate
 
 
 def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
@@ -136,6 +125,4 @@ def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
 
     monkeypatch.setattr(environment, "SchemaValidator", older)
     made = book_class()
-    own = made.__pydantic_validator__
-    remember_addresses(made)
-    assert made.__pydantic_validator__ is own
+    assert validation_of(made) == made.model_validate

@@ -12,7 +12,7 @@ Two ways to put injections in, chosen by `benchmark.injection`:
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from threading import Lock
@@ -81,11 +81,7 @@ class EnvironmentLoader:
 
     @cached_property
     def _validation(self) -> Callable[[Any], Any]:
-        """The class's own, which remembers addresses from now on."""
-        for model in (self._suite.environment_type, *(tool.parameters for tool in self._suite.tools)):
-            remember_addresses(model)
-        validation: Callable[[Any], Any] = self._suite.environment_type.model_validate
-        return validation
+        return validation_of(self._suite.environment_type)
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
         """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
@@ -204,39 +200,26 @@ _REMEMBERED = 4096
 
 
 @lru_cache
-def remember_addresses(model: type[BaseModel]) -> None:
-    """Let a class of models, and those that it holds, check each address once.
+def validation_of(model: type[BaseModel]) -> Callable[[Any], Any]:
+    """Make a validation of a class of environments that checks each address once; the class stays as it is.
 
     An address is checked by pure Python (`email_validator`). Workspace's 56 addresses stand in its data
-    hundreds of times and are the same in every case; checking them took most of the time of validating it.
+    hundreds of times and are the same in every case; checking them takes most of the time of validating it.
     The validator is built from the class's own schema, where a function that remembers stands in place of
     the one that checks an address, so it makes instances of the same classes and raises the same errors.
-    It takes the place of the class's own, because a suite's code makes models, too (Workspace's inbox a
-    contact of each address in its mails).
 
     Args:
-        model: A class of environments or of a tool's parameters. One without addresses stays as it is, and
-            one with a `model_config`, parts of which are for the validator alone.
+        model: The class. One without addresses validates by itself, and so does one with a `model_config`,
+            parts of which are for its own validator alone.
     """
     schema = model.__pydantic_core_schema__
     quicker = _with_remembered_addresses(schema)
-    if quicker == schema or model.model_config:
-        return
-    for held in _classes(schema):
-        if held is not model:
-            remember_addresses(held)
-    titled = CoreConfig(title=model.__name__)  # how its errors call it
-    with suppress(TypeError):  # a pydantic without that option, which is not in its documentation
-        # Without the option the nested classes' own validators would be taken, which may be older.
-        model.__pydantic_validator__ = SchemaValidator(quicker, titled, _use_prebuilt=False)
-
-
-def _classes(node: Any) -> Iterator[type[BaseModel]]:
-    """The classes of models in a schema."""
-    if type(node) is dict and node.get("type") == "model":
-        yield node["cls"]
-    for inner in node.values() if type(node) is dict else node if type(node) in (list, tuple) else ():
-        yield from _classes(inner)
+    if quicker != schema and not model.model_config:
+        titled = CoreConfig(title=model.__name__)  # how its errors call it
+        with suppress(TypeError):  # a pydantic without that option, which is not in its documentation
+            # Without the option the nested classes' own validators would be taken.
+            return SchemaValidator(quicker, titled, _use_prebuilt=False).validate_python
+    return model.model_validate
 
 
 def _with_remembered_addresses(node: Any) -> Any:
