@@ -15,13 +15,14 @@ class WorkerModel:
 
     Args:
         name: Its name.
-        log: File that gets a line for each question: process and question.
+        log: Path without its ending of a file that gets a line for each question: process and question. A
+            file's own name would make its content part of the runs' identity.
         sleep_s: Seconds that an answer takes.
         together: Nobody gets an answer before so many processes have asked.
     """
 
     def __init__(self, name: str, log: str, sleep_s: float = 0.0, together: int = 1) -> None:
-        self.name, self._log, self._sleep_s, self._together = name, Path(log), sleep_s, together
+        self.name, self._log, self._sleep_s, self._together = name, Path(f"{log}.jsonl"), sleep_s, together
 
     def complete(self, request: ChatRequest) -> ChatReply:
         asked = next(text_of(message) for message in request.messages if message["role"] == "user")
@@ -46,11 +47,11 @@ def own_model(folder: Path, **fields: object) -> tuple[Path, Path]:
     (plugins / "model_of_ones_own.py").write_text(source)
     node = {"_target_": "model_of_ones_own.WorkerModel", "name": "own", "prose_name": "O"}
     log = folder / "asked"
-    log.touch()
+    log.with_suffix(".jsonl").touch()
     (conf / "model" / "own.yaml").write_text(json.dumps({**node, "log": str(log), **fields}))
     return conf, plugins
 
 
 def asked(folder: Path) -> list[tuple[int, str]]:
     """(process, question) of everything that was asked so far."""
-    return [tuple(json.loads(line)) for line in (folder / "asked").read_text().splitlines()]
+    return [tuple(json.loads(line)) for line in (folder / "asked.jsonl").read_text().splitlines()]
