@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from agentsys.catalog import known
-from agentsys.runs.settings import Settings
+
+if TYPE_CHECKING:
+    from agentsys.runs.settings import Settings
 
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord

@@ -221,7 +221,7 @@ def test_an_attacker_that_refuses_gives_no_number_under_its_attacks_name(
     assert record["agentsys"]["search"]["fault"] == "attacker_refused"
     assert record["agentsys"]["search"]["tried"] == 0
     assert not session.artefacts, "no text was found that could be replayed"
-    said = CliRunner().invoke(app, ["results", str(tmp_path / "r")]).stdout
+    said = CliRunner().invoke(app, ["results", str(tmp_path / "r"), "--full"]).stdout
     assert "1 of 1 cases are in no rate, because the attacker gave no text" in " ".join(said.split())
     budget = CliRunner().invoke(app, ["budget", str(tmp_path / "r")]).stdout
     assert "1 of 1 searches tried no text" in " ".join(budget.split())
