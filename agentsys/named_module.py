@@ -1,14 +1,27 @@
-"""Import what a config names: modules, and classes to make an object of, a user's own among them."""
+"""Import what a config names: modules, and classes to make an object of, a user's own among them.
+
+Each class of ours has a registered name (`registered_names.toml`). Identities know it by that, so that
+finished cases outlive a move of the class to another module, or another name of it there.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError
+
+REGISTERED_NAMES = Path(__file__).with_name("registered_names.toml")
+_REGISTERED = "agentsys:"
+"""What a registered name begins with in an identity; no import path of a user's has a colon."""
+
+_log = logging.getLogger(__name__)
 
 
 def import_named(module: str, setting: str) -> None:
@@ -77,10 +90,81 @@ def named_class(kind: str, config: Mapping[str, Any]) -> Any:
     target = config.get("_target_")
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {kind} YAML has no `_target_: module.Class` line.")
-    module_name, _, class_name = target.rpartition(".")
+    module_name, _, class_name = todays_path(target).rpartition(".")
     try:
         return getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"Cannot load {kind} {target}: {error}. Is its folder given with --plugin-path?"
         ) from None
+
+
+class RegisteredClass(NamedTuple):
+    """A class of ours, by what configs call it."""
+
+    name: str
+    """Under which identities know it, e.g. `agentsys:defense.camel`."""
+    today: str
+    """Import path."""
+    in_0_1: str
+    """Import path in version 0.1, whose identities held it."""
+    first: str
+    """Import path by which kept replies know it: the oldest one."""
+
+
+@lru_cache(maxsize=1)
+def registered_classes() -> Mapping[str, RegisteredClass]:
+    """Import path, today's or an earlier one -> the class of ours."""
+    table = tomllib.loads(REGISTERED_NAMES.read_text(encoding="utf-8"))
+    found = {}
+    for name, (today, *earlier) in table["names"].items():
+        in_0_1 = earlier[0] if earlier else today
+        first = table["older"].get(name, in_0_1)
+        known = RegisteredClass(f"{_REGISTERED}{name}", today, in_0_1, first)
+        found.update(dict.fromkeys((first, *earlier, today), known))
+    return found
+
+
+def registered(path: object) -> RegisteredClass:
+    """The class of ours that lies, or lay, under an import path; a user's has its path for every name."""
+    own = str(path)
+    return registered_classes().get(own) or RegisteredClass(own, own, own, own)
+
+
+def todays_path(path: str) -> str:
+    """The import path of a class today; for one of ours under an earlier path, with a line that says so."""
+    today = registered(path).today
+    if today != path:
+        _warn_moved(path, today)
+    return today
+
+
+@lru_cache(maxsize=256)  # once in a process
+def _warn_moved(path: str, today: str) -> None:
+    _log.warning(
+        "_target_: %s has moved and is known by this name in this release only; write _target_: %s",
+        path,
+        today,
+    )
+
+
+def with_targets(config: Any, change: Callable[[str], str]) -> Any:
+    """A config in which each `_target_`, at any depth, is another text."""
+    if isinstance(config, Mapping):
+        return {
+            key: change(value)
+            if key == "_target_" and isinstance(value, str)
+            else with_targets(value, change)
+            for key, value in config.items()
+        }
+    return [with_targets(one, change) for one in config] if isinstance(config, list) else config
+
+
+def with_todays_paths(config: Any) -> Any:
+    """A config, maybe of an earlier release, in which classes of ours are called by today's import paths."""
+    return with_targets(config, lambda path: registered(path).today)
+
+
+def by_registered_names(config: Any) -> Any:
+    """A config in which classes of ours are called by their registered names."""
+    return with_targets(config, lambda path: registered(path).name)

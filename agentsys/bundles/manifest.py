@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.errors import ConfigError
+from agentsys.named_module import by_registered_names, with_todays_paths
 
 NAME = "bundle.json"
 RECORDS, REPLIES, KEPT, FILES, CODE = "records", "replies", "kept", "files", "code"
@@ -31,9 +32,9 @@ class _Part(BaseModel):
 class BundledCell(_Part):
     """One cell of the run."""
 
-    settings: dict[str, Any]
+    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
     """As its recipe has them, with `bundle:` in place of paths."""
-    identity: dict[str, Any]
+    identity: Annotated[dict[str, Any], AfterValidator(by_registered_names)]
     """Everything that a case's outcome depends on, likewise."""
 
 

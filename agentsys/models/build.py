@@ -32,6 +32,7 @@ from agentsys.models.wrappers.paced import Paced, Pacer
 from agentsys.models.wrappers.recorded import Recorded
 from agentsys.models.wrappers.reply_store import CacheMode, ReplyStore
 from agentsys.models.wrappers.retry import ONCE, Retried, RetryPolicy
+from agentsys.named_module import registered
 
 _BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
@@ -243,6 +244,5 @@ def _part(
 
 def _server_digest(fields: Mapping[str, Any]) -> str:
     """One word for what a rate holds for: a model of a server, asked with one key."""
-    return digest([fields.get(name) for name in ("_target_", "base_url", "model_id", "api_key_env", "name")])[
-        :16
-    ]
+    known = [fields.get(name) for name in ("base_url", "model_id", "api_key_env", "name")]
+    return digest([registered(fields.get("_target_")).in_0_1, *known])[:16]

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.card import ModelCard
 from agentsys.models.chat import ChatModel
+from agentsys.named_module import registered, todays_path
 
 _NOT_IDENTITY = {"name", "price", "timeout_s", "max_reply_bytes", "api_key_env", "prompt_cache"}
 """Arguments that no reply depends on."""
-_MOVED = {
-    "agentsys.models.anthropic.AnthropicModel": "agentsys.models.providers.anthropic.AnthropicModel",
-    "agentsys.models.google.GoogleModel": "agentsys.models.providers.google.GoogleModel",
-    "agentsys.models.litellm.LiteLLMModel": "agentsys.models.providers.litellm.LiteLLMModel",
-    "agentsys.models.openai.OpenAIModel": "agentsys.models.providers.openai.OpenAIModel",
-    "agentsys.models.replay.ReplayModel": "agentsys.models.replay.model.ReplayModel",
-}
-"""Where a class was that users' YAMLs may still name -> where it is."""
 
 
 def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
@@ -44,8 +36,7 @@ def identity(fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     ignored = _NOT_IDENTITY | (set(ModelCard.model_fields) - {"name"})
     known = {field: value for field, value in fields.items() if field not in ignored}
-    first = {moved: first for first, moved in _MOVED.items()}
-    return {k: first.get(str(v), v) if k == "_target_" else v for k, v in known.items()}
+    return {k: registered(v).first if k == "_target_" else v for k, v in known.items()}
 
 
 def find_class(model: str, path: object) -> type[Any]:
@@ -58,11 +49,7 @@ def find_class(model: str, path: object) -> type[Any]:
         raise ConfigError(
             f"Model '{model}': _target_ must name a class, as package.module.Class; got {path!r}."
         )
-    if path in _MOVED:
-        warnings.warn(
-            f"Model '{model}': {path} has moved; write _target_: {_MOVED[path]}", FutureWarning, stacklevel=2
-        )
-        path = _MOVED[path]
+    path = todays_path(path)
     module_name, _, class_name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)

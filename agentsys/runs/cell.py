@@ -24,6 +24,7 @@ from agentsys.errors import Unavailable
 from agentsys.models.budget import Books
 from agentsys.models.build import ModelStack, build_stack
 from agentsys.models.card import model_card
+from agentsys.named_module import registered
 from agentsys.runs.instantiate import instantiate, kept_folders
 from agentsys.runs.scripted import scripting
 from agentsys.runs.settings import Settings
@@ -198,7 +199,7 @@ def _lacks_role(defense: Defense, model: Mapping[str, Any]) -> Unavailable | Non
     return None
 
 
-_SCRIPTED = "agentsys.models.simulated.model.SimulatedModel"
+_SCRIPTED = "agentsys:model.simulated"
 
 
 def model_node(settings: Settings) -> dict[str, Any]:
@@ -207,7 +208,7 @@ def model_node(settings: Settings) -> dict[str, Any]:
     The scripted model plays every role itself, so that a preset that names an attacker can be tried offline.
     """
     model, attacker = settings.model, settings.attack.get("attacker")
-    if attacker is None or model.get("_target_") == _SCRIPTED:
+    if attacker is None or registered(model.get("_target_")).name == _SCRIPTED:
         return model
     roles = dict.fromkeys(sorted(ROLES), attacker) | dict(model.get("roles") or {})
     return {**model, "roles": {**roles, ROLE: attacker}}

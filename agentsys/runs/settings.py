@@ -20,6 +20,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
 from agentsys.models.secrets import masked
 from agentsys.models.wrappers.reply_store import CacheMode
+from agentsys.named_module import by_registered_names, registered, with_targets
 
 NOT_IDENTITY = {
     "model": {
@@ -170,7 +171,12 @@ class Settings(BaseModel):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything a case's outcome depends on, as plain data."""
+        """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
+        found: dict[str, Any] = by_registered_names(self._with_paths)
+        return found
+
+    @property
+    def _with_paths(self) -> dict[str, Any]:
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
         groups = {group: without(node, not_identity(group, node)) for group, node in nodes.items()}
         others = {name: without(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
@@ -182,8 +188,22 @@ class Settings(BaseModel):
     @property
     def config_hash(self) -> str:
         """Hash of `identity`; a finished case counts as finished only under the same one."""
-        text = json.dumps(self.identity, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return _hash(self.identity)
+
+    @property
+    def hash_of_0_1(self) -> str:
+        """The same as version 0.1 made it: over the import paths that classes had then."""
+
+        def then(path: str) -> str:
+            known = registered(path)
+            return path if path == known.first else known.in_0_1  # a YAML could name the oldest path, too
+
+        return _hash(with_targets(self._with_paths, then))
+
+
+def _hash(identity: Any) -> str:
+    text = json.dumps(identity, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _less_null(value: Any, name: str) -> Any:

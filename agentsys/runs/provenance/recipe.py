@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.atomic_file import write_atomically
 from agentsys.models.secrets import masked
+from agentsys.named_module import with_todays_paths
 from agentsys.runs.settings import Settings
 from agentsys.runs.source_code import code_places
 from agentsys.runs.store import Store
@@ -28,7 +29,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    settings: dict[str, Any]
+    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
     """As `Settings` has them, less what only says which cases were run; credentials in addresses masked."""
     folder: str
     """Folder that relative paths in them start from."""

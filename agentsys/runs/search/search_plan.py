@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError
-from agentsys.runs.plan import Job, Jobs, stale
+from agentsys.runs.plan import Job, Jobs, is_current, stale
 from agentsys.runs.search.search_job import (
     attempt_folders,
     needs_search,
@@ -52,10 +52,9 @@ def check_searches(jobs: Jobs, store: Store) -> None:
         ConfigError: If a finished attempt was made under another configuration.
     """
     for job in {search_key(job): job for job in searching(jobs) if needs_search(job)}.values():
-        now = job.cell.config_hash
         for path in _attempts(job, store):
             stored = store.look_at(path)
-            if stored.status == "ok" and stored.config_hash != now:
+            if stored.status == "ok" and not is_current(stored.config_hash, job.cell, store):
                 raise ConfigError(stale(job, stored.config_hash, store))
 
 

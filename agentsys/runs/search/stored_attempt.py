@@ -12,7 +12,7 @@ from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import Job, is_current
 from agentsys.runs.store import Store
 
 
@@ -41,13 +41,14 @@ def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
 
     None if nothing is, or nothing of this configuration.
     """
-    case, config_hash = job.case, job.cell.config_hash
     try:
-        fields = orjson.loads((store.root / case.attempt_key(number)).read_bytes())
+        fields = orjson.loads((store.root / job.case.attempt_key(number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None
-    if record.attempt is None or record.config_hash != config_hash or record.case != case:
+    if record.attempt is None or record.case != job.case:
+        return None
+    if not is_current(record.config_hash, job.cell, store):
         return None
     return StoredAttempt(record, record.attempt, fields)
 
