@@ -1,0 +1,272 @@
+"""Finished cases outlive a move of our classes: what identities call them are names, which stay."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from small_runs import Silent, records_in
+
+from agentsys import named_module
+from agentsys.bundles.manifest import BundledCell
+from agentsys.config_dir import shipped_config_dirs
+from agentsys.errors import ConfigError
+from agentsys.named_module import REGISTERED_NAMES, registered, registered_classes
+from agentsys.runs.provenance.recipe import kept_recipe
+from agentsys.runs.session import Session, prepare
+from agentsys.runs.settings import Settings, checked_settings
+from baselines.none import NoDefense
+
+TABLE = tomllib.loads(REGISTERED_NAMES.read_text("utf-8"))
+SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]"]
+ONE_SEARCH = [
+    *("benchmark.suites=[slack]", "user_tasks=[0]", "injection_tasks=[1]", "model.susceptibility=0"),
+    *("attack=pair", "attack.streams=1", "attack.depth=2"),
+]
+NONE = "baselines.none.NoDefense"
+MOVED = "baselines.moved_for_a_test.Nothing"
+
+
+def targets(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (value["_target_"],) if "_target_" in value else ()
+        value = [*value.values()]
+    if isinstance(value, list):
+        for inner in value:
+            yield from targets(inner)
+
+
+def test_every_class_of_a_shipped_yaml_has_a_registered_name_of_its_kind() -> None:
+    files = [path for folder in shipped_config_dirs() for path in folder.rglob("*.yaml")]
+    found = {(path.parent.name, one) for path in files for one in targets(yaml.safe_load(path.read_text()))}
+    assert len(found) > 40
+    for kind, path in found:
+        assert registered(path).name.startswith(f"agentsys:{kind}."), f"{path}: {REGISTERED_NAMES.name}"
+        assert registered(path).today == path, "the path of today comes first"
+
+
+def test_every_registered_path_of_today_imports_and_belongs_to_one_name() -> None:
+    known = {one.name: one for one in registered_classes().values()}
+    assert len(known) == len(TABLE["names"])
+    for name, one in known.items():
+        assert re.fullmatch(r"agentsys:[a-z]+\.[a-z_]+", name)
+        module, _, cls = one.today.rpartition(".")
+        assert isinstance(getattr(importlib.import_module(module), cls), type), one.today
+    paths = Counter(path for several in TABLE["names"].values() for path in set(several))
+    paths.update(TABLE["older"].values())
+    assert set(paths.values()) == {1}
+    assert set(TABLE["older"]) <= set(TABLE["names"])
+
+
+def test_the_paths_of_version_0_1_and_before_are_never_rewritten() -> None:
+    then = sorted(f"{one.name} {one.in_0_1} {one.first}" for one in set(registered_classes().values()))
+    assert hashlib.sha256("\n".join(then).encode()).hexdigest()[:16] == "74486c52665e8884", (
+        "a move appends today's path to the entry's line and puts the new one first; nothing else changes"
+    )
+
+
+def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
+    inner = [{"_target_": "baselines.tool_filter.ToolFilter", "prompt": "x"}, {"_target_": defense}]
+    base = {"_target_": "agentsys.attacks.template.TemplateAttack", "name": "t"}
+    return checked_settings(
+        {
+            "model": {
+                **{"_target_": model, "name": "m", "model_id": "m-1", "temperature": 0.0, "timeout_s": 5},
+                "base_url": "https://me:pw@host/v1",
+            },
+            "defense": {"_target_": "baselines.stack.Stack", "members": inner},
+            "attack": {"_target_": "agentsys.attacks.injection_round.InjectionRound", "base": base},
+            "benchmark": {
+                **{"_target_": "agentsys.benchmarks.agentdojo.AgentDojo", "version": "v1.2.2"},
+                "suites": None,
+            },
+            "others": {"w": {"_target_": "agentsys.models.providers.google.GoogleModel", "name": "w"}},
+            "labels": {"model": "m", "defense": "d", "attack": "a"},
+            "executor": {"workers": 1},
+            "logdir": "runs",
+            "seed": 3,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "then"),
+    [
+        ("agentsys.models.providers.openai.OpenAIModel", "d9f5d371b61cf62b"),
+        ("agentsys.models.openai.OpenAIModel", "9c53eadd8664accf"),
+        ("my_models.Mine", "e233fb47e999505e"),
+    ],
+)
+def test_the_hash_of_version_0_1_is_the_one_that_its_code_made(
+    model: str, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The three were printed by the code of that version, for these settings."""
+    versions = {"agentsys": "0.1.0", "agentdojo": "0.1.35"}
+    monkeypatch.setattr("agentsys.runs.settings._versions", lambda: versions)
+    assert settings_of(model).hash_of_0_1 == then
+
+
+def test_two_classes_never_share_an_identity_and_two_paths_of_one_do() -> None:
+    known = registered_classes()
+    by_path = {path: settings_of(path).config_hash for path in [*known, "my_models.Mine", "model.openai"]}
+    assert len(set(by_path.values())) == len({one.name for one in known.values()}) + 2
+    assert by_path["agentsys.models.openai.OpenAIModel"] == by_path[known[OPENAI].today]
+
+
+OPENAI = "agentsys.models.providers.openai.OpenAIModel"
+
+
+def test_a_users_own_class_stays_its_path_in_the_identity() -> None:
+    identity = settings_of(OPENAI).identity
+    assert identity["defense"]["members"][1] == {"_target_": "my_wall.Wall"}
+    assert identity["model"]["_target_"] == "agentsys:model.openai"
+    assert not re.search(r'"(agentsys|baselines)\.', json.dumps(identity))
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[Path]:
+    """A config folder of a user's, whose defense is a class of ours."""
+    (tmp_path / "conf/defense").mkdir(parents=True)
+    write_defense(tmp_path, NONE)
+    yield tmp_path
+    renew()
+
+
+def write_defense(user: Path, target: str) -> None:
+    (user / "conf/defense/mine.yaml").write_text(f"_target_: {target}\n")
+
+
+def renew() -> None:
+    registered_classes.cache_clear()
+    named_module._warn_moved.cache_clear()
+
+
+def planned(user: Path, *overrides: str, **options: Any) -> Session:
+    return prepare([*overrides, f"logdir={user / 'runs'}"], config_dirs=[user / "conf"], **options)
+
+
+def run_by_0_1(user: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
+    """Store cases as version 0.1 did: with identities over import paths."""
+    with monkeypatch.context() as then:
+        paths = partial(named_module.with_targets, change=lambda path: registered(path).in_0_1)
+        then.setattr("agentsys.runs.settings.by_registered_names", paths)
+        session = planned(user, *overrides)
+        assert session.settings[0].config_hash == session.settings[0].hash_of_0_1
+        assert session.execute(Silent()).errors == 0
+
+
+def move(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a later release have `NoDefense` under another path."""
+    module = ModuleType("moved_for_a_test")
+    module.Nothing = NoDefense  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, MOVED.rpartition(".")[0], module)
+    today, *earlier = TABLE["names"]["defense.none"]
+    entry = f'"defense.none" = {json.dumps([MOVED, *earlier, today])}'
+    table = REGISTERED_NAMES.read_text("utf-8")
+    (user / "table.toml").write_text(re.sub(r'^"defense.none" = .*$', entry, table, flags=re.MULTILINE))
+    monkeypatch.setattr(named_module, "REGISTERED_NAMES", user / "table.toml")
+    renew()
+
+
+def contents(user: Path) -> dict[str, bytes]:
+    return {path: (user / "runs" / path).read_bytes() for path in records_in(user / "runs")}
+
+
+def test_a_folder_of_version_0_1_is_taken_over_once_and_its_records_stay_as_they_are(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = [*SMALL, "defense=mine,agentsys"]
+    run_by_0_1(user, monkeypatch, *plan)
+    before = contents(user)
+    for _ in range(2):
+        session = planned(user, *plan)
+        assert (session.plan.finished, len(session.plan.todo)) == (4, 0)
+        session.execute(Silent())
+        monkeypatch.setattr(Settings, "hash_of_0_1", "not asked for again")
+    assert contents(user) == before
+    for settings in session.settings:
+        assert session.store.config(settings.config_hash) == session.store.config(
+            json.loads(before[next(p for p in before if settings.labels["defense"] in p)])["agentsys"][
+                "config_hash"
+            ]
+        )
+
+
+def test_a_folder_of_version_0_1_goes_on_after_a_class_was_moved_and_so_does_its_yaml(
+    user: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = [*SMALL, "defense=mine"]
+    run_by_0_1(user, monkeypatch, *plan)
+    move(user, monkeypatch)
+    assert planned(user, *plan).plan.todo == ()
+    planned(user, *plan)
+    (line,) = [record.getMessage() for record in caplog.records if "has moved" in record.getMessage()]
+    assert line.startswith(f"_target_: {NONE} has moved") and line.endswith(f"write _target_: {MOVED}")
+    write_defense(user, MOVED)
+    caplog.clear()
+    assert planned(user, *plan).plan.todo == ()
+    assert not caplog.records
+
+    with pytest.raises(ConfigError, match=r"other settings: seed \(0 there, 7 now\)\. Give"):
+        planned(user, *plan, "seed=7")
+    write_defense(user, "baselines.delimiters.Delimiters")
+    with pytest.raises(ConfigError, match=r"other settings: defense\._target_\. Give"):
+        planned(user, *plan)
+
+
+def test_a_folder_of_today_goes_on_after_a_class_was_moved(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = [*SMALL, "defense=mine"]
+    planned(user, *plan).execute(Silent())
+    move(user, monkeypatch)
+    write_defense(user, MOVED)
+    assert planned(user, *plan).plan.todo == ()
+    assert not list((user / "runs/.agentsys/configs").glob("*.today"))
+
+
+def test_a_search_that_version_0_1_began_goes_on_with_its_attempts(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_by_0_1(user, monkeypatch, *ONE_SEARCH)
+    (case,) = [path for path in records_in(user / "runs") if ".attempts" not in path]
+    (user / "runs" / case).unlink()
+    seen = Silent()
+    assert planned(user, *ONE_SEARCH).execute(seen).errors == 0
+    assert (len(seen.records), seen.attempts) == (1, [])
+
+
+def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(
+    user: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = planned(user, *SMALL, "defense=mine")
+    session.execute(Silent())
+    kept_as = session.settings[0].config_hash
+    move(user, monkeypatch)
+    recipe = kept_recipe(user / "runs", kept_as)
+    assert recipe is not None
+    assert recipe.settings["defense"]["_target_"] == MOVED
+    cell = BundledCell(settings={"defense": {"_target_": NONE}}, identity={"defense": {"_target_": NONE}})
+    assert cell.settings["defense"]["_target_"] == MOVED
+    assert cell.identity["defense"]["_target_"] == "agentsys:defense.none"
+    assert not caplog.records
+
+
+def test_a_target_that_is_nowhere_is_named_as_it_was_written(user: Path) -> None:
+    write_defense(user, "baselines.nowhere.Nothing")
+    with pytest.raises(
+        ConfigError, match=r"Cannot load defense baselines\.nowhere\.Nothing: No module named"
+    ):
+        planned(user, *SMALL, "defense=mine")
