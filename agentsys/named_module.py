@@ -100,16 +100,15 @@ def named_class(kind: str, config: Mapping[str, Any]) -> Any:
 
 
 class RegisteredClass(NamedTuple):
-    """A class of ours, by what configs call it."""
+    """What a class of ours is called: its name in identities, and its import paths."""
 
     name: str
-    """Under which identities know it, e.g. `agentsys:defense.camel`."""
+    """E.g. `agentsys:defense.camel`."""
     today: str
-    """Import path."""
     in_0_1: str
-    """Import path in version 0.1, whose identities held it."""
+    """The one that identities of version 0.1 held."""
     first: str
-    """Import path by which kept replies know it: the oldest one."""
+    """The oldest one, by which kept replies know it."""
 
 
 @lru_cache(maxsize=1)
@@ -141,30 +140,23 @@ def todays_path(path: str) -> str:
 
 @lru_cache(maxsize=256)  # once in a process
 def _warn_moved(path: str, today: str) -> None:
-    _log.warning(
-        "_target_: %s has moved and is known by this name in this release only; write _target_: %s",
-        path,
-        today,
-    )
+    _log.warning("_target_: %s has moved; this release still finds it; write _target_: %s", path, today)
 
 
-def with_targets(config: Any, change: Callable[[str], str]) -> Any:
-    """A config in which each `_target_`, at any depth, is another text."""
+def with_texts(config: Any, option: str, change: Callable[[str], str], key: object = None) -> Any:
+    """A config in which every text that an option of this name has, at any depth, is another one."""
     if isinstance(config, Mapping):
-        return {
-            key: change(value)
-            if key == "_target_" and isinstance(value, str)
-            else with_targets(value, change)
-            for key, value in config.items()
-        }
-    return [with_targets(one, change) for one in config] if isinstance(config, list) else config
+        return {name: with_texts(value, option, change, name) for name, value in config.items()}
+    if isinstance(config, list):
+        return [with_texts(value, option, change) for value in config]
+    return change(config) if key == option and isinstance(config, str) else config
 
 
 def with_todays_paths(config: Any) -> Any:
     """A config, maybe of an earlier release, in which classes of ours are called by today's import paths."""
-    return with_targets(config, lambda path: registered(path).today)
+    return with_texts(config, "_target_", lambda path: registered(path).today)
 
 
 def by_registered_names(config: Any) -> Any:
     """A config in which classes of ours are called by their registered names."""
-    return with_targets(config, lambda path: registered(path).name)
+    return with_texts(config, "_target_", lambda path: registered(path).name)

@@ -117,7 +117,7 @@ class _Look:
         known = self._finished.get(job.case.key) if self._finished else None
         found = self._store.look(job.case) if known is None else Stored("ok", known)
         if found.status == "ok":
-            if not is_current(found.config_hash, job.cell, self._store):
+            if not job.cell.made(found.config_hash):
                 raise ConfigError(stale(job, found.config_hash, self._store))
             return False
         self.failed += found.status == "error"
@@ -253,19 +253,6 @@ def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
     _wanted(
         "injection task", cell.settings.injection_tasks, [list(suite.injection_tasks) for suite in loaded]
     )
-
-
-def is_current(config_hash: str, cell: Cell, store: Store) -> bool:
-    """Say whether records that bear a hash were made under the settings of a cell.
-
-    Those of version 0.1 bear hashes over import paths: they are taken over when they are met first.
-    """
-    if cell.config_hash in (config_hash, store.todays_hash(config_hash)):
-        return True
-    if config_hash != cell.settings.hash_of_0_1:
-        return False
-    store.take_over(config_hash, cell.config_hash)
-    return True
 
 
 def stale(job: Job, old_hash: str, store: Store) -> str:

@@ -20,7 +20,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
 from agentsys.models.secrets import masked
 from agentsys.models.wrappers.reply_store import CacheMode
-from agentsys.named_module import by_registered_names, registered, with_targets
+from agentsys.named_module import by_registered_names, registered, with_texts
 
 NOT_IDENTITY = {
     "model": {
@@ -198,7 +198,7 @@ class Settings(BaseModel):
             known = registered(path)
             return path if path == known.first else known.in_0_1  # a YAML could name the oldest path, too
 
-        return _hash(with_targets(self._with_paths, then))
+        return _hash(with_texts(self._with_paths, "_target_", then))
 
 
 def _hash(identity: Any) -> str:

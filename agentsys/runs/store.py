@@ -74,8 +74,6 @@ class Store:
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
         self._looked: dict[str, Version] = {}
         """Of the records that were there and not finished; a million missing ones take no room."""
-        self._taken_over: dict[str, str] = {}
-        """Hash of a config, as records have it -> the one that this config has today, if another."""
         try:
             probe = self.own / "probe"
             write_atomically(probe, b"", durable=False)
@@ -186,31 +184,6 @@ class Store:
         except (OSError, ValueError):
             return None
         return by_registered_names(found) if isinstance(found, dict) else None
-
-    def todays_hash(self, config_hash: str) -> str:
-        """The hash that the config of some records has today: theirs, unless it was taken over."""
-        if config_hash not in self._taken_over:
-            try:
-                self._taken_over[config_hash] = self._place_of_today(config_hash).read_text("ascii")
-            except (OSError, ValueError):
-                return config_hash
-        return self._taken_over[config_hash]
-
-    def take_over(self, config_hash: str, today: str) -> None:
-        """Keep that records of one hash count as those of another from now on; the records stay as they are.
-
-        Raises:
-            StoreError: If it cannot be written.
-        """
-        path = self._place_of_today(config_hash)
-        try:
-            write_atomically(path, today.encode())
-        except OSError as error:
-            raise self.unwritable(path, error) from None
-        self._taken_over[config_hash] = today
-
-    def _place_of_today(self, config_hash: str) -> Path:
-        return self.own / "configs" / f"{config_hash}.today"
 
     def _version(self, key: str) -> Version | None:
         try:

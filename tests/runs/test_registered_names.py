@@ -160,7 +160,9 @@ def planned(user: Path, *overrides: str, **options: Any) -> Session:
 def run_by_0_1(user: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
     """Store cases as version 0.1 did: with identities over import paths."""
     with monkeypatch.context() as then:
-        paths = partial(named_module.with_targets, change=lambda path: registered(path).in_0_1)
+        paths = partial(
+            named_module.with_texts, option="_target_", change=lambda path: registered(path).in_0_1
+        )
         then.setattr("agentsys.runs.settings.by_registered_names", paths)
         session = planned(user, *overrides)
         assert session.settings[0].config_hash == session.settings[0].hash_of_0_1

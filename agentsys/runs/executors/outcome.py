@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from agentsys.catalog import known
 
 if TYPE_CHECKING:
-    from agentsys.runs.settings import Settings
-
-if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
+    from agentsys.runs.settings import Settings
 
 
 class Listener(Protocol):

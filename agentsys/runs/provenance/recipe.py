@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.atomic_file import write_atomically
 from agentsys.models.secrets import masked
-from agentsys.named_module import with_todays_paths
+from agentsys.named_module import with_texts, with_todays_paths
 from agentsys.runs.settings import Settings
 from agentsys.runs.source_code import code_places
 from agentsys.runs.store import Store
@@ -42,7 +42,9 @@ def recipe_of(settings: Settings) -> Recipe:
     plain = settings.model_dump(mode="json", exclude=_CHOICES)
     nodes = [settings.model, settings.defense, settings.attack, settings.benchmark, *settings.others.values()]
     code = {name: str(path) for name, path in code_places(nodes).items() if name in settings.code}
-    return Recipe(settings=_without_queries(masked(plain)), folder=str(Path.cwd()), code=code)
+    return Recipe(
+        settings=with_texts(masked(plain), "base_url", _without_query), folder=str(Path.cwd()), code=code
+    )
 
 
 def remember_recipe(store: Store, settings: Settings) -> None:
@@ -73,7 +75,5 @@ def _place(logdir: Path, config_hash: str) -> Path:
     return logdir / ".agentsys" / "configs" / f"{config_hash}.recipe"
 
 
-def _without_queries(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {name: _without_queries(inner, str(name)) for name, inner in value.items()}
-    return _QUERY.sub(r"\1?***", value) if key == "base_url" and isinstance(value, str) else value
+def _without_query(address: str) -> str:
+    return _QUERY.sub(r"\1?***", address)

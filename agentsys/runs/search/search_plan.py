@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError
-from agentsys.runs.plan import Job, Jobs, is_current, stale
+from agentsys.runs.plan import Job, Jobs, stale
 from agentsys.runs.search.search_job import (
     attempt_folders,
     needs_search,
@@ -54,7 +54,7 @@ def check_searches(jobs: Jobs, store: Store) -> None:
     for job in {search_key(job): job for job in searching(jobs) if needs_search(job)}.values():
         for path in _attempts(job, store):
             stored = store.look_at(path)
-            if stored.status == "ok" and not is_current(stored.config_hash, job.cell, store):
+            if stored.status == "ok" and not job.cell.made(stored.config_hash):
                 raise ConfigError(stale(job, stored.config_hash, store))
 
 

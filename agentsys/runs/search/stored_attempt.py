@@ -12,7 +12,7 @@ from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
-from agentsys.runs.plan import Job, is_current
+from agentsys.runs.plan import Job
 from agentsys.runs.store import Store
 
 
@@ -46,11 +46,10 @@ def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None
-    if record.attempt is None or record.case != job.case:
+    if record.attempt is None or record.case != job.case or not job.cell.made(record.config_hash):
         return None
-    if not is_current(record.config_hash, job.cell, store):
-        return None
-    return StoredAttempt(record, record.attempt, fields)
+    today = record.model_copy(update={"config_hash": job.cell.config_hash})
+    return StoredAttempt(today, record.attempt, fields)
 
 
 def attempt_of(record: CaseRecord, facts: AttemptFacts) -> Attempt:
