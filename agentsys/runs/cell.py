@@ -163,12 +163,8 @@ class CellBuilder:
         if self._rehearsal:
             model = {**node("model", "simulated"), "susceptibility": 0.0}
         # One client and one rate limit per model; a simulated one is built per defense, whose roles it plays.
-        plays = (
-            f"{settings.benchmark!r}:{settings.defense!r}:{settings.attack!r}"
-            if model.get("simulated")
-            else ""
-        )
-        key = f"stack:{model!r}:{plays}"
+        plays = [settings.benchmark, settings.defense, settings.attack] if model.get("simulated") else []
+        key = f"stack:{model!r}:{plays!r}"
         if key not in self._built:
             own, books = self._store.own, self._books
             self._built[key] = build_stack(

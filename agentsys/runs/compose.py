@@ -119,13 +119,11 @@ def _known_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")
 
 
-_INSTEAD = {
-    (
-        "executor",
-        "processes",
-    ): " Use executor=threads with executor.workers=N; where one process is not enough,"
-    " start the same command several times: they share its cases and its budget (docs/scale.md)."
-}
+_NO_PROCESSES = (
+    " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
+    " several times: they share its cases and its budget (docs/scale.md)."
+)
+_INSTEAD = {("executor", "processes"): _NO_PROCESSES}
 """Names of earlier versions -> what stands instead."""
 
 

@@ -11,15 +11,7 @@ from agentsys.attacks.search_options import PER_CASE
 from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import (
-    CaseRun,
-    SearchFailed,
-    guarded,
-    new_run,
-    play,
-    run_case,
-    traceback_of,
-)
+from agentsys.runs.run_case import CaseRun, SearchFailed, guarded, new_run, play, run_case, traceback_of
 from agentsys.runs.search.search_job import needs_search, texts_for
 from agentsys.runs.search.searches import CellSearches, Found
 from agentsys.runs.search.stored_attempt import StoredAttempt, stored_attempt

@@ -46,10 +46,7 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        pipeline: BasePipelineElement,
-        tracer: Tracer,
-        user: Callable[[], UserTurns] | None = None,
+        self, pipeline: BasePipelineElement, tracer: Tracer, user: Callable[[], UserTurns] | None = None
     ) -> None:
         self.pipeline = pipeline
         self.tracer = tracer

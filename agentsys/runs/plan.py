@@ -19,14 +19,7 @@ from agentsys.records.listing import listed
 from agentsys.records.reading import WORTH_AN_INDEX
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.planning.applicable import (
-    LeftOut,
-    Pair,
-    Pairs,
-    applicable,
-    left_out,
-    nothing_left,
-)
+from agentsys.runs.planning.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
 from agentsys.runs.planning.jobs import Block, Job, Jobs
 from agentsys.runs.store import Store, Stored
 
@@ -176,13 +169,8 @@ def _say_unmatched(cells: Iterable[Cell]) -> None:
         nowhere = sorted(set.intersection(*found))
         if nowhere:
             more = f" and {len(nowhere) - _NAMED} more" if len(nowhere) > _NAMED else ""
-            _log.warning(
-                "%s: %d texts are for tasks that are not there: %s%s.",
-                ascii(attack).strip("'"),
-                len(nowhere),
-                ", ".join(nowhere[:_NAMED]),
-                more,
-            )
+            which, name = f"{', '.join(nowhere[:_NAMED])}{more}", ascii(attack).strip("'")
+            _log.warning("%s: %d texts are for tasks that are not there: %s.", name, len(nowhere), which)
 
 
 def _applicable(cell: Cell) -> Pairs:

@@ -24,10 +24,7 @@ _HOPELESS = {
     ErrorKind.BAD_KEY: ("a valid key", "check the key"),
     ErrorKind.NO_CREDIT: ("credit", "the account has no credit"),
     ErrorKind.UNKNOWN_MODEL: ("a known model", "check model.model_id and model.base_url"),
-    ErrorKind.BAD_REQUEST: (
-        "a server that takes tools",
-        f"it refuses a small request with a tool; {_GO_ON}",
-    ),
+    ErrorKind.BAD_REQUEST: ("a server that takes tools", f"it refuses a small request with a tool; {_GO_ON}"),
     ErrorKind.CONNECTION: _NO_SERVER,
     ErrorKind.TIMEOUT: _NO_SERVER,
 }

@@ -190,11 +190,7 @@ def tell_model(attack: DictConfig, model: Mapping[str, Any]) -> None:
 
 
 def _complete(
-    group: str,
-    option: str,
-    name: str,
-    config_dirs: Sequence[Path],
-    model: Mapping[str, Any] | None = None,
+    group: str, option: str, name: str, config_dirs: Sequence[Path], model: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The config that a name in an option stands for; with a model, told of it what it wants to know."""
     setting, names = f"{group}.{option}", known(group, config_dirs)

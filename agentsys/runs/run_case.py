@@ -199,13 +199,9 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     copies = copied_quickly(suite, user_task, loaded, before, load)
     try:
         with reading(start_of(cell.benchmark)), drawing(generator), copies:
+            tasks = user_task, injection_task, dict(run.written)
             run.utility, run.security = suite.run_task_with_pipeline(
-                observed,
-                user_task,
-                injection_task,
-                dict(run.written),
-                runtime_class=WatchedRuntime,
-                environment=loaded,
+                observed, *tasks, runtime_class=WatchedRuntime, environment=loaded
             )
     finally:
         run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn

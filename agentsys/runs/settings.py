@@ -24,22 +24,9 @@ from agentsys.named_module import by_registered_names, registered, with_texts
 
 NOT_IDENTITY = {
     "model": {
-        "api_key_env",
-        "cache",
-        "chat_family",
-        "context_tokens",
-        "location_env",
-        "max_reply_bytes",
-        "price",
-        "project_env",
-        "prompt_cache",
-        "rate",
-        "retry",
-        "send_role",
-        "simulated",
-        "timeout_s",
-        "traces",
-        "pipeline",
+        *("api_key_env", "location_env", "project_env", "timeout_s", "max_reply_bytes", "rate", "retry"),
+        *("price", "cache", "prompt_cache", "context_tokens", "chat_family", "send_role", "simulated"),
+        *("traces", "pipeline"),
     },
     "defense": set(),
     "attack": {"file", "artefact", "knowledge_file"},
@@ -166,14 +153,12 @@ class Settings(BaseModel):
     @classmethod
     def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
         """No entry where no labels of tools are given, as before there could be any."""
-        found: dict[str, Any] = _less_null(defense, "tool_labels")
-        return found
+        return dict(_less_null(defense, "tool_labels"))
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
-        found: dict[str, Any] = by_registered_names(self._with_paths)
-        return found
+        return dict(by_registered_names(self._with_paths))
 
     @property
     def _with_paths(self) -> dict[str, Any]:
@@ -182,8 +167,11 @@ class Settings(BaseModel):
         others = {name: without(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code}
         given = {key: value for key, value in further.items() if value}
-        found: dict[str, Any] = masked(_without_credentials({**groups, **given}))
-        return {**found, "seed": self.seed, "versions": _versions()}
+        return {
+            **masked(_without_credentials({**groups, **given})),
+            "seed": self.seed,
+            "versions": _versions(),
+        }
 
     @property
     def config_hash(self) -> str:

@@ -13,6 +13,7 @@ import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +56,14 @@ def _shown(nodes: Iterable[Mapping[str, Any]]) -> dict[Path, str]:
     return sources.shown
 
 
-def _named(value: object) -> Iterator[str]:
+def _named(value: object, option: object = None) -> Iterator[str]:
     """The modules that a config names."""
     if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key == "_target_" and isinstance(inner, str):
-                yield inner.rpartition(".")[0]
-            elif key == "modules" and isinstance(inner, (list, tuple)):
-                yield from (str(name) for name in inner)
-            else:
-                yield from _named(inner)
+        yield from (name for key, inner in value.items() for name in _named(inner, key))
     elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _named(inner)
+        yield from map(str, value) if option == "modules" else chain.from_iterable(map(_named, value))
+    elif option == "_target_" and isinstance(value, str):
+        yield value.rpartition(".")[0]
 
 
 class _Sources:

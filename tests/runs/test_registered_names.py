@@ -186,7 +186,7 @@ def contents(user: Path) -> dict[str, bytes]:
     return {path: (user / "runs" / path).read_bytes() for path in records_in(user / "runs")}
 
 
-def test_a_folder_of_version_0_1_is_taken_over_once_and_its_records_stay_as_they_are(
+def test_a_folder_of_version_0_1_goes_on_and_its_records_stay_as_they_are(
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = [*SMALL, "defense=mine,agentsys"]
@@ -196,14 +196,10 @@ def test_a_folder_of_version_0_1_is_taken_over_once_and_its_records_stay_as_they
         session = planned(user, *plan)
         assert (session.plan.finished, len(session.plan.todo)) == (4, 0)
         session.execute(Silent())
-        monkeypatch.setattr(Settings, "hash_of_0_1", "not asked for again")
     assert contents(user) == before
     for settings in session.settings:
-        assert session.store.config(settings.config_hash) == session.store.config(
-            json.loads(before[next(p for p in before if settings.labels["defense"] in p)])["agentsys"][
-                "config_hash"
-            ]
-        )
+        kept = session.store.config(settings.hash_of_0_1)
+        assert kept == session.store.config(settings.config_hash) == settings.identity
 
 
 def test_a_folder_of_version_0_1_goes_on_after_a_class_was_moved_and_so_does_its_yaml(
@@ -236,7 +232,6 @@ def test_a_folder_of_today_goes_on_after_a_class_was_moved(
     move(user, monkeypatch)
     write_defense(user, MOVED)
     assert planned(user, *plan).plan.todo == ()
-    assert not list((user / "runs/.agentsys/configs").glob("*.today"))
 
 
 def test_a_search_that_version_0_1_began_goes_on_with_its_attempts(
@@ -245,9 +240,12 @@ def test_a_search_that_version_0_1_began_goes_on_with_its_attempts(
     run_by_0_1(user, monkeypatch, *ONE_SEARCH)
     (case,) = [path for path in records_in(user / "runs") if ".attempts" not in path]
     (user / "runs" / case).unlink()
-    seen = Silent()
-    assert planned(user, *ONE_SEARCH).execute(seen).errors == 0
-    assert (len(seen.records), seen.attempts) == (1, [])
+    seen, session = Silent(), planned(user, *ONE_SEARCH)
+    assert session.execute(seen).errors == 0
+    assert ([one.config_hash for one in seen.records], seen.attempts) == (
+        [session.settings[0].config_hash],
+        [],
+    )
 
 
 def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(

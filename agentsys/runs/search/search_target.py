@@ -16,15 +16,7 @@ from agentsys.models.trace import Span, span
 from agentsys.records.schema import UNFINISHED, Ahead, AttemptFacts, CaseRecord
 from agentsys.runs.build_record import agentdojo_fields, record_of
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import (
-    CaseRun,
-    SearchFailed,
-    SearchStopped,
-    guarded,
-    new_run,
-    play,
-    scene_of,
-)
+from agentsys.runs.run_case import CaseRun, SearchFailed, SearchStopped, guarded, new_run, play, scene_of
 from agentsys.runs.search.search_job import texts_for
 from agentsys.runs.search.search_task import facts_of
 from agentsys.runs.search.stored_attempt import (
@@ -88,9 +80,8 @@ class RunTarget:
         self.store.write(record, agentdojo_fields(run))
         self.made(record)
         if run.error_kind is not None:
-            raise SearchFailed(
-                run.error_kind, run.error or "", ends_run=run.ends_run, ends_cell=run.ends_cell
-            )
+            ends = {"ends_run": run.ends_run, "ends_cell": run.ends_cell}
+            raise SearchFailed(run.error_kind, run.error or "", **ends)
         return record
 
     def _make(

@@ -47,11 +47,7 @@ class CellSearches:
     """
 
     def __init__(
-        self,
-        store: Store,
-        made: Callable[[CaseRecord], None],
-        stopping: Callable[[], bool],
-        claims: Claims,
+        self, store: Store, made: Callable[[CaseRecord], None], stopping: Callable[[], bool], claims: Claims
     ) -> None:
         self._store, self._made, self._stopping, self._claims = store, made, stopping, claims
         self._artefacts = SearchArtefacts(store, claims)
